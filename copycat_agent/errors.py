@@ -1,0 +1,78 @@
+"""The exception tree, by what the caller does.
+
+::
+
+    CopycatError
+      DefinitionError   this YAML is wrong: keep the previous version running
+      DataError         this record is bad: apply the connector's error policy, go on with the next
+      RetriableError    the world is unwell: the same split again, with back-off
+        BlockedError    a person has to change something outside (topic, permission): retry slowly, say what
+      FatalError        retrying cannot help: mark the connector FAILED, the others go on
+
+Errors cross processes inside a `SplitResult`: every class pickles with all that it carries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class CopycatError(Exception):
+    """Base of everything this package raises on purpose.
+
+    `message` says what happened, in words for the operator; `hint` is the next step, or "" when there is none to name.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in one definition file, with the place to look at.
+
+    `line` and `column` count from 1; 0 means the file as a whole. `source_line` is the text of the line, secrets masked.
+    """
+
+    path: str
+    line: int
+    column: int
+    code: str
+    text: str
+    hint: str = ""
+    source_line: str = ""
+
+
+class DefinitionError(CopycatError):
+    """A definition or agent file cannot be used. Carries every problem found, not only the first."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{first.path}:{first.line}:{first.column}: {first.text}{more}", first.hint)
+        self.problems = problems
+
+    def __reduce__(self) -> tuple[type[DefinitionError], tuple[tuple[Problem, ...]]]:
+        """Pickle by problems: the message is derived from them."""
+        return type(self), (self.problems,)
+
+
+class DataError(CopycatError):
+    """One record cannot be made or sent. The connector's `errors` section decides what becomes of it."""
+
+
+class RetriableError(CopycatError):
+    """Not the record's fault and not for ever: the same split is planned again after a back-off."""
+
+
+class BlockedError(RetriableError):
+    """Retried like its parent, but slowly: someone has to create, permit or repair something outside the agent."""
+
+
+class FatalError(CopycatError):
+    """Retrying cannot help. The connector stops as FAILED with this message; other connectors go on."""

@@ -1,0 +1,62 @@
+"""The seam between the worker and whatever carries batches: batches in, results out.
+
+`InlineExecutor` carries them in this process and is what tests without Spark use; `spark.RunnerExecutor` and
+`spark.JobExecutor` carry them to Spark tasks. All pass the same contract tests.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from copycat_agent.batch import run_batch
+from copycat_agent.producer import Producers
+
+if TYPE_CHECKING:
+    from copycat_agent.model import Batch, SplitResult, TaskId
+
+    Results = Future[tuple[SplitResult, ...]]
+
+
+class Executor(Protocol):
+    """Carries batches to where they run. Called from one thread per connector; every method is thread-safe."""
+
+    def submit(self, batch: Batch) -> Results:
+        """Start `batch`; at most one batch per task is under way (the caller's duty).
+
+        The future always yields one result per split, in order. What goes wrong on the way (a runner that dies, a JVM that
+        is gone) comes as results with a `RetriableError` and the split's own offset; the future raises nothing.
+        """
+
+    def settle(self, task: TaskId) -> None:
+        """Ask the task's batch to stop reading, settle what it has in flight and return early. Unknown tasks are ignored."""
+
+    def close(self) -> None:
+        """End everything this executor started; futures under way yield `RetriableError` results."""
+
+
+class InlineExecutor:
+    """Runs batches on threads of this process: no Spark, the same `run_batch`."""
+
+    def __init__(self) -> None:
+        self._producers = Producers()
+        self._threads = ThreadPoolExecutor(thread_name_prefix="inline")
+        self._stopping: dict[TaskId, threading.Event] = {}
+
+    def submit(self, batch: Batch) -> Results:
+        """See `Executor.submit`."""
+        stopping = self._stopping[batch.task] = threading.Event()
+        return self._threads.submit(run_batch, batch, self._producers, stopping.is_set)
+
+    def settle(self, task: TaskId) -> None:
+        """See `Executor.settle`."""
+        if task in self._stopping:
+            self._stopping[task].set()
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+        for event in self._stopping.values():
+            event.set()
+        self._threads.shutdown()
+        self._producers.close()

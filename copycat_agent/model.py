@@ -1,0 +1,139 @@
+"""The nouns of the pipeline: frozen values without behaviour, all of them picklable.
+
+A *connector* has up to `tasks_max` *tasks*. A task owns *partitions* (here: files). The driver plans *splits* (a stretch of
+one partition) from committed *offsets*, sends them to a runner as one *batch* per task, and gets one *split result* for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from copycat_agent.errors import CopycatError
+
+
+class TaskId(NamedTuple):
+    """A task: the connector's name and a number from 0."""
+
+    connector: str
+    number: int
+
+
+class SourcePartition(NamedTuple):
+    """What an offset belongs to. `key` names one generation of one file, never a path alone (see `sources.identity`)."""
+
+    connector: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Proof that a file still holds the bytes that were read from it.
+
+    `head` hashes the first `head_bytes` bytes and grows with the file up to a limit; `tail` hashes the `tail_bytes` bytes
+    just before the offset. Hex digests; lengths of 0 mean "nothing to compare".
+    """
+
+    head_bytes: int = 0
+    head: str = ""
+    tail_bytes: int = 0
+    tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """How far a partition is settled.
+
+    `position` is the next byte to read (for formats that cannot seek: the next record's number). `records` counts the
+    records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
+    line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
+    """
+
+    position: int
+    records: int = 0
+    done: bool = False
+    skipping: bool = False
+    path: str = ""
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A bounded stretch of one partition: from `offset.position` up to, not including, byte `end`.
+
+    `path` is the file's name for people and templates (surrogate escapes where it is not UTF-8); `open_path` is what a task
+    opens, which may be the driver's descriptor. `final` makes an unfinished last line a record of its own: nobody will
+    finish it. Replaying a split is always safe.
+    """
+
+    partition: SourcePartition
+    path: str
+    open_path: str
+    offset: SourceOffset
+    end: int
+    final: bool = False
+    inode: int = 0
+    mtime_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of the records of a split, settled ones only. `read` = acknowledged + dead_lettered + dropped."""
+
+    read: int = 0
+    read_bytes: int = 0
+    acknowledged: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
+    too_long: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """What a task made of a split.
+
+    `offset` is the end of the settled prefix (the split's own offset when nothing settled). `at_end` means that no complete
+    record was left before the split's end. `changed` means that the file no longer holds what was read from it: a new
+    generation begins. `error` is None, or why the task stopped before the end; it is a value, never raised.
+    """
+
+    split: Split
+    offset: SourceOffset
+    counts: Counts = field(default_factory=Counts)
+    at_end: bool = False
+    changed: bool = False
+    error: CopycatError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One task's work for one round trip.
+
+    `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
+    value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes or `max_seconds` seconds.
+    """
+
+    task: TaskId
+    definition: bytes = field(repr=False)
+    splits: tuple[Split, ...]
+    max_bytes: int
+    max_seconds: float
+
+
+class Record(NamedTuple):
+    """One record on its way to Kafka.
+
+    `value` is the framed bytes, or a dict of fields once a transform has made some. `start` and `end` are the bytes it
+    covers in its file, delimiter included; `number` counts from 1 within the file. `timestamp_ms` is the event time in
+    epoch milliseconds, None when no transform has set one. `partial` marks a last line that was never finished.
+    """
+
+    value: bytes | dict[str, Any]
+    start: int
+    end: int
+    number: int
+    key: bytes | None = None
+    topic: str = ""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int | None = None
+    partial: bool = False
