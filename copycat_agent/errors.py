@@ -7,6 +7,7 @@
       DataError         this record is bad: apply the connector's error policy, go on with the next
       RetriableError    the world is unwell: the same split again, with back-off
         BlockedError    a person has to change something outside (topic, permission): retry slowly, say what
+        FileError       one file cannot be read now: only that file backs off
       FatalError        retrying cannot help: mark the connector FAILED, the others go on
 
 Errors cross processes inside a `SplitResult`: every class pickles with all that it carries.
@@ -72,6 +73,10 @@ class RetriableError(CopycatError):
 
 class BlockedError(RetriableError):
     """Retried like its parent, but slowly: someone has to create, permit or repair something outside the agent."""
+
+
+class FileError(RetriableError):
+    """One file cannot be opened or read now. Only its own partition backs off; its siblings go on."""
 
 
 class FatalError(CopycatError):

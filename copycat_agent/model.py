@@ -47,6 +47,7 @@ class SourceOffset:
     `position` is the next byte to read (for formats that cannot seek: the next record's number). `records` counts the
     records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
     line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
+    `gone_ms` is when the file was found to be gone (epoch milliseconds), 0 while it is there.
     """
 
     position: int
@@ -54,6 +55,7 @@ class SourceOffset:
     done: bool = False
     skipping: bool = False
     path: str = ""
+    gone_ms: int = 0
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
 
 
@@ -78,14 +80,33 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of the records of a split, settled ones only. `read` = acknowledged + dead_lettered + dropped."""
+    """What became of records, settled ones only: `read` = `acknowledged` + `dead_lettered` + `dropped` + `rejected`.
+
+    `dropped` was dropped on purpose, by a transform or an option. `rejected` could not be made or sent and was passed over,
+    because `errors.tolerance` is all and there is no dead-letter topic. `too_long` lines are counted in one of these as well.
+    """
 
     read: int = 0
     read_bytes: int = 0
     acknowledged: int = 0
     dead_lettered: int = 0
     dropped: int = 0
+    rejected: int = 0
     too_long: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        """Sum, field by field."""
+        return Counts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+class Rejection(NamedTuple):
+    """Where a bad record lies and why it is bad; never its bytes."""
+
+    path: str
+    start: int
+    end: int
+    stage: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +115,8 @@ class SplitResult:
 
     `offset` is the end of the settled prefix (the split's own offset when nothing settled). `at_end` means that no complete
     record was left before the split's end. `changed` means that the file no longer holds what was read from it: a new
-    generation begins. `error` is None, or why the task stopped before the end; it is a value, never raised.
+    generation begins. `error` is None, or why the task stopped before the end; it is a value, never raised. `rejections`
+    names the first few records that were dead-lettered or passed over.
     """
 
     split: Split
@@ -103,6 +125,7 @@ class SplitResult:
     at_end: bool = False
     changed: bool = False
     error: CopycatError | None = None
+    rejections: tuple[Rejection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

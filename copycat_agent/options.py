@@ -8,53 +8,131 @@ A field exists only when the option works. Every field has a description: it is 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, SecretStr, StringConstraints, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    SecretStr,
+    SerializeAsAny,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic.fields import FieldInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
-    "AgentOptions", "ByteSize", "ConverterOptions", "ConvertersOptions", "Definition", "DeliveryOptions", "DlqOptions",
-    "Duration", "ErrorsOptions", "Field", "KafkaOptions", "LogOptions", "Options", "RecordOptions", "Secret",
-    "SecurityOptions", "SourceOptions", "SparkOptions", "TopicOptions", "TransformOptions",
+    "FROM_YAML", "HIDDEN", "AgentOptions", "ByteSize", "ConverterOptions", "ConvertersOptions", "Definition", "DeliveryOptions",
+    "DlqOptions", "Duration", "ErrorsOptions", "Field", "FieldInfo", "KafkaOptions", "LogOptions", "OauthOptions", "Options",
+    "RecordOptions", "ScalarText", "Secret", "SecretStr", "SecurityOptions", "SourceOptions", "SparkOptions", "TopicOptions",
+    "TransformOptions", "TypeAdapter", "ValidationError", "WrittenFloat", "format_duration", "format_size",
 ]
+
+FROM_YAML = "from yaml"
+"""Validation context of the loader: numbers without a unit are refused for durations and sizes."""
+
+HIDDEN = "********"
+"""What stands where a secret would be shown."""
 
 _DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
-def _duration(value: object) -> object:
-    """`"500ms"` -> 0.5 seconds. Floats pass: they come from defaults, the YAML loader hands every number over as text or int."""
-    if isinstance(value, float):
-        return value
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", value) if isinstance(value, str) else None
+def _duration(value: object, info: ValidationInfo) -> object:
+    """`"500ms"` -> 0.5 seconds. A bare number is seconds in code (defaults, tests) and an error in YAML."""
+    if info.context != FROM_YAML and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)", value, re.ASCII) if isinstance(value, str) else None
     if match is None:
         msg = "a duration needs a number and a unit, such as 500ms, 5s, 2m, 1h or 7d"
         raise ValueError(msg)
     return float(match[1]) * _DURATION_SECONDS[match[2]]
 
 
-def _size(value: object) -> object:
-    match = re.fullmatch(r"(\d+)(B|KiB|MiB|GiB|kB|KB|MB|GB)", value) if isinstance(value, str) else None
+def _size(value: object, info: ValidationInfo) -> object:
+    """`"64KiB"` -> 65536 bytes. A bare number is bytes in code (defaults, tests) and an error in YAML."""
+    if info.context != FROM_YAML and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"(\d{1,15})(B|KiB|MiB|GiB|kB|KB|MB|GB)", value, re.ASCII) if isinstance(value, str) else None
     if match is None:
         msg = "a size needs a whole number and a unit, such as 64KiB, 10MiB or 1GB"
         raise ValueError(msg)
     return int(match[1]) * _SIZE_BYTES[match[2]]
 
 
+def format_duration(seconds: float) -> str:
+    """Seconds as a definition writes them, in the largest unit that leaves a whole number: 0.05 -> `50ms`, 5.0 -> `5s`."""
+    milliseconds = round(seconds * 1000)
+    for unit in ("d", "h", "m", "s"):
+        per_unit = round(_DURATION_SECONDS[unit] * 1000)
+        if milliseconds >= per_unit and milliseconds % per_unit == 0:
+            return f"{milliseconds // per_unit}{unit}"
+    return f"{milliseconds}ms" if milliseconds else "0s"
+
+
+def format_size(size_bytes: int) -> str:
+    """Bytes as a definition writes them, in the largest binary unit that leaves a whole number: 65536 -> `64KiB`."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size_bytes >= _SIZE_BYTES[unit] and size_bytes % _SIZE_BYTES[unit] == 0:
+            return f"{size_bytes // _SIZE_BYTES[unit]}{unit}"
+    return f"{size_bytes}B"
+
+
+class WrittenFloat(float):
+    """A decimal number from YAML that remembers how it was written (`text`): `1.10` stays `1.10` where text is wanted.
+
+    Equal to, and pickled as, the plain float.
+    """
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Raise ValueError when `text` is not a number."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        """Pickle as the plain float: beyond the loader nobody asks how it was written."""
+        return float, (float(self),)
+
+
+def _as_written(value: object) -> object:
+    """A number or boolean in a map of texts becomes the text that stood in the file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, WrittenFloat):
+        return value.text
+    return str(value) if isinstance(value, int | float) else value
+
+
 Duration = Annotated[
-    float, BeforeValidator(_duration),
+    float, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$", "examples": ["500ms", "5s", "7d"]}),
 ]
 """Seconds, written with a unit."""
 
 ByteSize = Annotated[
-    int, BeforeValidator(_size),
+    int, BeforeValidator(_size), PlainSerializer(format_size, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(B|KiB|MiB|GiB|kB|KB|MB|GB)$", "examples": ["64KiB", "10MiB"]}),
 ]
 """Bytes, written with a unit."""
 
-Secret = Annotated[SecretStr, PlainSerializer(lambda _: "********", return_type=str)]
+Secret = Annotated[SecretStr, PlainSerializer(lambda _: HIDDEN, return_type=str)]
 """A text that no repr, log or dump shows; `.get_secret_value()` at the one place that needs it."""
+
+ScalarText = Annotated[str, BeforeValidator(_as_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+"""Text for which a number or boolean is accepted too, taken as it is written."""
 
 
 class Options(BaseModel):
@@ -62,21 +140,53 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=False, hide_input_in_errors=True)
 
+    _hidden: frozenset[str] = PrivateAttr(frozenset())
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Names of the fields whose values came from `${file:}` or `${cred:}`: secrets, though the field as such is none."""
+        return self._hidden
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Mask these fields in every repr and in `masked`. For the loader, before anyone else has seen the value."""
+        self._hidden = self._hidden | frozenset(names)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What repr and str show: hidden fields masked."""
+        return ((name, HIDDEN if name in self._hidden else value) for name, value in super().__repr_args__())
+
+    def masked(self) -> dict[str, Any]:
+        """All options as plain JSON values in the units of a definition, with every secret as `HIDDEN`: fit to be shown."""
+        return {name: HIDDEN if name in self._hidden else _masked(value, name, self) for name, value in self}
+
+
+def _masked(value: object, name: str, owner: Options) -> object:
+    if isinstance(value, Options):
+        return value.masked()
+    if isinstance(value, tuple) and value and isinstance(value[0], Options):
+        return [_masked(item, name, owner) for item in value]
+    return owner.model_dump(mode="json", include={name})[name]
+
 
 class SourceOptions(Options):
     """Base of a source's options. `type` is the name in `sources.SOURCES`; each source narrows it to its own literal."""
 
-    type: str
+    type: str = Field(description="Kind of source.")
 
 
 class TransformOptions(Options):
-    """Base of a transform's options."""
+    """Base of a transform's options, which describe one whole item of `transforms`.
+
+    The action is a field of its own: `- drop_if: {path: /healthz}` is validated by a class with a field `drop_if`, the name
+    in `transforms.TRANSFORMS`. So an action may be a text, a number or a map, and what every item may carry (`if`,
+    `on_error`) is a field beside it. YAML sequences arrive as tuples, numbers and booleans as themselves.
+    """
 
 
 class ConverterOptions(Options):
     """Base of a converter's options. `type` is the name in `converters.CONVERTERS`."""
 
-    type: str
+    type: str = Field(description="Kind of converter.")
 
 
 class RecordOptions(Options):
@@ -85,7 +195,7 @@ class RecordOptions(Options):
     topic: str = Field(description="Topic name. With a template it needs a literal prefix or allowed_topics.", min_length=1)
     allowed_topics: tuple[str, ...] = Field((), description="The only topics a template may yield.")
     key: str | None = Field(None, description="Template of the record key; no key when absent.")
-    headers: dict[str, str] = Field({}, description="Header names and their templates.")
+    headers: dict[str, ScalarText] = Field({}, description="Header names and their templates.")
     partition: Literal["key", "sticky", "file"] | int = Field(
         "key",
         description="key: by the key's murmur2 hash as Java clients do, without a key in sticky runs. sticky: ignores the key. "
@@ -102,8 +212,8 @@ class RecordOptions(Options):
 class ConvertersOptions(Options):
     """How keys and values become bytes."""
 
-    key: ConverterOptions | None = Field(None, description="Converter of keys.")
-    value: ConverterOptions | None = Field(None, description="Converter of values.")
+    key: SerializeAsAny[ConverterOptions] | None = Field(None, description="Converter of keys.")
+    value: SerializeAsAny[ConverterOptions] | None = Field(None, description="Converter of values.")
 
 
 class DeliveryOptions(Options):
@@ -163,7 +273,7 @@ class TopicOptions(Options):
 
     partitions: int = Field(1, ge=1, description="Partitions.")
     replication_factor: int = Field(-1, ge=-1, description="Replicas; -1 is the broker's default.")
-    config: dict[str, str] = Field({}, description="Topic configuration.")
+    config: dict[str, ScalarText] = Field({}, description="Topic configuration.")
 
 
 class KafkaOptions(Options):
@@ -171,17 +281,19 @@ class KafkaOptions(Options):
 
     bootstrap_servers: tuple[str, ...] = Field((), description="Broker addresses, HOST:PORT.")
     security: SecurityOptions = Field(SecurityOptions(), description="TLS and SASL.")
-    client: dict[str, str] = Field({}, description="Further librdkafka settings by their names.")
+    client: dict[str, ScalarText] = Field({}, description="Further librdkafka settings by their names.")
     create_topics: TopicOptions | None = Field(None, description="Create missing topics this way; off when absent.")
 
 
 class Definition(Options):
     """One connector: one YAML file. Compared by value to see whether it changed."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = Field(description="Name, the key of its offsets.")
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = Field(
+        description="The key of its offsets: 1 to 63 lowercase letters, digits and -, not - first."
+    )
     enabled: bool = Field(True, description="false keeps the definition but does not run it.")
-    source: SourceOptions = Field(description="Where records come from.")
-    transforms: tuple[TransformOptions, ...] = Field((), description="Steps, in order.")
+    source: SerializeAsAny[SourceOptions] = Field(description="Where records come from.")
+    transforms: tuple[SerializeAsAny[TransformOptions], ...] = Field((), description="Steps, in order.")
     record: RecordOptions = Field(description="How a record looks in Kafka.")
     converters: ConvertersOptions = Field(ConvertersOptions(), description="How keys and values become bytes.")
     delivery: DeliveryOptions = Field(DeliveryOptions(), description="What is promised and how work is cut.")
@@ -194,7 +306,7 @@ class SparkOptions(Options):
 
     master: str = Field("local", description="local: one core per runner. Or local[N].")
     driver_memory: ByteSize = Field(512 * 2**20, ge=450 * 2**20, description="Heap of the JVM.")
-    conf: dict[str, str] = Field({}, description="Further Spark settings.")
+    conf: dict[str, ScalarText] = Field({}, description="Further Spark settings.")
 
 
 class LogOptions(Options):

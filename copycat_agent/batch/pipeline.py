@@ -1,0 +1,195 @@
+"""A definition, compiled once per process: from framed bytes to what `produce` takes."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import socket
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from copycat_agent.converters import CONVERTERS, Converter, build_converter
+from copycat_agent.errors import DataError
+from copycat_agent.formats import Row
+from copycat_agent.model import Record, Split
+from copycat_agent.options import Definition
+from copycat_agent.producer import Outgoing
+from copycat_agent.sources import SOURCES
+from copycat_agent.templates import SplitMeta, Template, compile_template
+from copycat_agent.transforms import build_transform
+
+Headers = tuple[tuple[str, bytes], ...]
+
+_SPLIT_NAMES = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector"})
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+ANY_PARTITION = -1
+
+
+@lru_cache(maxsize=256)
+def compiled(pickled: bytes) -> Pipeline:
+    """The pipeline of a pickled definition, kept by the definition's bytes. Called by `run_batch` in every process."""
+    return Pipeline(pickle.loads(pickled))
+
+
+class Pipeline:
+    """What a definition does to a record. Stateless after construction; shared by threads."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.source = SOURCES[definition.source.type]
+        self.frames = self.source.framing(definition.source)
+        self.steps = tuple(build_transform(step) for step in definition.transforms)
+        record = definition.record
+        self.topic = compile_template(record.topic)
+        self.key = None if record.key is None else compile_template(record.key)
+        self.headers = {name: compile_template(text) for name, text in record.headers.items()}
+        self.convert_key = _converter(definition, "key")
+        self.convert_value = _converter(definition, "value")
+
+    def bind(self, split: Split, partitions: Callable[[str], int], run: int) -> Bound:
+        """The pipeline for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
+
+        Raises DataError when a template cannot be rendered for any record of this file.
+        """
+        return Bound(self, split, partitions, run)
+
+    def literal_topics(self) -> tuple[str, ...]:
+        """Topics known before any record is read."""
+        return (self.topic.literal_prefix,) if self.topic.is_literal else ()
+
+
+class Bound:
+    """A pipeline and a split: makes messages of rows."""
+
+    def __init__(self, pipeline: Pipeline, split: Split, partitions: Callable[[str], int], run: int) -> None:
+        definition = pipeline.definition
+        self._pipeline = pipeline
+        self._split = split
+        self._partitions = partitions
+        self._run = run
+        self._record = definition.record
+        self._allowed = frozenset(definition.record.allowed_topics)
+        meta = SplitMeta(split.path, split.inode, _host(), definition.name)
+        self._topic = pipeline.topic.bind(meta)
+        self._key = pipeline.key.bind(meta) if pipeline.key else None
+        self._headers = {name: template.bind(meta) for name, template in pipeline.headers.items()}
+        self._timestamp = split.mtime_ms if definition.record.timestamp == "file" else 0
+        self.bulk = self._bulk(meta) if self._is_bulk() else None
+
+    def _is_bulk(self) -> bool:
+        pipeline = self._pipeline
+        templates: list[Template] = [*pipeline.headers.values(), *([pipeline.key] if pipeline.key else [])]
+        return (
+            not pipeline.steps
+            and pipeline.topic.is_literal
+            and not self._record.origin_headers
+            and all(template.fields <= _SPLIT_NAMES for template in templates)
+        )
+
+    def _bulk(self, meta: SplitMeta) -> Bulk:
+        """All records of the split share everything but their value."""
+        nothing = Record(b"", 0, 0, 0)
+        topic = self._pipeline.topic.literal_prefix
+        key, headers = self._key_of(nothing), self._headers_of(nothing, ())
+        partition = self._partition_of(topic, key)
+        plain = key is None and not headers and partition == ANY_PARTITION and not self._timestamp
+        tail = () if plain else (key, partition, None, self._timestamp, list(headers) or None)
+        return Bulk(topic, tail, self._pipeline.convert_value)
+
+    def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
+        """What to send for one row, None when a transform dropped it. Raises `StageError` for a bad record."""
+        record: Record | None = Record(row.value, row.start, row.end, number, partial=partial)
+        stage: Literal["transform", "record", "convert"] = "transform"
+        try:
+            for step in self._pipeline.steps:
+                record = step(record)  # type: ignore[arg-type]
+                if record is None:
+                    return None
+            assert record is not None
+            stage = "record"
+            topic = self._topic_of(record)
+            key = self._key_of(record)
+            headers = self._headers_of(record, extra)
+            stage = "convert"
+            convert = self._pipeline.convert_value
+            value = convert(record.value) if convert else record.value
+        except DataError as error:
+            raise StageError(stage, error) from None
+        return topic, value, key, self._partition_of(topic, key), None, self._timestamp, list(headers) or None
+
+    def _topic_of(self, record: Record) -> str:
+        topic = self._topic(record)
+        if self._pipeline.topic.is_literal:
+            return topic
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise DataError("the topic template yields a name that Kafka does not allow", "see record.topic")
+        if self._allowed and topic not in self._allowed:
+            raise DataError("the topic template yields a topic that is not in record.allowed_topics")
+        return topic
+
+    def _key_of(self, record: Record) -> bytes | None:
+        return None if self._key is None else self._pipeline.convert_key(self._key(record))  # type: ignore[misc]
+
+    def _headers_of(self, record: Record, extra: Headers) -> Headers:
+        headers = tuple((name, render(record).encode()) for name, render in self._headers.items()) + extra
+        if self._record.origin_headers:
+            headers += origin_headers(self._split.path, record.start, record.end)
+        return headers + ((("copycat.partial", b"true"),) if record.partial else ())
+
+    def _partition_of(self, topic: str, key: bytes | None) -> int:
+        wanted = self._record.partition
+        if isinstance(wanted, int):
+            return wanted
+        if wanted == "file":
+            return zlib.crc32(self._split.partition.key.encode()) % self._partitions(topic)
+        return self._run % self._partitions(topic) if wanted == "sticky" and key is not None else ANY_PARTITION
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """Everything but the values, for a split whose records differ in nothing else. `convert` None: values go as they are."""
+
+    topic: str
+    tail: Outgoing
+    convert: Converter | None
+
+
+class StageError(Exception):
+    """A bad record, and in which stage it showed: frame, transform, record, convert or send."""
+
+    def __init__(self, stage: str, error: DataError) -> None:
+        super().__init__(stage, error)
+        self.stage = stage
+        self.error = error
+
+
+def origin_headers(path: str, start: int, end: int) -> Headers:
+    """Where a record came from: with these a consumer can drop repeats."""
+    name = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return (("copycat.file", name.encode()), ("copycat.offset", b"%d" % start), ("copycat.end", b"%d" % end))
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _converter(definition: Definition, part: Literal["key", "value"]) -> Converter | None:
+    """The converter of keys (never None) or values; None where bytes can go as they are."""
+    options = getattr(definition.converters, part)
+    if part == "key":
+        return build_converter(options) if options else str.encode  # type: ignore[return-value]
+    if options is None:
+        return _by_shape if definition.transforms else None
+    return None if CONVERTERS[options.type].is_identity and not definition.transforms else build_converter(options)
+
+
+def _by_shape(value: bytes | str | dict[str, Any]) -> bytes:
+    """The default: bytes as framed, JSON once a transform has made fields."""
+    return value if isinstance(value, bytes) else _json(value)
+
+
+_json: Converter = CONVERTERS["json"].build(CONVERTERS["json"].options())

@@ -1,0 +1,286 @@
+"""One batch, from files to acknowledgements.
+
+Records are sent in *runs* of a few MiB over all the batch's splits; a run ends with a flush, and only a flush that leaves
+nothing behind moves offsets. When Kafka refuses a record somewhere in a run, the run is read again and sent in small groups,
+then one by one, to find it: repeats stay within the run, the order stays the file's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from copycat_agent.batch.items import Item, Items, StopAt
+from copycat_agent.batch.pipeline import Bound, Pipeline
+from copycat_agent.batch.progress import Progress
+from copycat_agent.errors import DataError, FatalError, FileError
+from copycat_agent.formats import Chunk, Frame, LongLine, Row, SkippedRest
+from copycat_agent.model import Batch, Counts
+from copycat_agent.producer import Refused, TaskProducer
+
+RUN_BYTES = 16 * 2**20
+"""Bytes between two flushes. A flush costs a round trip; a failure repeats a run."""
+RUN_FILES = 128
+"""Files that one run may hold open."""
+GROUP_RECORDS = 100
+"""Records between two flushes while a refused record is being looked for."""
+
+_runs = itertools.count()
+
+
+class BatchRun:
+    """The state of one batch while it runs. Used once, from one thread."""
+
+    def __init__(self, batch: Batch, pipeline: Pipeline, producer: TaskProducer, stopping: Callable[[], bool]) -> None:
+        self.progresses = [Progress(split) for split in batch.splits]
+        self._pipeline = pipeline
+        self._producer = producer
+        self._stopping = stopping
+        self._deadline = time.monotonic() + batch.max_seconds
+        self._bytes_left = batch.max_bytes
+        self._open: list[Progress] = []
+        self._items = Items(pipeline.definition, pipeline.frames.on_too_long)
+
+    def run(self) -> None:
+        """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
+        for topic in self._pipeline.literal_topics():
+            self._producer.topics.partitions(topic)
+        try:
+            for progress in self.progresses:
+                if self._spent():
+                    break
+                self._one(progress)
+            self._settle()
+        finally:
+            for progress in self.progresses:
+                progress.close()
+
+    def _spent(self) -> bool:
+        return self._bytes_left <= 0 or self._stopping() or time.monotonic() > self._deadline
+
+    def _one(self, progress: Progress) -> None:
+        """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
+        try:
+            progress.stream = self._pipeline.source.open(progress.split)
+            self._open.append(progress)
+            if progress.stream.is_what_was_read():
+                self._read(progress)
+            else:
+                progress.changed = True
+        except FileError as error:
+            progress.error = error
+        except StopAt as stop:
+            self._settle()
+            raise stop.error from None
+
+    def _read(self, progress: Progress) -> None:
+        bound = self._bound(progress)
+        for frame in self._frames(progress, progress.split.end):
+            before = progress.sent_position
+            self._send(progress, bound, frame)
+            self._bytes_left -= progress.sent_position - before
+            if self._run_is_full():
+                self._settle()
+                if progress.changed or progress.error:
+                    return
+            if self._spent():
+                return
+        progress.at_end = True
+
+    def _bound(self, progress: Progress) -> Bound:
+        return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs))
+
+    def _frames(self, progress: Progress, end: int) -> Iterator[Frame]:
+        """Frames from what is settled on."""
+        assert progress.stream is not None
+        settled, final = progress.settled, progress.split.final
+        return self._pipeline.frames.frames(progress.stream.read, settled.position, end, skipping=settled.skipping, final=final)
+
+    def _run_is_full(self) -> bool:
+        return len(self._open) >= RUN_FILES or sum(progress.unsettled_bytes for progress in self._open) >= RUN_BYTES
+
+    def _send(self, progress: Progress, bound: Bound, frame: Frame) -> None:
+        """Hand one frame over; when this returns, all of it is on its way. Raises StopAt when it is so up to a bad record."""
+        if isinstance(frame, SkippedRest):
+            progress.advance(frame.end, 0, frame.tail, skipping=not frame.complete)
+        elif isinstance(frame, LongLine):
+            sent, stop = self._hand_over(progress, [self._items.of_long_line(progress, bound, frame)])
+            if stop:
+                raise stop
+            _passed_long_line(progress, frame, sent)
+        else:
+            begun = 0 if bound.bulk is None or frame.partial else self._send_bulk(bound, frame)
+            progress.count(Counts(acknowledged=begun))
+            if begun < len(frame.values):
+                self._send_rows(progress, bound, frame, begun)
+            _passed(progress, frame)
+
+    def _send_bulk(self, bound: Bound, chunk: Chunk) -> int:
+        """The fast way, for records that differ in their value only. Returns how many values went before the first bad one."""
+        bulk, values = bound.bulk, chunk.values
+        assert bulk is not None
+        if bulk.convert is not None:
+            try:
+                values = [bulk.convert(value) for value in values]
+            except DataError:
+                return 0
+        try:
+            self._producer.send(bulk.topic, values, bulk.tail)
+        except Refused as refused:
+            return refused.sent
+        return len(values)
+
+    def _send_rows(self, progress: Progress, bound: Bound, chunk: Chunk, begun: int) -> None:
+        """The other way, from the `begun`-th value on: each row on its own account."""
+        items, stop = self._items.of_rows(progress, bound, chunk, begun)
+        sent, earlier = self._hand_over(progress, items)
+        _count(progress, sent)
+        stop = earlier or stop
+        if stop:
+            _passed_up_to(progress, chunk, stop.row, begun + len(sent))
+            raise stop
+
+    def _hand_over(self, progress: Progress, items: list[Item]) -> tuple[list[Item], StopAt | None]:
+        """Send `items`; what is refused on the spot becomes a dead letter or is passed over. Returns the items as they went."""
+        done: list[Item] = []
+        todo = items
+        while todo:
+            sending = [item for item in todo if item.message is not None]
+            try:
+                self._know_topics(sending)
+                self._producer.send_each([item.message for item in sending if item.message is not None])
+            except Refused as refused:
+                index = todo.index(sending[refused.sent])
+                done += todo[:index]
+                try:
+                    todo = [self._instead(progress, todo[index], refused.reason), *todo[index + 1 :]]
+                except StopAt as stop:
+                    return done, stop
+            else:
+                return done + todo, None
+        return done, None
+
+    def _know_topics(self, items: list[Item]) -> None:
+        for topic in {item.message[0] for item in items if item.message is not None}:
+            self._producer.topics.partitions(topic)
+
+    def _instead(self, progress: Progress, item: Item, reason: DataError) -> Item:
+        if item.outcome == "dead_lettered":
+            return self._items.smaller(item, reason)
+        return self._items.bad(progress, item.row, "send", reason)
+
+    def _settle(self) -> None:
+        """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
+        pending, self._open = self._open, [progress for progress in self._open if not progress.at_end][-1:]
+        if any(progress.unsettled_bytes for progress in pending):
+            try:
+                self._producer.settle()
+            except DataError:
+                self._settle_one_by_one(pending)
+        for progress in pending:
+            _move(progress)
+            if progress not in self._open:
+                progress.close()
+
+    def _settle_one_by_one(self, pending: list[Progress]) -> None:
+        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
+        targets = [(progress, progress.sent_position) for progress in pending]
+        for progress in pending:
+            progress.rewind()
+        for progress, target in targets:
+            bound = self._bound(progress)
+            try:
+                for frame in self._frames(progress, target):
+                    self._send_slowly(progress, bound, frame)
+            except FileError as error:
+                progress.rewind()
+                progress.error = error
+            except StopAt as stop:
+                _move(progress)
+                raise stop.error from None
+
+    def _send_slowly(self, progress: Progress, bound: Bound, frame: Frame) -> None:
+        if isinstance(frame, Chunk):
+            items, stop = self._items.of_rows(progress, bound, frame, 0)
+            delivered = 0
+            for index in range(0, len(items), GROUP_RECORDS):
+                count, earlier = self._deliver(progress, items[index : index + GROUP_RECORDS])
+                delivered += count
+                stop = earlier or stop
+                if earlier:
+                    break
+            if stop:
+                _passed_up_to(progress, frame, stop.row, delivered)
+                raise stop
+            _passed(progress, frame)
+        elif isinstance(frame, LongLine):
+            item = self._items.of_long_line(progress, bound, frame)
+            _, stop = self._deliver(progress, [item])
+            if stop:
+                raise stop
+            _passed_long_line(progress, frame, [])
+        else:
+            progress.advance(frame.end, 0, frame.tail, skipping=not frame.complete)
+
+    def _deliver(self, progress: Progress, items: list[Item]) -> tuple[int, StopAt | None]:
+        """Send and settle a group; a group with a refused record is sent once more, record by record.
+
+        Returns how many items are settled, from the first on, and why the next one is not, when it stops the connector.
+        """
+        sent, stop = self._hand_over(progress, items)
+        try:
+            self._producer.settle()
+        except DataError as refused:
+            return self._deliver_singly(progress, sent, refused, stop)
+        _count(progress, sent)
+        return len(sent), stop
+
+    def _deliver_singly(self, progress: Progress, items: list[Item], refused: DataError, stop: StopAt | None) -> tuple[int, StopAt | None]:
+        for index, item in enumerate(items):
+            try:
+                replacement = item if len(items) > 1 else self._instead(progress, item, refused)
+            except StopAt as found:
+                return index, found
+            _, found_later = self._deliver(progress, [replacement])
+            if found_later:
+                return index, found_later
+        return len(items), stop
+
+
+def _count(progress: Progress, items: list[Item]) -> None:
+    progress.count(Counts(**Counter(item.outcome for item in items)))
+
+
+def _passed(progress: Progress, chunk: Chunk) -> None:
+    """All of the chunk is on its way; what it has fewer values than lines are empty lines that were left out."""
+    progress.count(Counts(dropped=len(chunk.raw) - len(chunk.values)))
+    progress.advance(chunk.end, len(chunk.raw), chunk.tail)
+
+
+def _passed_up_to(progress: Progress, chunk: Chunk, row: Row, sent: int) -> None:
+    """Only what stands before `row` is on its way, `sent` records of it."""
+    progress.count(Counts(dropped=row.index - sent))
+    progress.advance(row.start, row.index, chunk.tail_before(row.index))
+
+
+def _passed_long_line(progress: Progress, line: LongLine, sent: list[Item]) -> None:
+    _count(progress, sent)
+    progress.count(Counts(too_long=1))
+    progress.advance(line.end, 1, line.tail, skipping=not line.complete)
+
+
+def _move(progress: Progress) -> None:
+    """Settle what was sent, if the file is still the one it was read from; else nothing of this run counts."""
+    if progress.stream is None or progress.changed:
+        return
+    try:
+        if progress.stream.is_still(progress.sent_position):
+            progress.settle()
+        else:
+            progress.rewind()
+            progress.changed = True
+    except FileError as error:
+        progress.rewind()
+        progress.error = error

@@ -1,0 +1,98 @@
+"""`copycat check` and `copycat schema`: definitions without a broker, without Spark, without the files they name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from copycat_agent.cli import exits
+from copycat_agent.definitions import Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
+from copycat_agent.definitions.schema import definition_schema
+from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.options import AgentOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Format(StrEnum):
+    """How a command writes what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def check(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of definitions.")],
+    no_env: Annotated[bool, typer.Option("--no-env", help="Leave ${env:}, ${file:} and ${cred:} unresolved.")] = False,
+    config: Annotated[Path | None, typer.Option("--config", help="The agent's file; default: agent.yaml beside DIR.")] = None,
+    output: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colors.")] = False,
+) -> None:
+    """Check all definitions of a directory, offline, with the loader that `run` uses. Exits 78 when any is bad."""
+    agent_problems: tuple[Problem, ...] = ()
+    agent = AgentOptions()
+    try:
+        agent = load_agent(find_agent_file(directory, config), resolve_env=not no_env)
+    except DefinitionError as error:
+        agent_problems = error.problems
+    loaded = load_directory(directory, agent, resolve_env=not no_env)
+    problems = (*agent_problems, *loaded.problems)
+    if output is Format.JSON:
+        typer.echo(json.dumps(_report(loaded, problems), indent=2))
+    else:
+        color = not no_color and not os.environ.get("NO_COLOR") and sys.stderr.isatty()
+        _write(loaded, problems, color=color)
+    if problems:
+        raise typer.Exit(exits.DEFINITION_ERROR)
+
+
+def schema() -> None:
+    """Print the JSON Schema of a definition, for editors and other programs."""
+    typer.echo(json.dumps(definition_schema(), indent=2))
+
+
+def _write(loaded: Loaded, problems: Iterable[Problem], *, color: bool) -> None:
+    """Problems and warnings on stderr, then one line per definition on stdout."""
+    for problem in problems:
+        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    for warning in loaded.warnings:
+        typer.echo(render(warning, kind="warning", color=color) + "\n", err=True, color=color)
+    for file in loaded.files:
+        typer.echo(_summary(file))
+    if not loaded.files and not loaded.problems:
+        typer.echo("no *.yaml or *.yml in this directory", err=True)
+
+
+def _summary(file: LoadedFile) -> str:
+    """`good nginx-access: log_file -> logs.nginx`, or how many problems."""
+    label = printable(file.name or file.path.name)
+    if file.problems:
+        count = len(file.problems)
+        return f"bad  {label}: {count} problem{'s' if count > 1 else ''} in {printable(str(file.path))}"
+    if file.definition is None:
+        return f"good {label}: as far as it can be told without its references"
+    shown = file.definition.masked()
+    disabled = "" if file.definition.enabled else " (disabled)"
+    return f"good {label}: {shown['source']['type']} -> {shown['record']['topic']}{disabled}"
+
+
+def _report(loaded: Loaded, problems: Iterable[Problem]) -> dict[str, Any]:
+    """The same for programs; paths that are not UTF-8 have their odd bytes escaped."""
+    return {
+        "good": not problems,
+        "definitions": [{"name": file.name, "path": printable(str(file.path)), "good": not file.problems} for file in loaded.files],
+        "problems": [_entry(problem) for problem in problems],
+        "warnings": [_entry(warning) for warning in loaded.warnings],
+    }
+
+
+def _entry(problem: Problem) -> dict[str, Any]:
+    return dataclasses.asdict(problem) | {"path": printable(problem.path)}

@@ -1,0 +1,24 @@
+"""What connectors did, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from copycat_agent.worker import Status
+
+
+def account(statuses: Iterable[Status]) -> str:
+    """One line per connector: every record that was read, and what became of it."""
+    return "\n".join(_line(status) for status in statuses)
+
+
+def _line(status: Status) -> str:
+    counts = status.counts
+    parts = [f"{counts.read:,} records read ({counts.read_bytes:,} bytes)", f"{counts.acknowledged:,} acknowledged"]
+    parts += [f"{getattr(counts, name):,} {name.replace('_', '-')}" for name in ("dead_lettered", "dropped", "rejected", "too_long")
+              if getattr(counts, name)]
+    if status.lag.lost_bytes:
+        parts.append(f"{status.lag.lost_bytes:,} bytes lost before they were read")
+    if status.reason:
+        parts.append(status.reason)
+    return f"{status.name}: {status.state}: {', '.join(parts)}"

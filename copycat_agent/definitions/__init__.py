@@ -1,0 +1,13 @@
+"""Definitions: YAML files -> frozen options, strictly, with the place of everything that is wrong.
+
+`load_directory` is what `run` and `check` use; `load_file` takes one definition, `load_agent` the agent's own file.
+"""
+
+from __future__ import annotations
+
+from copycat_agent.definitions.document import printable
+from copycat_agent.definitions.loaded import Loaded, LoadedFile
+from copycat_agent.definitions.loading import find_agent_file, load_agent, load_directory, load_file
+from copycat_agent.definitions.rendering import render
+
+__all__ = ["Loaded", "LoadedFile", "find_agent_file", "load_agent", "load_directory", "load_file", "printable", "render"]

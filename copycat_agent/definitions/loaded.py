@@ -1,0 +1,86 @@
+"""What a load yields, and the rules that look across files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from copycat_agent.options import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """What became of one file.
+
+    `name` is the connector's as far as it could be read, also from a file that does not load. `definition` is None when
+    there are problems, and for a good file whose references were left unresolved where they decide (`resolve_env=False`). `name_at`:
+    line, column and text of the line where the name stands.
+    """
+
+    path: Path
+    name: str | None
+    definition: Definition | None
+    problems: tuple[Problem, ...]
+    name_at: tuple[int, int, str] = (0, 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A directory of definitions. `warnings` name what is allowed and probably not meant."""
+
+    files: tuple[LoadedFile, ...]
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+    @property
+    def definitions(self) -> dict[str, Definition]:
+        """What loaded, by name, in the order of the files; disabled ones too."""
+        return {file.definition.name: file.definition for file in self.files if file.definition is not None}
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The file each of `definitions` came from."""
+        return {file.definition.name: file.path for file in self.files if file.definition is not None}
+
+
+def without_twins(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
+    """The files with a problem for each of several that claim one name; none of those loads."""
+    claims = Counter(file.name for file in files if file.name)
+    return tuple(_refused(file, files) if file.name and claims[file.name] > 1 else file for file in files)
+
+
+def _refused(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
+    others = ", ".join(str(other.path) for other in files if other.name == file.name and other.path != file.path)
+    line, column, source_line = file.name_at
+    hint = "names are the keys of offsets: choose another, or rename one file to *.disabled"
+    problem = Problem(str(file.path), line, column, "duplicate-name", f"the name {file.name!r:.80} is taken by {others}", hint, source_line)
+    return replace(file, definition=None, problems=(*file.problems, problem))
+
+
+def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
+    """What is allowed and probably not meant: a connector that sends what another one already sends to the same topic."""
+    found: list[Problem] = []
+    seen: list[LoadedFile] = []
+    for file in files:
+        if file.definition is None or not file.definition.enabled:
+            continue
+        twin = next((other for other in seen if _same_way(other.definition, file.definition)), None)
+        if twin is None:
+            seen.append(file)
+            continue
+        line, column, source_line = file.name_at
+        text = f"{file.name} reads the same files into the same topic as {twin.name} ({twin.path}): every record arrives twice"
+        hint = "delete one of them, or send it to another topic"
+        found.append(Problem(str(file.path), line, column, "same-source", text, hint, source_line))
+    return tuple(found)
+
+
+def _same_way(one: Definition | None, other: Definition) -> bool:
+    return one is not None and one.source == other.source and one.record.topic == other.record.topic and one.kafka == other.kafka

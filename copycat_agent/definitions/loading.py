@@ -1,0 +1,98 @@
+"""From files to definitions: one file, a directory of them, the agent's own."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from copycat_agent.definitions.composing import compose, compose_agent, overridden
+from copycat_agent.definitions.document import FILE_BYTES_MAX, Mark, SyntaxProblem, decode, parse_mapping
+from copycat_agent.definitions.files import read_small_file
+from copycat_agent.definitions.loaded import Loaded, LoadedFile, warnings, without_twins
+from copycat_agent.definitions.masking import Masker
+from copycat_agent.definitions.places import Places
+from copycat_agent.definitions.reading import Reader
+from copycat_agent.definitions.wording import Finding
+from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.options import AgentOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def load_directory(
+    directory: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None
+) -> Loaded:
+    """Load every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
+
+    Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with
+    one name neither loads: the name is the key of the offsets, and which of them is meant is not for us to guess.
+    """
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
+    except OSError as error:
+        problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
+        return Loaded((), (problem,), ())
+    files = without_twins([load_file(path, agent, resolve_env=resolve_env, environ=environ) for path in paths if not path.is_dir()])
+    problems = tuple(problem for file in files for problem in file.problems)
+    return Loaded(files, problems, warnings(files))
+
+
+def load_file(path: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None) -> LoadedFile:
+    """Load one definition, with the agent's Kafka options under its own. Raises nothing; `environ` defaults to `os.environ`."""
+    reader, places, problems = _read(path, environ if environ is not None else os.environ, resolve_env=resolve_env)
+    if reader is None:
+        return LoadedFile(path, None, None, problems)
+    definition = compose(reader, agent)
+    if reader.findings and path.stem == "agent":
+        problem = places.problem_at(Mark(0, 0), "misplaced", "agent.yaml is no definition", "put it beside this directory, not into it")
+        return LoadedFile(path, None, None, (problem,))
+    name = reader.text(("name",))
+    at = places.problem(Finding(("name",), "", ""))
+    return LoadedFile(path, name, definition, places.problems(reader.findings), (at.line, at.column, at.source_line))
+
+
+def load_agent(
+    path: Path | None,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    resolve_env: bool = True,
+    environ: Mapping[str, str] | None = None,
+) -> AgentOptions:
+    """The agent's options: the file at `path` (None: only defaults) under what the command line says.
+
+    `overrides` maps dotted options (`kafka.bootstrap_servers`) to values; those that are None say nothing. Raises
+    `DefinitionError` with every problem.
+    """
+    agent = AgentOptions()
+    if path is not None:
+        reader, places, problems = _read(path, environ if environ is not None else os.environ, resolve_env=resolve_env)
+        if reader is None:
+            raise DefinitionError(problems)
+        agent = compose_agent(reader)
+        if reader.findings:
+            raise DefinitionError(places.problems(reader.findings))
+    return overridden(agent, {option: value for option, value in (overrides or {}).items() if value is not None})
+
+
+def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
+    """`config` when it is given, else `agent.yaml` beside `directory` when there is one."""
+    beside = directory.absolute().parent / "agent.yaml"
+    return config or (beside if beside.exists() else None)
+
+
+def _read(path: Path, environ: Mapping[str, str], *, resolve_env: bool) -> tuple[Reader | None, Places, tuple[Problem, ...]]:
+    """Parse a file. The reader is None when there are problems that stop here."""
+    masker, text = Masker(), ""
+    try:
+        content = read_small_file(path, FILE_BYTES_MAX)
+        text = content.decode(errors="replace")
+        text = decode(content)
+        root = parse_mapping(text)
+    except (OSError, SyntaxProblem) as error:
+        places = Places(str(path), text, None, masker)
+        if isinstance(error, OSError):
+            return None, places, (places.problem_at(Mark(0, 0), "unreadable", f"cannot be read: {error.strerror}"),)
+        return None, places, (places.problem_at(error.mark, error.code, error.text, error.hint),)
+    return Reader(root, environ if resolve_env else None, masker), Places(str(path), text, root, masker), ()

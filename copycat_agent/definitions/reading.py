@@ -1,0 +1,206 @@
+"""One document against the option models: nodes become values, references are resolved, errors get their place.
+
+A `Reader` is made per file and used up by one load. What it finds wrong gathers in `findings`; nothing is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.definitions import wording
+from copycat_agent.definitions.document import Mapping as MappingNode
+from copycat_agent.definitions.document import Node, Scalar
+from copycat_agent.definitions.document import Sequence as SequenceNode
+from copycat_agent.definitions.masking import Masker, is_secret_name
+from copycat_agent.definitions.models import Loc, fields_by_key
+from copycat_agent.definitions.references import ReferenceProblem, has_reference, resolve
+from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError, WrittenFloat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from copycat_agent.definitions.wording import Finding
+
+_INT = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
+_DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})\.\d{1,18}", re.ASCII)
+_CONSTANTS = {"true": True, "false": False, "": None, "~": None, "null": None}
+_RETYPED = {"int_type", "float_type", "bool_type", "literal_error"}
+
+
+class Failed:
+    """Stands for a value that could not be made; the reason is among the findings."""
+
+
+FAILED = Failed()
+
+
+def plain_value(text: str) -> object:
+    """What an unquoted scalar means: true, false, null, a plain decimal number, or else its text."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    return WrittenFloat(text) if _DECIMAL.fullmatch(text) else text
+
+
+@lru_cache(maxsize=256)
+def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(model.model_fields[name].rebuild_annotation())
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads options out of one document.
+
+    `environ` None leaves references as they are. `secret` are the places whose value came from a file or a credential,
+    `unresolved` those whose reference was left or could not be resolved: errors there are not reported again.
+    """
+
+    root: Node
+    environ: Mapping[str, str] | None
+    masker: Masker
+    findings: list[Finding] = field(default_factory=list)
+    secret: set[Loc] = field(default_factory=set)
+    unresolved: set[Loc] = field(default_factory=set)
+    _resolved: dict[Loc, str] = field(default_factory=dict)
+    _retyped: set[Loc] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Learn the literal secrets first, so that no message can show one."""
+        self._learn(self.root, secret=False)
+
+    def _learn(self, node: Node, *, secret: bool) -> None:
+        if isinstance(node, Scalar):
+            if secret and not has_reference(node.text):
+                self.masker.add(node.text)
+        elif isinstance(node, SequenceNode):
+            for item in node.items:
+                self._learn(item, secret=secret)
+        else:
+            for key, value in node.items.items():
+                self._learn(value, secret=secret or is_secret_name(key))
+
+    def node(self, loc: Loc) -> Node | None:
+        """The node at exactly `loc`."""
+        node: Node | None = self.root
+        for step in loc:
+            if isinstance(node, MappingNode) and isinstance(step, str):
+                node = node.items.get(step)
+            elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+            else:
+                return None
+        return node
+
+    def text(self, loc: Loc) -> str | None:
+        """The text of the scalar at `loc`, references resolved; None when none stands there."""
+        node = self.node(loc)
+        return str(self._resolved.get(loc, node.text)) if isinstance(node, Scalar) else None
+
+    def report(self, loc: Loc, code: str, text: str, hint: str = "", *, on_key: bool = False) -> Failed:
+        """Add a finding, unless the place holds an unresolved reference."""
+        return self.add(wording.Finding(loc, code, text, hint, on_key))
+
+    def add(self, found: Finding) -> Failed:
+        """See `report`."""
+        if not any(found.loc[: len(loc)] == loc for loc in self.unresolved):
+            self.findings.append(found)
+        return FAILED
+
+    def unknown_keys(self, model: type[Options], loc: Loc) -> None:
+        """Report every key of the map at `loc` that `model` does not know."""
+        node = self.node(loc)
+        for key in node.items if isinstance(node, MappingNode) else ():
+            if key not in fields_by_key(model):
+                self.add(wording.unknown_key((*loc, key), model))
+
+    def field(self, model: type[Options], name: str, loc: Loc = ()) -> object:
+        """The value of one field of `model` from the map at `loc`; its default when it is absent."""
+        info = model.model_fields[name]
+        if self.node((*loc, name)) is None:
+            if info.is_required():
+                return self.add(wording.missing((*loc, name), info))
+            return info.get_default(call_default_factory=True)
+        return self._validate(_adapter(model, name), model, (*loc, name), loc)
+
+    def options(self, model: type[Options], loc: Loc, *, short: str | None = None) -> object:
+        """The map at `loc` as `model`. A scalar there stands for `{short: scalar}` when `short` is given."""
+        return self._validate(TypeAdapter(model), model, loc, loc, short)
+
+    def _validate(self, adapter: TypeAdapter[Any], model: type[Options], loc: Loc, base: Loc, short: str | None = None) -> object:
+        try:
+            return adapter.validate_python(self._value(loc, short), strict=True, context=FROM_YAML)
+        except ValidationError as error:
+            errors = error.errors(include_url=False, include_input=False)
+        retyped = {place for each in errors if (place := self._place(each, loc)) in self._resolved and each["type"] in _RETYPED}
+        if retyped - self._retyped:
+            self._retyped |= retyped
+            return self._validate(adapter, model, loc, base, short)
+        self._explain(errors, model, loc, base)
+        return FAILED
+
+    def _explain(self, errors: Sequence[Mapping[str, Any]], model: type[Options], loc: Loc, base: Loc) -> None:
+        by_place: dict[Loc, list[Finding]] = {}
+        for each in errors[:100]:
+            place = self._place(each, loc)
+            node = self.node(place)
+            if isinstance(node, Scalar) and node.plain and plain_value(node.text) is None:
+                found = wording.no_value(place)
+            else:
+                written = node.text if isinstance(node, Scalar) and place not in self.secret else None
+                found = wording.finding(each, place, base, model, written)
+            by_place.setdefault(place, []).append(found)
+        for findings in by_place.values():
+            self.add(wording.combined(findings))
+
+    def _place(self, error: Mapping[str, Any], loc: Loc) -> Loc:
+        """The place in the document of a pydantic error: without the names that unions and map keys add to it."""
+        node, place = self.node(loc), loc
+        for step in error["loc"]:
+            inner = self.node((*place, step)) if isinstance(node, MappingNode | SequenceNode) else None
+            if inner is not None:
+                node, place = inner, (*place, step)
+        return (*place, error["loc"][-1]) if error["type"] == "missing" else place
+
+    def _value(self, loc: Loc, short: str | None) -> object:
+        node = self.node(loc)
+        if short is not None and isinstance(node, Scalar):
+            return {short: self._scalar(node, loc)}
+        return None if node is None else self._plain(node, loc)
+
+    def _plain(self, node: Node, loc: Loc) -> object:
+        """The values that the models take: dict, tuple, text, int, float, bool, None."""
+        if isinstance(node, MappingNode):
+            return {key: self._plain(value, (*loc, key)) for key, value in node.items.items()}
+        if isinstance(node, SequenceNode):
+            return tuple(self._plain(item, (*loc, number)) for number, item in enumerate(node.items))
+        return self._scalar(node, loc)
+
+    def _scalar(self, node: Scalar, loc: Loc) -> object:
+        if not has_reference(node.text):
+            return plain_value(node.text) if node.plain else node.text
+        if loc not in self._resolved:
+            self._resolved[loc] = self._resolve(node.text, loc)
+        text = self._resolved[loc]
+        return plain_value(text) if loc in self._retyped else text
+
+    def _resolve(self, text: str, loc: Loc) -> str:
+        if self.environ is None:
+            self.unresolved.add(loc)
+            return text
+        try:
+            resolved = resolve(text, self.environ)
+        except ReferenceProblem as problem:
+            self.report(loc, "reference", problem.text, problem.hint)
+            self.unresolved.add(loc)
+            return text
+        if resolved.secrets:
+            self.secret.add(loc)
+            for secret in (*resolved.secrets, resolved.text):
+                self.masker.add(secret)
+        elif any(is_secret_name(str(step)) for step in loc):
+            self.masker.add(resolved.text)
+        return resolved.text

@@ -1,0 +1,184 @@
+"""What a definition must fulfil beyond the type of each option. Each rule reports to the `Reader` and raises nothing."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING
+
+from copycat_agent.definitions.client_settings import check_name, check_value
+from copycat_agent.definitions.masking import is_secret_name
+from copycat_agent.templates import compile_template
+
+if TYPE_CHECKING:
+    from copycat_agent.definitions.models import Loc
+    from copycat_agent.definitions.reading import Reader
+    from copycat_agent.options import DlqOptions, KafkaOptions, RecordOptions, SecurityOptions, SourceOptions, SparkOptions
+    from copycat_agent.templates import Template
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_PORTS = range(1, 65536)
+_TOPIC_HINT = "a topic name has 1 to 249 of the characters A-Z a-z 0-9 . _ -"
+_HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?", re.ASCII)
+
+
+def is_topic(name: str) -> bool:
+    """Whether Kafka accepts `name` as a topic's."""
+    return bool(_TOPIC.fullmatch(name)) and name not in {".", ".."}
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is HOST:PORT, an IPv6 host in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) not in _PORTS:
+        return False
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            IPv6Address(host[1:-1])
+        except ValueError:
+            return False
+        return True
+    return bool(_HOST.fullmatch(host))
+
+
+def check_source(reader: Reader, source: SourceOptions) -> None:
+    """Globs are absolute, and `start_at` is a word or a time with its zone. Options that a source lacks are no matter."""
+    include = getattr(source, "include", ())
+    for number, glob in enumerate(include):
+        if not glob.startswith("/"):
+            reader.report(("source", "include", number), "bad-value", "a glob must be an absolute path", "start it with /")
+    if "include" in type(source).model_fields and not include:
+        reader.report(("source", "include"), "bad-value", "names no file", "list at least one path or glob")
+    start_at = getattr(source, "start_at", None)
+    if isinstance(start_at, str) and start_at not in {"beginning", "end"} and not _is_rfc3339(start_at):
+        reader.report(("source", "start_at"), "bad-value", "needs beginning, end, or a time", 'as in "2026-11-21T05:00:00Z"')
+
+
+def _is_rfc3339(text: str) -> bool:
+    try:
+        return re.match(r"\d{4}-\d\d-\d\d[Tt ]", text) is not None and datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def check_record(reader: Reader, record: RecordOptions) -> None:
+    """Templates compile, topics can exist, and a topic made from data stays among topics that were foreseen."""
+    for number, name in enumerate(record.allowed_topics):
+        _check_topic(reader, ("record", "allowed_topics", number), name)
+    if topic := _template(reader, ("record", "topic"), record.topic):
+        _check_topic_template(reader, record, topic)
+    if record.key is not None:
+        _template(reader, ("record", "key"), record.key)
+    for name, text in record.headers.items():
+        _template(reader, ("record", "headers", name), text)
+    if isinstance(record.partition, int) and not 0 <= record.partition < 2**31:
+        reader.report(("record", "partition"), "bad-value", "a partition is a number from 0", "or one of key, sticky, file")
+
+
+def _template(reader: Reader, loc: Loc, text: str) -> Template | None:
+    try:
+        return compile_template(text)
+    except ValueError as error:
+        reader.report(loc, "template", str(error))
+        return None
+
+
+def _check_topic_template(reader: Reader, record: RecordOptions, topic: Template) -> None:
+    loc: Loc = ("record", "topic")
+    if topic.is_literal:
+        _check_topic(reader, loc, topic.literal_prefix)
+    elif not topic.literal_prefix and not record.allowed_topics:
+        hint = 'write a prefix, as in "logs.{name}", or list allowed_topics'
+        reader.report(loc, "template", "a topic made from data needs a literal prefix or allowed_topics", hint)
+    elif topic.literal_prefix and not _TOPIC.fullmatch(topic.literal_prefix):
+        reader.report(loc, "topic", "no topic can begin like this", _TOPIC_HINT)
+    if topic.is_literal and record.allowed_topics and topic.literal_prefix not in record.allowed_topics:
+        reader.report(loc, "topic", "is not among allowed_topics", "add it there, or delete allowed_topics")
+
+
+def check_dlq(reader: Reader, dlq: DlqOptions | None) -> None:
+    """The dead-letter topic can exist."""
+    if dlq is not None:
+        _check_topic(reader, ("errors", "dlq", "topic"), dlq.topic)
+
+
+def _check_topic(reader: Reader, loc: Loc, name: str) -> None:
+    if not is_topic(name):
+        reader.report(loc, "topic", "is no topic name", _TOPIC_HINT)
+
+
+def check_kafka(reader: Reader, own: KafkaOptions, effective: KafkaOptions) -> None:
+    """Addresses, client settings, and that TLS and SASL options fit together.
+
+    `own` is what this file says, `effective` what holds with the agent's defaults under it: a need may be met by a default,
+    and only what this file says can be wrong here.
+    """
+    for number, address in enumerate(own.bootstrap_servers):
+        if not is_address(address):
+            reader.report(("kafka", "bootstrap_servers", number), "address", "needs HOST:PORT", "as in k1.example.test:9092 or [::1]:9092")
+    for name, text in own.client.items():
+        if wrong := check_name(name):
+            reader.report(("kafka", "client", name), "kafka-client", *wrong, on_key=True)
+        elif words := check_value(name, text):
+            reader.report(("kafka", "client", name), "kafka-client", words)
+    if "security" in own.model_fields_set:
+        _check_security(reader, own.security.model_fields_set, effective.security)
+
+
+def _check_security(reader: Reader, said: set[str], security: SecurityOptions) -> None:
+    sasl, tls = security.protocol.startswith("SASL"), security.protocol.endswith("SSL")
+    for name in sorted(said):
+        if name in {"mechanism", "username", "password", "oauth"} and not sasl and getattr(security, name) is not None:
+            _security(reader, name, f"{name} needs a SASL protocol, not {security.protocol}", "set protocol: SASL_SSL")
+        if name in {"ca_file", "cert_file", "key_file", "key_password"} and not tls and getattr(security, name) is not None:
+            _security(reader, name, f"{name} needs a TLS protocol, not {security.protocol}", "set protocol: SSL or SASL_SSL")
+    if sasl:
+        _check_sasl(reader, said, security)
+    if tls:
+        _check_tls(reader, security)
+
+
+def _check_sasl(reader: Reader, said: set[str], security: SecurityOptions) -> None:
+    mechanism = security.mechanism
+    if mechanism is None:
+        hint = "mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+        _security(reader, "protocol", f"{security.protocol} needs a mechanism", hint)
+    elif mechanism == "OAUTHBEARER":
+        if security.oauth is None:
+            _security(reader, "mechanism", "OAUTHBEARER needs oauth", "oauth: {token_url: ..., client_id: ..., client_secret: ...}")
+        elif not re.match(r"https?://[^\s/]+", security.oauth.token_url):
+            reader.report(("kafka", "security", "oauth", "token_url"), "bad-value", "needs a URL", "as in https://login.example.test/token")
+        for name in sorted(said & {"username", "password"}):
+            _security(reader, name, f"{name} is not used with OAUTHBEARER", "put client_id and client_secret under oauth")
+    else:
+        for name in ("username", "password"):
+            if getattr(security, name) is None:
+                hint = 'password: "${cred:NAME}" keeps it out of this file' if name == "password" else ""
+                _security(reader, "mechanism", f"{mechanism} needs a {name}", hint)
+        if "oauth" in said and security.oauth is not None:
+            _security(reader, "oauth", f"oauth is not used with {mechanism}", "set mechanism: OAUTHBEARER")
+
+
+def _check_tls(reader: Reader, security: SecurityOptions) -> None:
+    if security.cert_file is not None and security.key_file is None:
+        _security(reader, "cert_file", "a client certificate needs its key", "key_file: PATH")
+    if security.key_file is not None and security.cert_file is None:
+        _security(reader, "key_file", "a client key needs its certificate", "cert_file: PATH")
+    if security.key_password is not None and security.key_file is None:
+        _security(reader, "key_password", "there is no key that this would open", "key_file: PATH")
+
+
+def _security(reader: Reader, name: str, text: str, hint: str) -> None:
+    reader.report(("kafka", "security", name), "security", text, hint)
+
+
+def check_spark(reader: Reader, spark: SparkOptions) -> None:
+    """Spark settings show in the JVM's command line: nothing secret may stand there."""
+    for name in spark.conf:
+        loc: Loc = ("spark", "conf", name)
+        if not name.startswith("spark."):
+            reader.report(loc, "bad-value", "a Spark setting starts with spark.", on_key=True)
+        elif is_secret_name(name) or loc in reader.secret:
+            hint = "everyone on this host can read the command line of the JVM"
+            reader.report(loc, "secret-in-public", "a secret cannot be given to Spark", hint, on_key=True)

@@ -1,0 +1,110 @@
+"""The JSON Schema of a definition, from the same models that load it, defaults in the units of a definition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.converters import CONVERTERS
+from copycat_agent.definitions.client_settings import ACCEPTED
+from copycat_agent.definitions.models import all_models, key_of
+from copycat_agent.options import ConverterOptions, ConvertersOptions, Definition, Options, SourceOptions, TransformOptions, TypeAdapter
+from copycat_agent.sources import SOURCES
+from copycat_agent.transforms import TRANSFORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SCHEMA_ID = "https://copycat-agent.example/definition.schema.json"
+
+_REFERENCE = r"\$\{(env|file|cred):"
+
+
+def definition_schema() -> dict[str, Any]:
+    """Draft 2020-12, self-contained. For editors: it knows types, names and ranges, not what options mean to each other.
+
+    Where a number or boolean is wanted, a text with a `${...}` reference is allowed too.
+    """
+    parts = parts_of_definitions()
+    defs: dict[str, Any] = {}
+    models: tuple[type[Options], ...] = (Definition, *parts)
+    for model in models:
+        schema = model.model_json_schema(ref_template="#/$defs/{model}")
+        defs |= schema.pop("$defs", {})
+        defs[model.__name__] = schema
+    for model in all_models(models):
+        _in_units(model, defs[model.__name__])
+    for base in (SourceOptions, TransformOptions, ConverterOptions):
+        defs.pop(base.__name__, None)
+    root = defs.pop(Definition.__name__)
+    _compose(root, defs)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **_with_references(root),
+            "title": "copycat-agent connector definition", "$defs": _with_references(defs)}  # fmt: skip
+
+
+def parts_of_definitions() -> tuple[type[Options], ...]:
+    """The options of every source, transform and converter, in this order."""
+    sources, transforms = (entry.options for entry in SOURCES.values()), (entry.options for entry in TRANSFORMS.values())
+    return (*sources, *transforms, *(entry.options for entry in CONVERTERS.values()))
+
+
+def default_of(model: type[Options], name: str) -> object:
+    """The default of a field as a definition would write it; fields without one must not be asked for."""
+    field = model.model_fields[name]
+    adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+    return adapter.dump_python(field.get_default(call_default_factory=True), mode="json")
+
+
+def _in_units(model: type[Options], schema: dict[str, Any]) -> None:
+    for name, field in model.model_fields.items():
+        described = schema["properties"][key_of(name, field)]
+        described.pop("title", None)
+        described["description"] = field.description
+        if not field.is_required():
+            described["default"] = default_of(model, name)
+    for described in schema["properties"].values():
+        if "$ref" in described and isinstance(described.get("default"), dict):
+            del described["default"]  # the section's own options show theirs
+
+
+def _compose(root: dict[str, Any], defs: dict[str, Any]) -> None:
+    """Put the choices of sources, transforms and converters where the models only know their base."""
+    properties = root["properties"]
+    properties["source"] = _choice(entry.options for entry in SOURCES.values()) | _described(properties["source"])
+    items = _choice(entry.options for entry in TRANSFORMS.values())
+    properties["transforms"] = {"type": "array", "items": items, "default": []} | _described(properties["transforms"])
+    converter = _choice(entry.options for entry in CONVERTERS.values())
+    for name in ConvertersOptions.model_fields:
+        described = defs[ConvertersOptions.__name__]["properties"][name]
+        choice: dict[str, Any] = {"anyOf": [{"enum": list(CONVERTERS)}, *converter["anyOf"], {"type": "null"}], "default": None}
+        defs[ConvertersOptions.__name__]["properties"][name] = choice | _described(described)
+    for entry in CONVERTERS.values():
+        defs[entry.options.__name__]["required"] = sorted({"type", *defs[entry.options.__name__].get("required", ())})
+    defs["KafkaOptions"]["properties"]["client"]["propertyNames"] = {"enum": sorted(ACCEPTED)}
+
+
+def _choice(models: Iterable[type[Options]]) -> dict[str, Any]:
+    return {"anyOf": [{"$ref": f"#/$defs/{model.__name__}"} for model in models]}
+
+
+def _described(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": schema["description"]}
+
+
+def _with_references(schema: dict[str, Any]) -> dict[str, Any]:
+    """Let every number, boolean, pattern and choice also be a text that refers to its value."""
+    kept = {"default", "enum", "propertyNames", "examples"}
+    inner = {key: value if key in kept else _inside(value) for key, value in schema.items()}
+    if schema.get("type") in ("integer", "number", "boolean") or ("const" in schema and schema.get("type") == "string"):
+        return _or_reference(inner)
+    return _or_reference(inner) if isinstance(schema.get("type"), str) and ("pattern" in schema or "enum" in schema) else inner
+
+
+def _inside(value: object) -> object:
+    if isinstance(value, list):
+        return [_inside(item) for item in value]
+    return _with_references(value) if isinstance(value, dict) else value
+
+
+def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    outer: dict[str, Any] = {key: schema.pop(key) for key in ("description", "default") if key in schema}
+    return {"anyOf": [schema, {"type": "string", "pattern": _REFERENCE}], **outer}

@@ -1,0 +1,103 @@
+"""Tables, rows and versions of the offset store."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping
+
+    Row = tuple[Any, ...]
+    Migrations = Mapping[int, Callable[[sqlite3.Connection], None]]
+
+APPLICATION_ID = 0x43504341
+"""`CPCA`: marks the file as ours in its header."""
+
+COLUMNS = (
+    "connector", "key", "position", "records", "done", "skipping", "path", "gone_ms", "head_bytes", "head", "tail_bytes", "tail",
+    "updated_ms",
+)
+"""Columns of a row before its checksum, in the order of `encode` and `decode`."""
+
+_ALL = ", ".join((*COLUMNS, "checksum"))
+SELECT = f"SELECT {_ALL} FROM offsets"  # noqa: S608 - constants
+UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
+
+
+def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
+    """A row with its checksum. The path is stored as bytes: a file name need not be UTF-8."""
+    print_ = offset.fingerprint
+    row = (
+        partition.connector, partition.key, json.dumps(offset.position), offset.records, int(offset.done), int(offset.skipping),
+        offset.path.encode("utf-8", "surrogateescape"), offset.gone_ms, print_.head_bytes, print_.head, print_.tail_bytes, print_.tail,
+        time.time_ns() // 1_000_000,
+    )
+    return (*row, checksum(row))
+
+
+def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
+    """The reverse of `encode`."""
+    connector, key, position, records, done, skipping, path, gone_ms, head_bytes, head, tail_bytes, tail, *_ = row
+    offset = SourceOffset(
+        position=json.loads(position), records=records, done=bool(done), skipping=bool(skipping),
+        path=path.decode("utf-8", "surrogateescape"), gone_ms=gone_ms, fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
+    )
+    return SourcePartition(connector, key), offset
+
+
+def checksum(row: Row) -> int:
+    """CRC-32 over a row: SQLite's own checks see broken pages, but not a flipped bit inside a value."""
+    return zlib.crc32(ascii(row).encode())
+
+
+def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is wrong with rows, in words; nothing when all checksums are right."""
+    for identity in connection.execute("SELECT uuid, created_ms, checksum FROM agent"):
+        if checksum(identity[:-1]) != identity[-1]:
+            yield "the agent's identity does not match its checksum"
+    for row in connection.execute(SELECT):
+        if checksum(row[:-1]) != row[-1]:
+            yield "a row does not match its checksum"
+
+
+def migrate(connection: sqlite3.Connection, migrations: Migrations | None = None) -> None:
+    """Bring the schema up to date, each version in one transaction: a kill leaves the version before or the one after.
+
+    `migrations[n]` turns version n into n + 1; 0 is an empty file.
+    """
+    steps = MIGRATIONS if migrations is None else migrations
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number in range(version, len(steps)):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            steps[number](connection)
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("CREATE TABLE agent (uuid TEXT NOT NULL, created_ms INTEGER NOT NULL, checksum INTEGER NOT NULL)")
+    connection.execute(
+        "CREATE TABLE offsets (connector TEXT NOT NULL, key TEXT NOT NULL, position TEXT NOT NULL, records INTEGER NOT NULL,"
+        " done INTEGER NOT NULL, skipping INTEGER NOT NULL, path BLOB NOT NULL, gone_ms INTEGER NOT NULL, head_bytes INTEGER NOT NULL, head TEXT NOT NULL,"
+        " tail_bytes INTEGER NOT NULL, tail TEXT NOT NULL, updated_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
+        " PRIMARY KEY (connector, key)) WITHOUT ROWID",
+    )
+    identity = (str(uuid.uuid4()), time.time_ns() // 1_000_000)
+    connection.execute("INSERT INTO agent VALUES (?, ?, ?)", (*identity, checksum(identity)))
+
+
+MIGRATIONS: Migrations = {0: _create}
+VERSION = len(MIGRATIONS)
+"""The schema version this agent writes."""

@@ -1,0 +1,113 @@
+"""The state directory: private, and held by one agent at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import stat
+from pathlib import Path
+from typing import Self
+
+from copycat_agent.errors import FatalError
+
+_LOCK = "lock"
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class StateDir:
+    """A locked state directory. The kernel frees the lock when the process ends, however it ends.
+
+    flock goes by the inode of `lock`, so another path to the directory (a symlinked parent, a bind mount) meets the same
+    lock. O_CLOEXEC keeps it out of the JVM and of everything else this process starts.
+    """
+
+    def __init__(self, path: Path, directory_fd: int, lock_fd: int) -> None:
+        """For `acquire`."""
+        self.path = path
+        self._directory_fd = directory_fd
+        self._lock_fd = lock_fd
+
+    @classmethod
+    def acquire(cls, path: Path) -> Self:
+        """Create the directory when it is not there, check that it is private, lock it. FatalError when any of it fails."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the symlink that has to be refused
+        try:
+            directory_fd = _open_private(path)
+        except OSError as error:
+            msg = f"state directory {path} cannot be used: {error.strerror}"
+            raise FatalError(msg, "give the agent a directory of its own with --state-dir") from error
+        try:
+            return cls(path, directory_fd, _lock(path, directory_fd))
+        except OSError as error:
+            os.close(directory_fd)
+            msg = f"the lock in state directory {path} cannot be used: {error.strerror}"
+            raise FatalError(msg, f"the agent needs to read and write {shlex.quote(str(path / _LOCK))}") from error
+        except FatalError:
+            os.close(directory_fd)
+            raise
+
+    def sync(self) -> None:
+        """Make renames and creations in the directory durable. OSError as fsync raises it."""
+        os.fsync(self._directory_fd)
+
+    def release(self) -> None:
+        """Free the lock; the file stays, since removing it would let two agents lock two inodes. Idempotent."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            os.close(self._directory_fd)
+            self._lock_fd = -1
+
+
+def _open_private(path: Path) -> int:
+    """Descriptor of the directory; FatalError when others could have put something there."""
+    if path.is_symlink():
+        msg = f"state directory {path} is a symbolic link"
+        raise FatalError(msg, f"name the directory itself: --state-dir {shlex.quote(os.path.realpath(path))}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    directory_fd = os.open(path, _DIRECTORY_FLAGS)
+    try:
+        _check_private(path, os.fstat(directory_fd))
+    except FatalError:
+        os.close(directory_fd)
+        raise
+    return directory_fd
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        msg = f"state directory {path} belongs to user {status.st_uid}, the agent runs as user {os.geteuid()}"
+        raise FatalError(msg, f"chown -R {os.geteuid()} {shlex.quote(str(path))}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        msg = f"state directory {path} is writable for others (mode {stat.S_IMODE(status.st_mode):04o})"
+        raise FatalError(msg, f"chmod 700 {shlex.quote(str(path))}")
+
+
+def _lock(path: Path, directory_fd: int) -> int:
+    """Descriptor that holds the lock, this process's pid written inside."""
+    while True:
+        lock_fd = os.open(_LOCK, _LOCK_FLAGS, 0o600, dir_fd=directory_fd)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock_fd, 20, 0).strip()
+            os.close(lock_fd)
+            who = f"pid {int(holder)}" if holder.isdigit() else "pid not known yet"
+            msg = f"another agent ({who}) uses state directory {path}"
+            raise FatalError(msg, "stop it first, or give this agent a directory of its own with --state-dir") from None
+        if _is_current(lock_fd, directory_fd):
+            os.ftruncate(lock_fd, 0)
+            os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
+            return lock_fd
+        os.close(lock_fd)
+
+
+def _is_current(lock_fd: int, directory_fd: int) -> bool:
+    """Whether the locked file still is the one with the name: it may have been removed between open and flock."""
+    try:
+        named = os.stat(_LOCK, dir_fd=directory_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(lock_fd))

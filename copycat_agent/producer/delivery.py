@@ -1,0 +1,178 @@
+"""One task's producer: send, wait for receipts, say what was refused.
+
+No callback is paid for a record that arrives. The library calls back for failures only, so after a flush that leaves nothing
+in the queue and reported no failure, everything sent since the previous flush is acknowledged.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.outcomes import classify, translate
+from copycat_agent.producer.settings import MESSAGE_TIMEOUT_MS, producer_settings
+from copycat_agent.producer.topics import Topics
+
+Outgoing = tuple[Any, ...]
+"""Arguments of `produce`, in order: topic, value, key, partition, None, timestamp_ms, headers. Shorter is fine."""
+
+_ROOM_SECONDS = 0.05
+"""How long one wait for room in a full queue lasts before the stop request is looked at again."""
+_SETTLE_SECONDS = 8.0
+"""After a stop request, how long records in flight may still be acknowledged."""
+_SLACK_SECONDS = 15.0
+"""Beyond the message time-out, how long a flush may take before the producer is given up."""
+
+
+class Refused(CopycatError):
+    """A record that was refused on the spot. `sent` counts the records of the same call before it, which are on their way."""
+
+    def __init__(self, sent: int, reason: DataError) -> None:
+        super().__init__(reason.message, reason.hint)
+        self.sent = sent
+        self.reason = reason
+
+
+class TaskProducer:
+    """An idempotent producer that one task uses, from one thread at a time."""
+
+    def __init__(self, options: KafkaOptions, client_id: str) -> None:
+        """Raises FatalError when the configuration is refused or has no broker address."""
+        self._options = options
+        self._failures: dict[int, KafkaError] = {}
+        self._trouble = ""
+        self._stopping: Callable[[], bool] = lambda: False
+        settings: dict[str, Any] = producer_settings(options, client_id)
+        timeout_ms = int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)
+        self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
+        try:
+            self._client = Producer({**settings, "on_delivery": self._on_delivery, "error_cb": self._on_error})
+        except KafkaException as exception:
+            raise _refused_settings(exception.args[0]) from None
+        self.topics = Topics(self._client, options, lambda: self._stopping(), lambda: self._trouble)
+        self.broken = False
+
+    def begin(self, stopping: Callable[[], bool]) -> None:
+        """A new batch uses this producer: `stopping` says when it has to come to an end."""
+        self._stopping = stopping
+        self._failures.clear()
+
+    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+        """Send every value to `topic` with the same key, partition, timestamp and headers (`tail`, from key on; may be empty).
+
+        Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
+        """
+        produce = self._client.produce
+        if not tail:
+            self._drive(values, lambda value: produce(topic, value), produce, topic)
+        else:
+            self._drive(values, lambda value: produce(topic, value, *tail), None, topic)
+        self._client.poll(0)
+
+    def send_each(self, messages: Iterable[Outgoing]) -> None:
+        """Send messages that differ in more than their value. Otherwise like `send`."""
+        produce = self._client.produce
+        self._drive(messages, lambda message: produce(*message), None, "")
+        self._client.poll(0)
+
+    def _drive(self, items: Iterable[Any], send_one: Callable[[Any], None], plain: Callable[[str, Any], None] | None, topic: str) -> None:
+        """The hot loop: hand over until done, pausing for room. `plain` skips one call per record, the difference of 15 %."""
+        items = list(items)
+        iterator: Iterator[Any] = iter(items)
+        while True:
+            item = None
+            try:
+                if plain is not None:
+                    for item in iterator:
+                        plain(topic, item)
+                else:
+                    for item in iterator:
+                        send_one(item)
+                return
+            except BufferError:
+                self._wait_for_room(item, send_one, len(items) - operator.length_hint(iterator) - 1)
+            except (KafkaException, TypeError, ValueError) as exception:
+                raise self._refusal(exception, len(items) - operator.length_hint(iterator) - 1) from None
+
+    def _wait_for_room(self, item: object, send_one: Callable[[Any], None], sent: int) -> None:
+        deadline = time.monotonic() + self._flush_seconds
+        while True:
+            self._client.poll(_ROOM_SECONDS)
+            self._raise_failures_that_are_not_a_records_own()
+            if self._stopping() or time.monotonic() > deadline:
+                raise self._gave_up("the queue to Kafka stays full")
+            try:
+                return send_one(item)
+            except BufferError:
+                continue
+            except (KafkaException, TypeError, ValueError) as exception:
+                raise self._refusal(exception, sent) from None
+
+    def settle(self) -> None:
+        """Wait until everything sent is acknowledged: when this returns, it is.
+
+        Raises DataError when Kafka refused at least one record and may have taken its neighbours; RetriableError, BlockedError
+        or FatalError when nothing is known or the cluster is unwell. After any of these nothing sent since the last return may
+        be counted as settled, and after the latter three `broken` asks for a new producer.
+        """
+        deadline = time.monotonic() + self._flush_seconds
+        stop_deadline: float | None = None
+        while self._client.flush(0.2):
+            self._raise_failures_that_are_not_a_records_own()
+            if stop_deadline is None and self._stopping():
+                stop_deadline = time.monotonic() + _SETTLE_SECONDS
+            if time.monotonic() > min(deadline, stop_deadline or deadline):
+                raise self._gave_up("no acknowledgement from Kafka")
+        self._raise_failures_that_are_not_a_records_own()
+        if self._failures:
+            first = translate(next(iter(self._failures.values())), "Kafka refused a record")
+            self._failures.clear()
+            raise first
+
+    def _raise_failures_that_are_not_a_records_own(self) -> None:
+        worst = next((error for error in self._failures.values() if classify(error) is not DataError), None)
+        if worst is not None:
+            self.broken = True
+            translated = translate(worst, self._where())
+            if self._trouble:
+                translated = type(translated)(f"{translated.message} ({self._trouble})", translated.hint)
+            raise translated
+
+    def _gave_up(self, words: str) -> RetriableError:
+        self.broken = True
+        return RetriableError(f"{self._where()}: {words}{f' ({self._trouble})' if self._trouble else ''}")
+
+    def _refusal(self, exception: Exception, sent: int) -> Exception:
+        """What `produce` raised: the refusal of one record, or the trouble of the whole producer."""
+        if not isinstance(exception, KafkaException):
+            return Refused(sent, DataError(f"the record cannot be sent: {type(exception).__name__}"))
+        translated = translate(exception.args[0], "the record cannot be sent")
+        if isinstance(translated, DataError):
+            return Refused(sent, translated)
+        self.broken = True
+        return translated
+
+    def _where(self) -> str:
+        return f"sending to {','.join(self._options.bootstrap_servers)}"
+
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failures.setdefault(error.code(), error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._trouble = error.str()
+
+    def close(self) -> None:
+        """Give up what is queued and free the client. Never blocks for the network."""
+        self._client.purge(in_queue=True, in_flight=True, blocking=False)
+        self._client.poll(0)
+
+
+def _refused_settings(error: KafkaError) -> CopycatError:
+    return FatalError(f"librdkafka refuses the kafka settings: {error.str()}", "correct the kafka section")

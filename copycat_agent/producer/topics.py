@@ -1,0 +1,97 @@
+"""Is the topic there? Asked once per producer and topic, before the first record, so that a missing topic is a quick, clear error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from copycat_agent.errors import BlockedError, RetriableError
+from copycat_agent.options import KafkaOptions, TopicOptions
+from copycat_agent.producer.outcomes import translate
+from copycat_agent.producer.settings import connection_settings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+ANSWER_SECONDS = 10.0
+"""How long a cluster may take to say whether a topic exists, connecting included."""
+_MISSING_SECONDS = 1.5
+"""A broker that creates topics by itself says "unknown" at first; missing for longer than this is missing."""
+_CREATE_SECONDS = 15.0
+
+
+class Topics:
+    """Knows the partition count of the topics that one producer has used."""
+
+    def __init__(self, client: Producer, options: KafkaOptions, stopping: Callable[[], bool], last_trouble: Callable[[], str]) -> None:
+        """`last_trouble` gives the client's latest connection error, "" when none, for the message of a time-out."""
+        self._client = client
+        self._options = options
+        self._stopping = stopping
+        self._last_trouble = last_trouble
+        self._partitions: dict[str, int] = {}
+
+    def partitions(self, topic: str) -> int:
+        """Number of partitions of `topic`, which exists when this returns.
+
+        Raises BlockedError for a topic that is missing and may not be created, or that this user may not write to;
+        RetriableError when no broker answers.
+        """
+        known = self._partitions.get(topic)
+        if known is None:
+            known = self._partitions[topic] = self._ask(topic)
+        return known
+
+    def _ask(self, topic: str) -> int:
+        begin = time.monotonic()
+        created = False
+        while True:
+            count, error = self._metadata(topic, begin)
+            if error is None:
+                return count
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and self._options.create_topics is not None and not created:
+                self._create(topic, self._options.create_topics)
+                created, begin = True, time.monotonic()
+            elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
+                raise translate(error, f"topic {topic}")
+            elif time.monotonic() - begin > (ANSWER_SECONDS if created else _MISSING_SECONDS):
+                if error.code() == KafkaError.LEADER_NOT_AVAILABLE:
+                    raise translate(error, f"topic {topic}")
+                raise BlockedError(f"topic {topic} does not exist", "create it, or set kafka.create_topics")
+            else:
+                self._client.poll(0.1)
+
+    def _metadata(self, topic: str, begin: float) -> tuple[int, KafkaError | None]:
+        """One answer from the cluster. Waits in short steps, so that a stop request or a dead address is not waited out."""
+        while True:
+            try:
+                found = self._client.list_topics(topic, timeout=1.0).topics[topic]
+            except KafkaException as exception:
+                self._client.poll(0)
+                if not self._stopping() and time.monotonic() - begin < ANSWER_SECONDS and self._patient(exception.args[0]):
+                    continue
+                raise self._unreachable(exception.args[0]) from None
+            return len(found.partitions), found.error
+
+    def _patient(self, error: KafkaError) -> bool:
+        return error.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE)
+
+    def _unreachable(self, error: KafkaError) -> RetriableError:
+        servers = ",".join(self._options.bootstrap_servers)
+        translated = translate(error, f"no broker answers at {servers}")
+        trouble = self._last_trouble()
+        kind = type(translated) if isinstance(translated, RetriableError) else RetriableError
+        return kind(f"{translated.message} ({trouble})" if trouble else translated.message, translated.hint)
+
+    def _create(self, topic: str, options: TopicOptions) -> None:
+        admin = AdminClient(connection_settings(self._options))
+        wanted = NewTopic(topic, options.partitions, options.replication_factor, config=dict(options.config))
+        try:
+            admin.create_topics([wanted], operation_timeout=_CREATE_SECONDS)[topic].result(_CREATE_SECONDS + 5)
+        except KafkaException as exception:
+            if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(exception.args[0], f"creating topic {topic}") from None

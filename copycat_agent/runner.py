@@ -1,0 +1,233 @@
+"""What a Spark task does with batches: a resident one serves them until the driver hangs up, a bounded one runs a single batch.
+
+`serve` is the resident task. It connects to the driver's private unix socket and runs the batches that come over it on
+threads, so that one that waits for a broker holds up nobody else's. The wire carries pickled tuples, defined here and used
+by `spark.runners` at the other end. Nothing in this file raises into Spark: an exception there loses the siblings' results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import logging
+import os
+import pickle
+import threading
+import traceback
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.batch import run_batch
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.model import Batch, SplitResult, TaskId
+from copycat_agent.producer import Producers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Results = tuple[SplitResult, ...]
+    Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
+    """`batch.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
+
+THREADS = 64
+"""Batches of one runner at a time. The driver sends no more: a batch that waited here would use up its time."""
+
+HANG_UP_SECONDS = 2.0
+"""How long batches may take to settle once the driver has hung up."""
+
+PICKLE = 5
+
+
+class Hello(NamedTuple):
+    """Runner -> driver, first and once: who connected."""
+
+    index: int
+    pid: int
+
+
+class Work(NamedTuple):
+    """Driver -> runner: run this batch. `number` comes back with the answer."""
+
+    number: int
+    batch: Batch
+
+
+class Settle(NamedTuple):
+    """Driver -> runner: the task's batch shall settle and return early."""
+
+    task: TaskId
+
+
+class Answer(NamedTuple):
+    """Runner -> driver: what became of the batch with that number; `results` as `packed` makes them."""
+
+    number: int
+    results: bytes
+
+
+class Said(NamedTuple):
+    """Runner -> driver: a log record, for the agent's log."""
+
+    record: logging.LogRecord
+
+
+def key_path(address: str) -> Path:
+    """The file (0600) with the key that both ends of the socket at `address` prove to have."""
+    return Path(f"{address}.key")
+
+
+def failed(batch: Batch, error: CopycatError) -> Results:
+    """Results for a batch of which nothing is known: every split stands where it stood."""
+    return tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
+
+
+def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool], run: Run) -> Results:
+    """`run`, with whatever it raises (a bug: it is meant to return errors) as results."""
+    try:
+        results = run(batch, producers, stopping)
+    except CopycatError as error:
+        return failed(batch, error)
+    except BaseException as error:  # noqa: BLE001  a thread's SystemExit would vanish, and its batch with it
+        return failed(batch, _bug(error))
+    if len(results) != len(batch.splits):
+        return failed(batch, FatalError(f"the batch yielded {len(results)} results for {len(batch.splits)} splits"))
+    return results
+
+
+def packed(batch: Batch, results: Results) -> bytes:
+    """`results` pickled; results that cannot be (an error that holds a handle, say) are told as such."""
+    try:
+        return pickle.dumps(results, PICKLE)
+    except Exception as error:  # noqa: BLE001  __reduce__ may raise anything
+        return pickle.dumps(failed(batch, _bug(error)), PICKLE)
+
+
+def serve(address: str, index: int, run: Run = run_batch, level: int = logging.WARNING) -> bool:
+    """Serve batches that come over the socket at `address` until the driver hangs up.
+
+    Runs in a Spark worker, on its only thread. Log records of at least `level` go to the driver. Returns whether every
+    batch ended in time; when not, threads of this process are still at work and it must not be used again.
+    """
+    try:
+        connection = Client(address, "AF_UNIX", authkey=key_path(address).read_bytes())
+    except (OSError, EOFError, AuthenticationError):
+        return True  # the driver has gone meanwhile
+    with connection:
+        runner = _Runner(connection, run)
+        _log_to(runner.send, level)
+        return runner.serve(index)
+
+
+def resident(address: str, index: int, run: Run, level: int, partition: Iterable[object]) -> Iterator[bytes]:
+    """Function over the partition of a resident task: `serve`, and yield nothing."""
+    list(partition)  # read to its end, or Spark does not use the process again
+    if not serve(address, index, run, level):
+        os._exit(0)  # Spark would use this process again, with a batch still at work in it
+    return iter(())
+
+
+def bounded(batch: Batch, stop_file: str, run: Run, partition: Iterable[object]) -> Iterator[bytes]:
+    """Function over the partition of a bounded task: runs `batch`, yields its packed results. `stop_file` appears: settle."""
+    list(partition)  # as in `resident`
+    return iter([packed(batch, run_safely(batch, _producers(), functools.partial(os.path.exists, stop_file), run))])
+
+
+@functools.cache
+def _producers() -> Producers:
+    """The producers that bounded tasks of one process share, one job after the other."""
+    return Producers()
+
+
+class _Runner:
+    """One connection's state. `serve` on the task's thread; batches on their own."""
+
+    def __init__(self, connection: Connection, run: Run) -> None:
+        self._connection = connection
+        self._run = run
+        self._sending = threading.Lock()
+        self._stops: dict[TaskId, threading.Event] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "batch")
+        self._running: set[Future[None]] = set()
+        self._producers = Producers()
+
+    def serve(self, index: int) -> bool:
+        """See the function of that name."""
+        try:
+            self.send(Hello(index, os.getpid()))
+            while True:
+                self._take(pickle.loads(self._connection.recv_bytes()))  # noqa: S301 - authenticated, and the same user
+        except (EOFError, OSError):
+            return self._end()
+
+    def send(self, message: Hello | Answer | Said) -> None:
+        """From any thread. Raises OSError when the driver has hung up, and what pickle raises."""
+        data = pickle.dumps(message, PICKLE)
+        with self._sending:
+            self._connection.send_bytes(data)
+
+    def _take(self, message: Work | Settle) -> None:
+        if isinstance(message, Settle):
+            if stopping := self._stops.get(message.task):
+                stopping.set()
+            return
+        stopping = self._stops[message.batch.task] = threading.Event()
+        future = self._threads.submit(self._work, message, stopping)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+
+    def _work(self, work: Work, stopping: threading.Event) -> None:
+        results = packed(work.batch, run_safely(work.batch, self._producers, stopping.is_set, self._run))
+        with contextlib.suppress(OSError):  # hung up: the driver plans it again
+            self.send(Answer(work.number, results))
+
+    def _end(self) -> bool:
+        for stopping in self._stops.values():
+            stopping.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        _, late = wait(set(self._running), HANG_UP_SECONDS)
+        if not late:
+            self._producers.close()
+        return not late
+
+
+class _Forward(logging.Handler):
+    """Sends log records to the driver. What cannot be sent is dropped: a log must not stop a batch."""
+
+    def __init__(self, send: Callable[[Said], None]) -> None:
+        super().__init__()
+        self._forward = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging, under this handler's lock."""
+        with contextlib.suppress(Exception):
+            plain = copy.copy(record)
+            plain.msg, plain.args, plain.exc_info = record.getMessage(), None, None
+            if record.exc_info and record.exc_info[1]:
+                plain.fields = {**getattr(record, "fields", {}), "error": _where(record.exc_info[1])}
+            self._forward(Said(plain))
+
+
+def _log_to(send: Callable[[Said], None], level: int) -> None:
+    """Everything that this process logs goes to the driver, and no longer to a stream that nobody reads."""
+    root = logging.getLogger()
+    root.handlers = [_Forward(send)]
+    root.setLevel(max(level, logging.WARNING))
+    logging.getLogger("copycat_agent").setLevel(level)
+
+
+def _where(error: BaseException) -> str:
+    """Type and place of an exception. Not its text, which may quote a record or a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}{place}"
+
+
+def _bug(error: BaseException) -> CopycatError:
+    """What `run` raised although it must not. The machine's troubles pass, a bug does not."""
+    if isinstance(error, (OSError, MemoryError)):
+        return RetriableError(f"the batch broke off: {_where(error)}")
+    return FatalError(f"the batch broke off: {_where(error)}", "this is a fault of the agent: please report it")

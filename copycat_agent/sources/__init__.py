@@ -1,0 +1,10 @@
+"""Sources: what is there, is it the same, where were we. A new source is one file and one line in `SOURCES`."""
+
+from __future__ import annotations
+
+from copycat_agent.sources.base import Changes, Lag, Offsets, Plan, Source, SourceKind
+from copycat_agent.sources.log_file import LOG_FILE
+
+__all__ = ["SOURCES", "Changes", "Lag", "Offsets", "Plan", "Source", "SourceKind"]
+
+SOURCES: dict[str, SourceKind] = {"log_file": LOG_FILE}

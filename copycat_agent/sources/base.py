@@ -1,0 +1,104 @@
+"""What a source is: the driver plans, a stateless task reads, only the driver commits.
+
+The division is Spark's own for data sources (`pyspark.sql.datasource`), and bytewax's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from copycat_agent.formats import LineFrames
+from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.options import SourceOptions
+from copycat_agent.sources.stream import Stream
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+
+Offsets = Mapping[SourcePartition, SourceOffset]
+
+
+class Lag(NamedTuple):
+    """What is there and not yet settled."""
+
+    bytes: int = 0
+    files: int = 0
+    known_files: int = 0
+    open_files: int = 0
+    lost_bytes: int = 0
+
+
+class Plan(NamedTuple):
+    """Splits for one task's next batch, and how long it may take."""
+
+    splits: tuple[Split, ...]
+    max_seconds: float
+
+
+class Changes(NamedTuple):
+    """What to save: offsets to store, and partitions to forget, in one transaction."""
+
+    offsets: dict[SourcePartition, SourceOffset]
+    forget: set[SourcePartition]
+
+
+class Source(Protocol):
+    """The driver's half of a source. All methods are called from its connector's thread."""
+
+    @property
+    def directories(self) -> Collection[str]:
+        """Directories whose events should wake this source; empty when it only polls."""
+
+    @property
+    def scan_seconds(self) -> float:
+        """Time between two scans when nothing wakes the source."""
+
+    @property
+    def needs_scan(self) -> bool:
+        """Whether something was found that only a scan can sort out; it should not wait for the next one."""
+
+    def scan(self) -> Changes:
+        """Look at everything that is there. Returns what has to be saved before the next plan. Raises nothing for bad files."""
+
+    def wake(self, paths: Collection[str]) -> bool:
+        """Files at `paths` have grown. False when only a scan can tell what happened."""
+
+    def plan(self, shares: int) -> Plan:
+        """Work for one task that is idle, one of `shares` of them, from saved offsets only. Empty when there is none.
+
+        The splits stay out of further plans until `finish` is called with their results.
+        """
+
+    def settle(self, results: Sequence[SplitResult]) -> Changes:
+        """What the results ask to be saved."""
+
+    def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        """The changes are saved: the offsets count from now on. `results` are those that `settle` was given."""
+
+    def drained(self) -> bool:
+        """Whether everything there is read, as of the last scan; then an unfinished last line is all that may be left."""
+
+    def finalise(self) -> None:
+        """From now on an unfinished last line is a record: this is a run to the end, nobody will finish it."""
+
+    def lag(self) -> Lag:
+        """What is known to be unread, cheaply."""
+
+    def close(self) -> None:
+        """Close every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """An entry of `SOURCES`.
+
+    `make(connector, options, delivery options, saved offsets, log)` builds the driver's half; `open` and `framing` are the
+    task's: how to open a split, and how to find records in it.
+    """
+
+    options: type[SourceOptions]
+    make: Callable[..., Source]
+    open: Callable[[Split], Stream]
+    framing: Callable[[Any], LineFrames]

@@ -1,0 +1,169 @@
+"""What is there: the regular files that match include and exclude patterns. A scan is the truth; events only hasten it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+Warn = Callable[[str, str], None]
+"""`warn(path, why)`; the caller says each only once."""
+
+
+class Found(NamedTuple):
+    """One matching file: its name and what stat said."""
+
+    path: str
+    stat: os.stat_result
+
+
+class Discovery:
+    """Finds files by glob patterns: `*`, `?`, `[...]` within one name, `**` for any number of directories.
+
+    As in a shell, a wildcard does not match a leading dot. An exclude pattern without a slash is matched against the file's
+    name, one with a slash against its whole path. Symbolic links below a pattern's fixed part are followed only on request.
+    """
+
+    def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...], *, follow_symlinks: bool) -> None:
+        self._include = [_parts(pattern) for pattern in include]
+        self._exclude_names = [_name_regex(pattern) for pattern in exclude if "/" not in pattern]
+        self._exclude_paths = [_path_regex(pattern) for pattern in exclude if "/" in pattern]
+        self._follow = follow_symlinks
+        self.directories: set[str] = set()
+        self._visited: set[tuple[int, int, tuple[str, ...]]] = set()
+
+    def scan(self, warn: Warn) -> Iterator[Found]:
+        """Every matching regular file once, in directory order. Afterwards `directories` are those to watch.
+
+        What cannot be read or is no regular file goes to `warn` and is passed over.
+        """
+        self.directories = set()
+        self._visited.clear()
+        seen: set[str] = set()
+        for root, parts in self._include:
+            for found in self._walk(root, parts, warn):
+                if found.path not in seen and not self._excluded(found.path):
+                    seen.add(found.path)
+                    yield found
+
+    def _excluded(self, path: str) -> bool:
+        name = path.rpartition("/")[2]
+        return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
+
+    def _walk(self, directory: str, parts: tuple[str, ...], warn: Warn) -> Iterator[Found]:
+        if self._follow and self._been_there(directory, parts):
+            return
+        self.directories.add(directory)
+        part, rest = parts[0], parts[1:]
+        if part == "**":
+            yield from self._walk(directory, rest or ("*",), warn)
+        regex = _name_regex("*" if part == "**" else part)
+        try:
+            with os.scandir(directory) as listing:
+                entries = [entry for entry in listing if regex.match(entry.name)]
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                warn(directory, f"cannot be listed: {error.strerror}")
+            return
+        for entry in entries:
+            if part == "**":
+                if self._is_directory(entry):
+                    yield from self._walk(entry.path, parts, warn)
+            elif rest:
+                yield from self._descend(entry, rest, warn)
+            else:
+                found = self._file(entry, warn)
+                if found is not None:
+                    yield found
+
+    def _been_there(self, directory: str, parts: tuple[str, ...]) -> bool:
+        """Links may lead in circles: a directory is walked once per rest of a pattern."""
+        try:
+            info = os.stat(directory)
+        except OSError:
+            return False
+        place = (info.st_dev, info.st_ino, parts)
+        known = place in self._visited
+        self._visited.add(place)
+        return known
+
+    def _descend(self, entry: os.DirEntry[str], rest: tuple[str, ...], warn: Warn) -> Iterator[Found]:
+        if self._is_directory(entry):
+            yield from self._walk(entry.path, rest, warn)
+        elif not entry.is_symlink():
+            warn(entry.path, "is not a directory; the pattern expects one")
+
+    def _is_directory(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return entry.is_dir(follow_symlinks=self._follow)
+        except OSError:
+            return False
+
+    def _file(self, entry: os.DirEntry[str], warn: Warn) -> Found | None:
+        try:
+            info = entry.stat(follow_symlinks=self._follow)
+        except FileNotFoundError:
+            return None  # it went away, or is a link to nothing: the next scan knows
+        except OSError as error:
+            warn(entry.path, f"cannot be looked at: {error.strerror}")
+            return None
+        if stat.S_ISREG(info.st_mode):
+            return Found(entry.path, info)
+        if stat.S_ISLNK(info.st_mode):
+            warn(entry.path, "is a symbolic link; set follow_symlinks: true to read what it points to")
+        elif not stat.S_ISDIR(info.st_mode):
+            warn(entry.path, "is not a regular file")
+        return None
+
+
+def normalise(pattern: str) -> str:
+    """`pattern` with doubled slashes and `.` parts removed; `..` is left alone, it means what the kernel says."""
+    return "/" + "/".join(part for part in pattern.split("/") if part not in ("", "."))
+
+
+def _parts(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """The directory to begin at, and the pattern of each level below it."""
+    parts = normalise(pattern)[1:].split("/")
+    fixed = 0
+    while fixed < len(parts) - 1 and not _is_wild(parts[fixed]):
+        fixed += 1
+    return "/" + "/".join(parts[:fixed]), tuple(parts[fixed:])
+
+
+def _is_wild(part: str) -> bool:
+    return any(char in part for char in "*?[")
+
+
+@lru_cache(maxsize=1024)
+def _name_regex(pattern: str) -> re.Pattern[str]:
+    """One name. A wildcard at the beginning does not match a dot there."""
+    guard = r"(?!\.)" if pattern[:1] in ("*", "?", "[") else ""
+    return re.compile(guard + _translate(pattern) + r"\Z", re.DOTALL)
+
+
+def _path_regex(pattern: str) -> re.Pattern[str]:
+    """A whole path. Here wildcards match dots too: excluding too little is the worse surprise."""
+    parts = normalise(pattern)[1:].split("/")
+    pieces = ["(?:/[^/]+)*" if part == "**" else "/" + _translate(part) for part in parts]
+    if parts[-1] == "**":
+        pieces[-1] = "(?:/[^/]+)+"
+    return re.compile("".join(pieces) + r"\Z", re.DOTALL)
+
+
+def _translate(part: str) -> str:
+    """One level of a pattern as a regular expression that never crosses a slash."""
+    pieces, index = [], 0
+    while index < len(part):
+        char = part[index]
+        close = part.find("]", index + 2) if char == "[" else -1
+        if close > 0:
+            inside = part[index + 1 : close].replace("\\", r"\\").replace("[", r"\[")
+            pieces.append(f"(?!/)[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
+            index = close
+        else:
+            pieces.append({"*": "[^/]*", "?": "[^/]"}.get(char) or re.escape(char))
+        index += 1
+    return "".join(pieces)

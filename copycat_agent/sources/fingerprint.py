@@ -1,0 +1,40 @@
+"""Is it still the file that was read? Hashes of its head and of the bytes just before an offset."""
+
+from __future__ import annotations
+
+import hashlib
+
+from copycat_agent.formats import TAIL_BYTES, Reader
+from copycat_agent.model import Fingerprint
+
+HEAD_BYTES = 1024
+"""The head's hash grows with the file up to this length. Log files differ early; longer heads cost a read per check."""
+
+
+def digest(data: bytes) -> str:
+    """BLAKE2b, 128 bits, hex: no two files of a host share it by accident."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def take(read: Reader, position: int) -> Fingerprint:
+    """The fingerprint of a file whose first `position` bytes count as read. Raises OSError."""
+    head = read(0, min(HEAD_BYTES, position))
+    tail = read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
+    return of(head, tail)
+
+
+def of(head: bytes, tail: bytes) -> Fingerprint:
+    """The fingerprint of known bytes; empty ones are not compared."""
+    return Fingerprint(len(head), digest(head) if head else "", len(tail), digest(tail) if tail else "")
+
+
+def holds(read: Reader, fingerprint: Fingerprint, position: int) -> bool:
+    """Whether the file still has the head, and the bytes before `position`, that `fingerprint` remembers. Raises OSError."""
+    if fingerprint.head_bytes:
+        head = read(0, fingerprint.head_bytes)
+        if len(head) < fingerprint.head_bytes or digest(head) != fingerprint.head:
+            return False
+    if fingerprint.tail_bytes:
+        tail = read(position - fingerprint.tail_bytes, fingerprint.tail_bytes)
+        return len(tail) == fingerprint.tail_bytes and digest(tail) == fingerprint.tail
+    return True

@@ -1,0 +1,66 @@
+"""Which file is this: device, inode, and birth time where the file system keeps one, never a name alone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from typing import NamedTuple
+
+_AT_EMPTY_PATH = 0x1000
+_STATX_BTIME = 0x800
+
+
+class Identity(NamedTuple):
+    """One file as the kernel knows it. `birth_ns` is 0 where the file system has no birth time."""
+
+    device: int
+    inode: int
+    birth_ns: int
+
+    def key(self, generation: int) -> str:
+        """Key of the file's partition. A file that is cut and begun anew keeps its identity and gets the next generation."""
+        return f"{self.device:x}:{self.inode:x}:{self.birth_ns:x}:{generation}"
+
+    @classmethod
+    def parse(cls, key: str) -> tuple[Identity, int]:
+        """Identity and generation of a partition's key. Raises ValueError for anything else."""
+        device, inode, birth, generation = key.split(":")
+        return cls(int(device, 16), int(inode, 16), int(birth, 16)), int(generation)
+
+
+def identify(fd: int, stat: os.stat_result) -> Identity:
+    """Identity of an open file; `stat` is its fstat."""
+    return Identity(stat.st_dev, stat.st_ino, _birth_ns(fd))
+
+
+class _Timestamp(ctypes.Structure):
+    _fields_ = (("sec", ctypes.c_int64), ("nsec", ctypes.c_uint32), ("pad", ctypes.c_int32))
+
+
+class _Statx(ctypes.Structure):
+    """struct statx of linux/stat.h, as far as the birth time."""
+
+    _fields_ = (
+        ("mask", ctypes.c_uint32), ("blksize", ctypes.c_uint32), ("attributes", ctypes.c_uint64), ("nlink", ctypes.c_uint32),
+        ("uid", ctypes.c_uint32), ("gid", ctypes.c_uint32), ("mode", ctypes.c_uint16), ("pad", ctypes.c_uint16),
+        ("ino", ctypes.c_uint64), ("size", ctypes.c_uint64), ("blocks", ctypes.c_uint64), ("attributes_mask", ctypes.c_uint64),
+        ("atime", _Timestamp), ("btime", _Timestamp), ("rest", ctypes.c_uint8 * 256),
+    )
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _birth_ns(fd: int) -> int:
+    """Birth time of an open file, 0 when unknown. Python's stat has none on Linux, statx(2) has."""
+    found = _Statx()
+    try:
+        failed = _libc().statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, ctypes.byref(found))
+    except AttributeError:  # a libc without statx
+        return 0
+    if failed or not found.mask & _STATX_BTIME:
+        return 0
+    return int(found.btime.sec * 1_000_000_000 + found.btime.nsec)

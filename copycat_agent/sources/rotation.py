@@ -1,0 +1,26 @@
+"""Which files are generations of one log, by their names: `app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+_SUFFIX = re.compile(
+    r"""
+    (?P<base>.*[^.\-_])
+    [.\-_]
+    (?: \d{1,5}                                             # logrotate, log4j: app.log.1
+      | \d{4}-?\d{2}-?\d{2} (?: [T_.\-]? [\d:.\-]{1,12} )?  # dateext: app.log-20261121, app.log-20261121-1795302180, 0.log.20261121-050000
+      | \d{9,13}                                            # epoch seconds or milliseconds
+      | old | bak
+    )
+    """,
+    re.VERBOSE,
+)
+
+
+def family(path: str) -> tuple[str, str]:
+    """Directory and base name that all generations of a log share: `/d/app.log.2` -> (`/d`, `app.log`)."""
+    where = PurePosixPath(path)
+    match = _SUFFIX.fullmatch(where.name)
+    return str(where.parent), match["base"] if match else where.name

@@ -1,0 +1,177 @@
+"""One generation of one file, as the driver knows it: what it is, how far it is settled, how large it is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import stat
+import time
+from dataclasses import dataclass, field
+
+from copycat_agent.model import SourceOffset, SourcePartition, Split
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.identity import Identity, identify
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+_F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
+_RETRY_SECONDS = (0.5, 60.0)
+"""First and longest wait before a file that could not be read is tried again."""
+
+
+class NotRegularError(OSError):
+    """The path leads to something that is not a regular file."""
+
+
+def open_regular(path: str, *, follow_symlinks: bool) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading, never waiting and never through a final symlink unless asked. Raises OSError."""
+    fd = os.open(path, _FLAGS | (0 if follow_symlinks else os.O_NOFOLLOW))
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        raise NotRegularError(0, "is not a regular file", path)
+    return fd, info
+
+
+@dataclass(eq=False, slots=True)
+class TrackedFile:
+    """Driver's state of a file. Sizes in bytes, times from `time.monotonic()`.
+
+    `stalled_size`: no complete line lies between the offset and this size. `gone_since`: no pattern matches it any more.
+    `rewritten`: a task found other bytes than were read; the next scan begins it anew. `cut`: it was
+    seen to shrink, from the first to the second size. `after` and `barrier`: the file it was rotated from, and how much of that one goes first.
+    """
+
+    partition: SourcePartition
+    identity: Identity
+    generation: int
+    path: str
+    offset: SourceOffset
+    size: int = 0
+    mtime_ns: int = 0
+    verified_mtime_ns: int = 0
+    fd: int = -1
+    stalled_size: int = -1
+    grown_at: float = field(default_factory=time.monotonic)
+    gone_since: float | None = None
+    in_flight: bool = False
+    final: bool = False
+    planned_at: int = 0
+    rewritten: bool = False
+    cut: tuple[int, int] | None = None
+    family: tuple[str, str] = ("", "")
+    after: TrackedFile | None = None
+    barrier: int = 0
+    errors: int = 0
+    retry_at: float = 0.0
+
+    @property
+    def inode_key(self) -> tuple[int, int]:
+        """Device and inode: unique among files that exist now."""
+        return self.identity.device, self.identity.inode
+
+    @property
+    def unread(self) -> bool:
+        """Whether there may be something to read."""
+        return self.size > self.offset.position and not self.rewritten and (self.final or self.stalled_size != self.size)
+
+    @property
+    def needs_scan(self) -> bool:
+        """Whether it is not what was read any more, which a scan sorts out."""
+        return self.rewritten or self.size < self.offset.position
+
+    @property
+    def backlog(self) -> int:
+        """Bytes beyond the offset."""
+        return max(0, self.size - self.offset.position)
+
+    def observe(self, info: os.stat_result) -> None:
+        """Take over what stat says."""
+        if info.st_size != self.size or info.st_mtime_ns != self.mtime_ns:
+            if info.st_size < self.size:
+                largest, smallest = self.cut or (self.size, info.st_size)
+                self.cut = max(largest, self.size), min(smallest, info.st_size)
+            self.size, self.mtime_ns = info.st_size, info.st_mtime_ns
+            self.grown_at = time.monotonic()
+
+    def refresh(self) -> None:
+        """Look at the open file. No effect when it is closed. Raises OSError."""
+        if self.fd >= 0:
+            self.observe(os.fstat(self.fd))
+
+    def waits(self) -> bool:
+        """Whether the file it was rotated from still has lines that go first. An ailing predecessor is not waited for."""
+        if self.after is None:
+            return False
+        before = self.after
+        if before.fd < 0 or before.errors or before.offset.position >= self.barrier:
+            self.after = None
+            return False
+        before.refresh()
+        if before.in_flight or before.unread:
+            return True
+        self.after = None
+        return False
+
+    def open(self, *, follow_symlinks: bool) -> bool:
+        """Open it by its path, if it is not open. False when another file is there now. Raises OSError."""
+        if self.fd >= 0:
+            return True
+        fd, info = open_regular(self.path, follow_symlinks=follow_symlinks)
+        if identify(fd, info) != self.identity:
+            os.close(fd)
+            return False
+        self.fd = fd
+        self.observe(info)
+        return True
+
+    def holds(self) -> bool:
+        """Whether the open file still has what was read from it. Raises OSError."""
+        return self.size >= self.offset.position and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the open file. Raises OSError."""
+        return os.pread(self.fd, size, position)
+
+    def split(self, limit: int) -> Split:
+        """The next stretch, at most `limit` bytes. The file is open."""
+        end = min(self.size, self.offset.position + limit)
+        return Split(
+            self.partition, self.path, f"/proc/{os.getpid()}/fd/{self.fd}", self.offset, end,
+            final=self.final and end == self.size, inode=self.identity.inode, mtime_ms=self.mtime_ns // 1_000_000,
+        )
+
+    def back_off(self) -> float:
+        """It could not be read: try again later, more slowly each time. Returns seconds to wait."""
+        first, longest = _RETRY_SECONDS
+        delay = min(longest, first * 2 ** min(self.errors, 10))
+        self.errors += 1
+        self.retry_at = time.monotonic() + delay
+        return delay
+
+    def recover(self) -> None:
+        """It could be read."""
+        self.errors, self.retry_at = 0, 0.0
+
+    def is_deleted(self) -> bool:
+        """Whether no name leads to the open file any more."""
+        return self.fd >= 0 and os.fstat(self.fd).st_nlink == 0
+
+    def has_no_writer(self) -> bool:
+        """Whether no process has the open file open for writing, as far as the kernel tells: a read lease is granted only then.
+
+        False also when a lease may not be asked for (neither owner nor CAP_LEASE, or a file system without leases).
+        """
+        try:
+            fcntl.fcntl(self.fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
+            fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close it; the offset stays known."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1

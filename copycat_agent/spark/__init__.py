@@ -1,0 +1,13 @@
+"""The only door to pyspark and py4j: a private local session, and the two executors that carry batches through it.
+
+What the cli wires, in this order::
+
+    host = SparkHost(agent.spark, state_dir / "run", on_failure=exit_75)   # spark.host
+    host.start()                      # returns at once: the JVM starts while the caller loads definitions
+    executor = RunnerExecutor(host)   # spark.runners, for `run`;  JobExecutor(host) from spark.jobs for `backfill`
+    ...
+    executor.close()
+    host.close()
+
+This file imports nothing: Spark's Python daemon imports the package before it forks the workers.
+"""

@@ -1,0 +1,54 @@
+"""Spark's Python daemon, with two differences: it imports before it forks, and no worker outlives it.
+
+Spark starts it as `python -m copycat_agent.spark.daemon pyspark.worker` and asks it for workers over a unix socket. Each
+worker is a fork: what is imported here is shared and costs it nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pyspark.daemon
+import pyspark.worker
+
+import copycat_agent.runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PRELOADED = (pyspark.worker, copycat_agent.runner)
+"""None of them starts a thread when imported (a test checks): threads do not survive a fork, the locks they hold do."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def bind_forks_to_parent() -> None:
+    """From now on the kernel kills every fork of this process, and their forks, as soon as its parent is dead."""
+    prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl  # looked up before the fork
+    parent = [os.getpid()]
+
+    def before() -> None:
+        parent[0] = os.getpid()
+
+    def after_in_child() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent[0]:  # it died before the kernel was asked
+            os._exit(1)
+
+    os.register_at_fork(before=before, after_in_child=after_in_child)
+
+
+def main() -> None:
+    """Serve forks until Spark closes stdin."""
+    bind_forks_to_parent()
+    gc.collect()
+    gc.freeze()  # the collector would touch, and so copy, every page shared with the workers
+    pyspark.daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

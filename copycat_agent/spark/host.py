@@ -1,0 +1,242 @@
+"""SparkHost: the local Spark session as something that is there, and comes back when its JVM dies.
+
+One thread owns it: it starts the JVM, connects, waits for the JVM's end, and starts another. Executors ask for the session
+of the moment with `session()` and get a new one after a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import copycat_agent
+from copycat_agent import logs
+from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.spark import java, rundir
+from copycat_agent.spark.jvm import EXIT_SECONDS, RECORD_SECONDS, Jvm, child_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark import SparkContext
+
+    from copycat_agent.options import SparkOptions
+
+State = Literal["new", "starting", "running", "failed", "closed"]
+
+MOST_RUNNERS = 4
+"""Runners by default: one per core, at most so many. One of them sends 400,000 lines a second."""
+
+MOST_FAILURES = 3
+"""So many failed starts in a row, or JVMs that died young, are the end."""
+
+YOUNG_SECONDS = 10.0
+"""A JVM that lived longer died of something else than its start."""
+
+_FIRST_PAUSE_SECONDS = 0.5
+
+_log = logs.get("spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One JVM's life. `context` raises py4j's errors once the JVM is gone; `number` grows by one with each session."""
+
+    number: int
+    context: SparkContext
+    jvm: Jvm
+
+
+class SparkHost:
+    """Starts, keeps and ends the Spark session of this process; there is one at a time.
+
+    `run_dir` is a directory for this host alone (the caller holds the state directory's lock): what an earlier run left in it is
+    deleted. `runners` overrides what `options.master` says. `on_failure` is called once, from the host's thread, when Spark does
+    not come up any more; the agent then exits with 75, so that its service manager decides.
+    """
+
+    def __init__(
+        self, options: SparkOptions, run_dir: Path, runners: int | None = None, *,
+        on_failure: Callable[[FatalError], None] = lambda _: None, young_seconds: float = YOUNG_SECONDS,
+    ) -> None:
+        """Touches nothing yet. Raises FatalError when `options.master` is not local."""
+        self.runners = runners or runners_of(options.master)
+        self.slots = 2 * self.runners
+        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them."""
+        self._conf = options.conf
+        self._options = (*java.JVM_OPTIONS, f"-Xmx{options.driver_memory // 2**20}m")
+        self.run_dir = run_dir
+        self._on_failure = on_failure
+        self._young_seconds = young_seconds
+        self._changed = threading.Condition()
+        self._state: State = "new"
+        self._session: Session | None = None
+        self._sessions = 0
+        self._failure: FatalError | None = None
+        self._jvm: Jvm | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="spark-host", daemon=True)
+
+    @property
+    def state(self) -> State:
+        """What it is doing, for status pages."""
+        return self._state
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """The JVM's process id; None when there is none."""
+        return self._jvm.pid if self._jvm else None
+
+    def start(self) -> None:
+        """Start the JVM and return; the session comes up behind. Raises FatalError when there is no Java to start."""
+        self._java = java.find_java(os.environ)
+        self._classes = java.class_path(java.spark_home() / "jars")
+        self._archive = java.Archive(java.cache_directory(os.environ), self._java, self._options, self._classes)
+        self.socket_dir = rundir.prepare(self.run_dir)
+        self._state = "starting"
+        self._jvm = self._start_jvm()  # before pyspark is imported: both take their time side by side
+        self._thread.start()
+
+    def session(self, seconds: float | None = None) -> Session:
+        """The session of the moment; waits for it, at most `seconds`.
+
+        Raises RetriableError when it is not up in time or the host is closed, FatalError when it will not come up any more.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._session or self._state in {"failed", "closed"}, seconds)
+            if self._failure:
+                raise self._failure
+            if self._session is None:
+                msg = "the Spark session is closed" if self._state == "closed" else "the Spark session is not up"
+                raise RetriableError(msg)
+            return self._session
+
+    def close(self) -> None:
+        """End the session, the JVM and every worker. Close executors first. Safe to call twice, and without `start`."""
+        self._closing.set()
+        with self._changed:
+            session, self._session, self._state = self._session, None, "closed"
+            self._changed.notify_all()
+        jvm = self._jvm
+        if jvm and session:
+            if self._archive.recording:
+                _log.info("Spark records what it loaded, once; later starts take half the time")
+            clean = jvm.close(RECORD_SECONDS if self._archive.recording else EXIT_SECONDS)
+            (self._archive.keep if clean else self._archive.discard)()
+        elif jvm:
+            jvm.kill()
+        if self._thread.ident:
+            self._thread.join()
+            rundir.remove(self.run_dir)
+
+    def _keep(self) -> None:
+        """Thread: one session after the other until closed, or until it is no use."""
+        failures = 0
+        while not self._closing.is_set():
+            began = time.monotonic()
+            problem = self._live()
+            if self._closing.is_set():
+                return
+            failures = 1 if time.monotonic() - began > self._young_seconds else failures + 1
+            if failures >= MOST_FAILURES:
+                self._give_up(problem)
+                return
+            _log.error("Spark is started again", reason=problem)
+            self._closing.wait(_FIRST_PAUSE_SECONDS * (failures - 1))
+
+    def _live(self) -> str:
+        """One JVM's life. Returns why it ended."""
+        try:
+            jvm = self._jvm = self._jvm or self._start_jvm()
+        except OSError as error:
+            return f"the JVM could not be started: {error}"
+        if self._closing.is_set():  # `close` may have looked before it was there
+            jvm.kill()
+        try:
+            session = self._connect(jvm)
+        except RetriableError as error:
+            self._abandon(jvm)
+            return error.message
+        with self._changed:
+            if not self._closing.is_set():
+                self._session, self._state = session, "running"
+            self._changed.notify_all()
+        jvm.wait()
+        self._bury(jvm)
+        return f"the JVM ended ({jvm.ending()})"
+
+    def _start_jvm(self) -> Jvm:
+        command = (
+            self._java.path, *self._options, *self._archive.options(),
+            f"-Djava.io.tmpdir={self.run_dir / rundir.TEMPORARY}", f"-XX:ErrorFile={self.run_dir}/hs_err_%p.log",
+            f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
+            "-cp", self._classes,
+        )
+        environ = child_environment(os.environ, PYTHONPATH=python_path(os.environ), TMPDIR=str(self.run_dir / rundir.TEMPORARY))
+        return Jvm(command, self.run_dir, environ)
+
+    def _connect(self, jvm: Jvm) -> Session:
+        """Raises RetriableError, whatever pyspark and py4j raised."""
+        from copycat_agent.spark import session  # noqa: PLC0415  imports pyspark, 0.2 s in which the JVM starts
+
+        conf = session.configuration(self._conf, self.slots, self.run_dir / rundir.LOCAL, self.socket_dir / rundir.SPARK_SOCKETS)
+        port, secret = jvm.gateway()
+        try:
+            context = session.open_context(port, secret, conf)
+        except Exception as error:
+            msg = f"Spark did not start: {session.reason_of(error)}"
+            raise RetriableError(msg) from error
+        self._sessions += 1
+        _log.info("Spark is up", seconds=round(time.monotonic() - jvm.started, 2), jvm_pid=jvm.pid)
+        return Session(self._sessions, context, jvm)
+
+    def _abandon(self, jvm: Jvm) -> None:
+        """Its start failed. The archive may be the reason: the next start does without."""
+        jvm.kill()
+        self._archive.discard()
+        self._bury(jvm)
+
+    def _bury(self, jvm: Jvm) -> None:
+        """Nothing of the dead JVM is left for the next one."""
+        from copycat_agent.spark.session import forget_context  # noqa: PLC0415  as in `_connect`
+
+        with self._changed:
+            self._session = self._jvm = None
+            self._state = "closed" if self._closing.is_set() else "starting"
+        jvm.close(0)
+        forget_context()
+        if not self._closing.is_set():
+            rundir.sweep(self.run_dir, self.socket_dir)
+
+    def _give_up(self, problem: str) -> None:
+        msg = f"Spark did not come up {MOST_FAILURES} times in a row: {problem}"
+        failure = FatalError(msg, "look at the JVM's messages with log level debug")
+        with self._changed:
+            self._failure, self._state = failure, "failed"
+            self._changed.notify_all()
+        self._on_failure(failure)
+
+
+def runners_of(master: str) -> int:
+    """How many runners `spark.master` asks for. Raises FatalError for what is not local."""
+    match = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    if match is None:
+        msg = f"spark.master {master!r} cannot be used"
+        raise FatalError(msg, "write local, or local[N] for N runners")
+    if match[1] in {None, "*", "0"}:
+        return max(1, min(len(os.sched_getaffinity(0)), MOST_RUNNERS))
+    return int(match[1])
+
+
+def python_path(environ: Mapping[str, str]) -> str:
+    """PYTHONPATH for workers: they find this package wherever it was imported from, and what the agent's own path adds."""
+    root = str(Path(copycat_agent.__file__).resolve().parents[1])
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}  # already on their path, and not to come first
+    parts = ([] if root in installed else [root]) + environ.get("PYTHONPATH", "").split(":")
+    return ":".join(os.path.abspath(part) for part in parts if part)

@@ -1,0 +1,201 @@
+"""Which Java, with which options: finding it, its class path, and the archive of loaded classes that halves a start.
+
+The archive (AppCDS) is a memory image of the classes that a session loads, made by the JVM as it exits. Measured on two
+cores: first batch after 1.4 s with it, 2.8 s without, 4.4 s in the run that records it. It belongs to one Java, one Spark
+and one set of options, and is only ever a hint: whatever is wrong with it, the session starts without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.errors import FatalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OLDEST_JAVA = 17
+"""Spark 4 is compiled for it."""
+
+KEEP_ARCHIVE_SECONDS = 30 * 86400.0
+"""Archives of other versions that no start has used for so long are deleted (70 MB each)."""
+
+_INSTALL_HINT = f"install Java {OLDEST_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) or point JAVA_HOME at one"
+
+_OPENED_PACKAGES = (
+    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io", "java.base/java.net",
+    "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs", "java.base/sun.security.action",
+    "java.base/sun.util.calendar", "java.security.jgss/sun.security.krb5",
+)
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+"""What `org.apache.spark.launcher.JavaModuleOptions` lists (a test compares), less the vector incubator, which only MLlib uses."""
+
+# Small and quick to start rather than quick in the long run: no record ever passes through this JVM.
+JVM_OPTIONS = (
+    *MODULE_OPTIONS,
+    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xshare:auto",
+    "-XX:-UsePerfData",  # else a world-readable file in /tmp
+    "-XX:+ExitOnOutOfMemoryError",  # a JVM in that state is started again rather than kept
+    "-XX:-CreateCoredumpOnCrash",
+    "-Xlog:disable", "-Xlog:all=error:stderr",  # recording an archive warns about every class that does not fit
+)
+
+# The jars that a session loads most from come first. A recording JVM looks along the class path for every class it loads:
+# with Spark's 280 jars in directory order that costs 3 s, in this order 0.8 s.
+_FIRST_JARS = (
+    "spark-core", "scala-library", "log4j-core", "jackson-databind", "spark-config", "spark-network-common", "hadoop-client-api",
+    "hadoop-client-runtime", "netty-common", "netty-transport", "jackson-module-scala", "log4j-api", "jackson-core", "netty-buffer",
+    "spark-common-utils", "py4j", "jackson-annotations", "json4s-ast", "log4j-1.2-api", "lz4-java", "metrics-core",
+)
+
+
+class Java(NamedTuple):
+    """A Java runtime: its launcher, and its version such as `17.0.15`."""
+
+    path: str
+    version: str
+
+
+def find_java(environ: Mapping[str, str]) -> Java:
+    """The first Java that is new enough: JAVA_HOME's, else PATH's. Raises FatalError that says what to install."""
+    home = environ.get("JAVA_HOME")
+    candidates = [os.path.join(home, "bin", "java")] if home else []
+    found = shutil.which("java", path=environ.get("PATH"))
+    candidates += [found] if found else []
+    seen = []
+    for path in candidates:
+        version = _java_version(path)
+        if version and _major(version) >= OLDEST_JAVA:
+            return Java(path, version)
+        seen.append(f"{path} is {f'version {version}' if version else 'not a Java'}")
+    what = "; ".join(seen) or "there is none in JAVA_HOME or PATH"
+    msg = f"Spark needs Java {OLDEST_JAVA} or newer: {what}"
+    raise FatalError(msg, _INSTALL_HINT)
+
+
+def _java_version(path: str) -> str:
+    """From the `release` file beside the launcher (free), else by asking it (50 ms). "" when it is no Java."""
+    with contextlib.suppress(OSError):
+        match = re.search(r'^JAVA_VERSION="([^"]+)"', (Path(path).resolve().parents[1] / "release").read_text("utf-8"), re.MULTILINE)
+        if match and os.access(path, os.X_OK):
+            return match[1]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run([path, "-version"], capture_output=True, text=True, errors="replace", timeout=20, check=True).stderr
+        match = re.search(r'version "([^"]+)"', said)
+        return match[1] if match else ""
+    return ""
+
+
+def _major(version: str) -> int:
+    """`17.0.15` -> 17, `21-ea` -> 21, and the old style `1.8.0_402` -> 8."""
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    if not numbers:
+        return 0
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+def spark_home() -> Path:
+    """Where pyspark is installed, found without importing it (the JVM should be starting by then)."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        msg = "pyspark is not installed in this Python"
+        raise FatalError(msg, "install copycat-agent with its dependencies")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def class_path(jars: Path) -> str:
+    """All of Spark's jars in an order that is the same at every start (the archive depends on it)."""
+    names = sorted(name for name in os.listdir(jars) if name.endswith(".jar"))
+    first = [name for prefix in _FIRST_JARS for name in names if name.startswith(prefix)]
+    return ":".join(str(jars / name) for name in dict.fromkeys(first + names))
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path | None:
+    """Where archives live: $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/copycat or ~/.cache/copycat; None when none is usable.
+
+    Only a directory that nobody else can write to is used: an archive is code.
+    """
+    service = environ.get("CACHE_DIRECTORY", "").split(":")[0]
+    base = environ.get("XDG_CACHE_HOME") or (os.path.join(environ["HOME"], ".cache") if environ.get("HOME") else "")
+    path = Path(service or (os.path.join(base, "copycat") if base else ""))
+    if not path.is_absolute():
+        return None
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError:
+        return None
+    private = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return path if private and os.access(path, os.W_OK) else None
+
+
+class Archive:
+    """The archive of one Java, one Spark and one set of options: used when it is there, recorded when it is not.
+
+    One thread at a time. Nothing here raises.
+    """
+
+    def __init__(self, directory: Path | None, java: Java, options: tuple[str, ...], classes: str) -> None:
+        parts = (os.path.realpath(java.path), java.version, importlib.metadata.version("pyspark"), classes, *options)
+        key = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self._directory = directory
+        self._path = directory / f"spark-{key}.jsa" if directory else Path()
+        self._recording = directory / f".spark-{key}.{os.getpid()}.tmp" if directory else Path()
+        self.recording = False
+        """Whether the JVM of the last `options` writes one when it exits, which takes seconds: let it."""
+
+    def options(self) -> tuple[str, ...]:
+        """JVM options for the next start."""
+        self.recording = False
+        if self._directory is None:
+            return ()
+        try:
+            if self._path.lstat().st_uid == os.geteuid():
+                os.utime(self._path)
+                return (f"-XX:SharedArchiveFile={self._path}", "-XX:+VerifySharedSpaces")  # a damaged one is ignored, not run
+        except OSError:
+            pass
+        self.recording = True
+        return (f"-XX:ArchiveClassesAtExit={self._recording}",)
+
+    def keep(self) -> None:
+        """The recording JVM exited cleanly: its archive is whole, use it from now on."""
+        if self._directory is None or not self._recording.exists():
+            return
+        with contextlib.suppress(OSError):
+            self._recording.replace(self._path)
+            self._sweep(self._directory)
+
+    def discard(self) -> None:
+        """A start with it failed, or its recording was cut short: forget both, and record none until the next start of the agent."""
+        for path in (self._path, self._recording) if self._directory else ():
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self._directory = None
+
+    def _sweep(self, directory: Path) -> None:
+        oldest = time.time() - KEEP_ARCHIVE_SECONDS
+        for path in (*directory.glob("spark-*.jsa"), *directory.glob(".spark-*.tmp")):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()

@@ -1,0 +1,135 @@
+"""JobExecutor: each batch is one bounded Spark job of one task.
+
+A job costs about 40 ms, so this is for batches of seconds: `backfill`. The batch travels in the task's closure, through the
+JVM's memory; what Spark spills of it is encrypted (see `session.PRIVATE`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import pickle
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from copycat_agent.batch import run_batch
+from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.runner import bounded, failed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark import SparkContext
+
+    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.runner import Results, Run
+    from copycat_agent.spark.host import SparkHost
+
+ANSWER_SECONDS = 60.0
+"""As in `runners`: after `max_seconds` and so long the job is cancelled, which ends its worker."""
+
+PLACE_SECONDS = 60.0
+"""How long a batch waits for the Spark session to be up."""
+
+_GUARD_SECONDS = 0.2
+
+
+class JobExecutor:
+    """See `executor.Executor` for the contract of `submit`, `settle` and `close`. The host is the caller's: close it afterwards.
+
+    At most `host.runners` jobs run at a time, the others wait. `settle` works through a file that the batch looks for, so it
+    reaches batches that wait, too; it needs a file system shared with the worker, which a local session has.
+    """
+
+    def __init__(self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS) -> None:
+        """`host` has been started, and may still be coming up."""
+        self._host = host
+        self._run = run
+        self._answer_seconds = answer_seconds
+        self._numbers = itertools.count(1)
+        self._threads = ThreadPoolExecutor(host.runners, "job")
+        self._lock = threading.Lock()  # guards what follows
+        self._stop_files: dict[TaskId, Path] = {}
+        self._closed = threading.Event()
+
+    def submit(self, batch: Batch) -> Future[Results]:
+        """See `Executor.submit`."""
+        stop_file = self._host.socket_dir / f"settle-{next(self._numbers)}"
+        with self._lock:
+            self._stop_files[batch.task] = stop_file
+            if not self._closed.is_set():
+                return self._threads.submit(self._carry, batch, stop_file)
+        future: Future[Results] = Future()
+        future.set_result(failed(batch, RetriableError("the agent is stopping")))
+        return future
+
+    def settle(self, task: TaskId) -> None:
+        """See `Executor.settle`."""
+        with self._lock:
+            if stop_file := self._stop_files.get(task):
+                with contextlib.suppress(OSError):
+                    stop_file.touch()
+
+    def close(self) -> None:
+        """See `Executor.close`. Cancels what runs: callers who want it settled settle it first."""
+        with self._lock:
+            self._closed.set()
+        self._threads.shutdown()
+
+    def _carry(self, batch: Batch, stop_file: Path) -> Results:
+        """On a thread of the pool. Raises nothing."""
+        try:
+            return self._job(batch, stop_file)
+        except CopycatError as error:
+            return failed(batch, error)
+        finally:
+            with self._lock:
+                if self._stop_files.get(batch.task) is stop_file:
+                    del self._stop_files[batch.task]
+            stop_file.unlink(missing_ok=True)
+
+    def _job(self, batch: Batch, stop_file: Path) -> Results:
+        """Raises RetriableError when the job fails, takes too long or is cancelled by `close`."""
+        from copycat_agent.spark.session import reason_of, run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
+
+        session = self._host.session(PLACE_SECONDS)
+        job = _Job(session.context, stop_file.name, self._closed)
+        threading.Thread(target=job.guard, args=(batch.max_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True).start()
+        try:
+            session.context.setJobGroup(job.group, f"{batch.task.connector}/{batch.task.number}", interruptOnCancel=True)
+            function = functools.partial(bounded, batch, str(stop_file), self._run)
+            (results,) = run_task(session.context, function)
+        except Exception as error:
+            msg = f"the Spark job broke off: {job.problem or reason_of(error)}"
+            raise RetriableError(msg) from None
+        finally:
+            job.end()
+        return pickle.loads(results)  # noqa: S301 - from our own worker
+
+
+class _Job:
+    """A running job and the two reasons to cancel it: its time is over, the executor is closed."""
+
+    def __init__(self, context: SparkContext, group: str, closed: threading.Event) -> None:
+        self.group = group
+        self.problem = ""
+        self._context = context
+        self._closed = closed
+        self._over = threading.Event()
+
+    def end(self) -> None:
+        """The job has ended."""
+        self._over.set()
+
+    def guard(self, seconds: float) -> None:
+        """Thread: lives as long as the job."""
+        deadline = time.monotonic() + seconds
+        while not self._over.wait(_GUARD_SECONDS):
+            late = time.monotonic() > deadline
+            if late or self._closed.is_set():
+                self.problem = "it took too long and was cancelled" if late else "the agent is stopping"
+                with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
+                    self._context.cancelJobGroup(self.group)  # again and again: it misses a job that is about to start

@@ -1,0 +1,153 @@
+"""The JVM as a child process: started, listened to, ended.
+
+It runs Spark's `PythonGatewayServer` directly. `bin/spark-submit` would start a shell and a second JVM first, and put the
+configuration on the command line; here it goes through the gateway once that is up. The JVM lives as long as the pipe to
+its stdin: when this process ends, in whatever way, the JVM exits and its Python workers with it.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import pwd
+import signal
+import struct
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from copycat_agent import logs
+from copycat_agent.errors import RetriableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
+
+START_SECONDS = 60.0
+"""How long a JVM may take until it listens. It takes 0.5-3 s; a host that swaps takes longer."""
+
+EXIT_SECONDS = 5.0
+"""How long Spark's shutdown hooks may take (0.5 s measured) before the JVM is killed."""
+
+RECORD_SECONDS = 60.0
+"""How long a JVM that writes its archive may take to exit (2-4 s measured)."""
+
+_POLL_SECONDS = 0.01
+_LINE_BYTES = 8192
+_TAIL_LINES = 20
+
+# The agent's environment may hold secrets for `${env:...}`; JVM and workers see none of it but this.
+_PASSED_ON = frozenset((
+    "HOME", "JAVA_HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LOGNAME", "MALLOC_ARENA_MAX", "PATH",
+    "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONUTF8", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER",
+    "VIRTUAL_ENV", "COPYCAT_FAILPOINT",
+))
+
+_log = logs.get("spark")
+
+
+def child_environment(environ: Mapping[str, str], **more: str) -> dict[str, str]:
+    """The few variables of `environ` that are passed on to JVM and workers, and what Spark itself asks for."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = str(os.geteuid())
+    return {
+        **{name: value for name, value in environ.items() if name in _PASSED_ON},
+        "SPARK_USER": user, "HADOOP_USER_NAME": user,  # no look-up of the user
+        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost",  # no look-up of the host's name: DNS may be down
+        "PYTHONSAFEPATH": "1",  # `python -m daemon` would put the working directory first on the path
+        **more,
+    }
+
+
+class Jvm:
+    """One JVM process. `start` and `close` from one thread at a time; the rest from any."""
+
+    def __init__(self, command: Sequence[str], run_dir: Path, environ: Mapping[str, str]) -> None:
+        """`command` is the launcher with its options, up to the main class. `run_dir` is private (0700)."""
+        self._info = run_dir / "gateway"
+        self._info.unlink(missing_ok=True)
+        self.started = time.monotonic()
+        self._process = subprocess.Popen(
+            [command[0], f"@{_argument_file(run_dir / 'jvm.args', command[1:])}", GATEWAY],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=run_dir, env={**environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info)},
+            start_new_session=True,  # a terminal's Ctrl-C is for the driver, which settles first
+        )
+        self.pid = self._process.pid
+        self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._pump = threading.Thread(target=self._forward, name="spark-jvm-log", daemon=True)
+        self._pump.start()
+
+    def gateway(self) -> tuple[int, str]:
+        """Port and secret of its gateway, once it listens. Raises RetriableError when it ends or takes too long."""
+        deadline = self.started + START_SECONDS
+        while not self._info.exists():  # Spark renames it into place: it is whole
+            if self._process.poll() is not None:
+                self._pump.join(1)
+                msg = f"the JVM ended at its start ({self.ending()}): {' | '.join(self._tail) or 'it said nothing'}"
+                raise RetriableError(msg)
+            if time.monotonic() > deadline:
+                self.kill()
+                msg = f"the JVM did not listen within {START_SECONDS:.0f} s"
+                raise RetriableError(msg)
+            time.sleep(_POLL_SECONDS)
+        data = self._info.read_bytes()
+        self._info.unlink()
+        port, length = struct.unpack_from("!ii", data)
+        return port, data[8:8 + length].decode()
+
+    def wait(self) -> None:
+        """Return when the process has ended, for whatever reason."""
+        self._process.wait()
+
+    def ending(self) -> str:
+        """How it ended, for people: `exit code 1`, `SIGKILL`; `running` while it does."""
+        code = self._process.poll()
+        if code is None:
+            return "running"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return signal.Signals(-code).name
+        return f"exit code {code}"
+
+    def kill(self) -> None:
+        """End it now; its workers end with it."""
+        self._process.kill()
+
+    def close(self, seconds: float) -> bool:
+        """Ask it to exit and wait, at most so long. True when it exited by itself, cleanly."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._pump.join(1)
+        return self._process.returncode == 0
+
+    def _forward(self) -> None:
+        """Thread: what the JVM and its workers write goes to the log at debug; the last lines are kept for `gateway`."""
+        stream = self._process.stdout
+        if stream is None:
+            return
+        with stream:
+            while line := stream.readline(_LINE_BYTES):
+                text = line.decode("utf-8", "backslashreplace").strip()
+                if text:
+                    self._tail.append(text)
+                    _log.debug("the JVM says", text=text)
+
+
+def _argument_file(path: Path, arguments: Sequence[str]) -> Path:
+    """Java reads its options from a file: the class path alone is 25 KB, and `ps` stays readable."""
+    quoted = ('"' + argument.replace("\\", "\\\\").replace('"', '\\"') + '"' for argument in arguments)
+    path.write_bytes(os.fsencode("\n".join(quoted) + "\n"))
+    return path

@@ -1,0 +1,154 @@
+"""The driver's end of one runner's connection: who is there, sending, and ending the process behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import secrets
+import signal
+import socket
+import struct
+import threading
+from concurrent.futures import Future
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copycat_agent.runner import failed, key_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.errors import CopycatError
+    from copycat_agent.model import Batch
+    from copycat_agent.runner import Answer, Hello, Results, Said
+
+_UCRED = struct.Struct("3i")
+
+
+class Pending:
+    """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
+
+    __slots__ = ("batch", "data", "deadline", "future", "late", "number")
+
+    def __init__(self, batch: Batch, number: int, deadline: float) -> None:
+        """`data` is what goes to the runner; `late` is set when the deadline has passed once."""
+        self.batch = batch
+        self.number = number
+        self.deadline = deadline
+        self.data = b""
+        self.late = False
+        self.future: Future[Results] = Future()
+        self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
+
+    def fail(self, error: CopycatError) -> None:
+        """Resolve it as if nothing had been read."""
+        self.future.set_result(failed(self.batch, error))
+
+
+class Link:
+    """One connected runner. `pending` belongs to the executor's lock; the methods may be called from any thread."""
+
+    def __init__(self, connection: Connection, pid: int) -> None:
+        """`pid` is who connected, as the kernel says, and a descendant of this process."""
+        self.pid = pid
+        self.index = -1
+        self.pending: dict[int, Pending] = {}
+        self.reason = ""
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._open = threading.Lock()
+        self._process = -1
+
+    def receive(self, key: bytes) -> Iterator[Hello | Answer | Said]:
+        """What the runner sends, until it is gone; for one thread. The first is its Hello, after both have proved the key."""
+        try:
+            self._process = os.pidfd_open(self.pid)  # from here on the pid cannot come to mean another process
+            deliver_challenge(self._connection, key)
+            answer_challenge(self._connection, key)
+            while True:
+                yield pickle.loads(self._connection.recv_bytes())  # noqa: S301 - authenticated, and the same user
+        except (OSError, EOFError, AuthenticationError):
+            return
+
+    def send(self, data: bytes) -> None:
+        """Send a pickled message. A runner that is gone is no error here: the thread in `receive` sees it.
+
+        Blocks only while the runner's process does not read (it is stopped, say), at most until it is killed for that.
+        """
+        with contextlib.suppress(OSError), self._sending:
+            self._connection.send_bytes(data)
+
+    def hang_up(self) -> None:
+        """The runner sees the end of the connection, and so does `receive`."""
+        with contextlib.suppress(OSError), self._open, socket.socket(fileno=os.dup(self._connection.fileno())) as same:
+            same.shutdown(socket.SHUT_RDWR)  # close() would not wake the thread in `receive`
+
+    def kill(self, reason: str) -> None:
+        """End the process behind it. `reason` goes into the results of its batches."""
+        self.reason = self.reason or reason
+        with contextlib.suppress(OSError), self._open:
+            if self._process >= 0:
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        self.hang_up()
+
+    def release(self) -> None:
+        """Give the descriptors back; by the thread of `receive`, when it is through."""
+        with self._sending, self._open:
+            self._connection.close()
+            if self._process >= 0:
+                os.close(self._process)
+                self._process = -1
+
+
+class Door:
+    """The private socket that runners connect to, with a key that only this user can read."""
+
+    def __init__(self, address: str) -> None:
+        """Listens at once. Raises OSError."""
+        self.key = secrets.token_bytes(32)
+        path = key_path(address)
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(self.key)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+        self._address = address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(address)
+        self._socket.listen(64)
+
+    def accept(self) -> Link | None:
+        """The next one who connects, still to prove the key. None when the door is closed."""
+        while True:
+            try:
+                peer, _ = self._socket.accept()
+            except OSError:
+                return None
+            pid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
+            if _descends(pid):
+                return Link(Connection(peer.detach()), pid)
+            peer.close()  # only a process that may be killed is let in
+
+    def close(self) -> None:
+        """`accept` returns None from now on."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which close() does not
+        self._socket.close()
+        for path in (Path(self._address), key_path(self._address)):
+            path.unlink(missing_ok=True)
+
+
+def _descends(pid: int) -> bool:
+    """Whether this process started the process `pid`, or what started it."""
+    for _ in range(20):
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            return False
+        pid = int(stat[stat.rindex(b")") + 2:].split()[1])
+        if pid == os.getpid():
+            return True
+    return False

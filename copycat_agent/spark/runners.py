@@ -1,0 +1,287 @@
+"""RunnerExecutor: batches go over a unix socket to Spark tasks that stay.
+
+Threads: one per runner keeps a Spark job alive, one accepts connections, one per connection takes answers, one watches
+deadlines. Callers of `submit` send themselves, so a round trip costs one wake-up at each end (0.1 ms).
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import itertools
+import logging
+import pickle
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from copycat_agent import logs
+from copycat_agent.batch import run_batch
+from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, failed, resident
+from copycat_agent.spark.link import Door, Link, Pending
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.runner import Results, Run
+    from copycat_agent.spark.host import Session, SparkHost
+
+ANSWER_SECONDS = 60.0
+"""A batch may take `max_seconds` to read and so long to settle; then its runner hangs and is killed."""
+
+PLACE_SECONDS = 60.0
+"""How long a batch waits for a runner: longer than a JVM takes to come back."""
+
+_SECOND_LOOK_SECONDS = 1.0  # after a deadline: had this process been stopped, answers may be waiting to be read
+_CLOSE_SECONDS = 3.0
+_SESSION_SECONDS = 0.5
+_STOPPING = "the agent is stopping"
+_FORGET_SECONDS = 600.0  # a task that sent nothing for so long has no place kept for it
+_STEADY_SECONDS = 1.0  # a runner that ended sooner cannot work here: the next one waits
+_MOST_PAUSE_SECONDS = 5.0
+
+_log = logs.get("spark")
+
+
+class RunnerExecutor:
+    """See `executor.Executor` for the contract of `submit`, `settle` and `close`. The host is the caller's: close it afterwards."""
+
+    def __init__(self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS) -> None:
+        """Starts the runners behind the caller's back; `host` has been started, and may still be coming up."""
+        self._host = host
+        self._run = run
+        self._answer_seconds = answer_seconds
+        self._address = str(host.socket_dir / "runners")
+        self._door = Door(self._address)
+        self._numbers = itertools.count(1)
+        self._changed = threading.Condition()  # guards what follows
+        self._links: dict[int, Link] = {}
+        self._places: dict[TaskId, tuple[int, float]] = {}
+        self._waiting: collections.deque[Pending] = collections.deque()
+        self._next_look = float("inf")
+        self._reason = "none has come up yet"
+        self._closing = False
+        self._closed = threading.Event()
+        self._jobs = [threading.Thread(target=self._keep, args=(index,), name=f"runner-{index}", daemon=True) for index in range(host.runners)]
+        for thread in (*self._jobs, threading.Thread(target=self._accept, name="runner-door", daemon=True),
+                       threading.Thread(target=self._watch, name="runner-watch", daemon=True)):
+            thread.start()
+
+    def submit(self, batch: Batch) -> Future[Results]:
+        """See `Executor.submit`. Sends at once when a runner has room, else when one has."""
+        number = next(self._numbers)
+        pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
+        try:
+            pending.data = pickle.dumps(Work(number, batch), PICKLE)
+        except Exception as error:  # noqa: BLE001 - __reduce__ may raise anything
+            pending.fail(FatalError(f"the batch cannot be pickled: {type(error).__name__}"))
+            return pending.future
+        with self._changed:
+            closing = self._closing
+            if not closing:
+                self._waiting.append(pending)
+        if closing:
+            pending.fail(RetriableError(_STOPPING))
+        else:
+            self._hand_out()
+        return pending.future
+
+    def settle(self, task: TaskId) -> None:
+        """See `Executor.settle`."""
+        with self._changed:
+            links = [link for link in self._links.values() if any(one.batch.task == task for one in link.pending.values())]
+        for link in links:
+            link.send(pickle.dumps(Settle(task), PICKLE))
+
+    def close(self) -> None:
+        """See `Executor.close`. Runners get `runner.HANG_UP_SECONDS` to settle."""
+        with self._changed:
+            self._closing = True
+            links, waiting = list(self._links.values()), list(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        self._closed.set()
+        self._door.close()
+        for pending in waiting:
+            pending.fail(RetriableError(_STOPPING))
+        for link in links:
+            link.reason = _STOPPING
+            link.hang_up()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        for thread in self._jobs:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def pids(self) -> dict[int, int]:
+        """The process of each connected runner, by its number; for status pages."""
+        with self._changed:
+            return {index: link.pid for index, link in sorted(self._links.items())}
+
+    # Handing out
+
+    def _hand_out(self) -> None:
+        """Send what is waiting, as far as there is room."""
+        while True:
+            with self._changed:
+                link = self._place(self._waiting[0].batch.task) if self._waiting else None
+                if link is None:
+                    self._look_by(self._waiting[0].deadline if self._waiting else float("inf"))
+                    return
+                pending = self._waiting.popleft()
+                pending.deadline = time.monotonic() + pending.batch.max_seconds + self._answer_seconds
+                link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
+                self._look_by(pending.deadline)
+            link.send(pending.data)
+
+    def _place(self, task: TaskId) -> Link | None:
+        """The runner for a task: the one it had (its producer is there), unless that is gone, full or has more of the others."""
+        now = time.monotonic()
+        open_links = [link for link in self._links.values() if len(link.pending) < THREADS]
+        if not open_links:
+            return None
+        self._places = {name: place for name, place in self._places.items() if now - place[1] < _FORGET_SECONDS}
+        tasks = collections.Counter(index for name, (index, _) in self._places.items() if name != task)
+        least = min(open_links, key=lambda link: (tasks[link.index], link.index))
+        had = next((link for link in open_links if link.index == self._places.get(task, (-1,))[0]), least)
+        chosen = least if tasks[had.index] > tasks[least.index] else had
+        self._places[task] = (chosen.index, now)
+        return chosen
+
+    # Connections
+
+    def _accept(self) -> None:
+        """Thread: each connection gets a thread of its own."""
+        while link := self._door.accept():
+            threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+
+    def _receive(self, link: Link) -> None:
+        """Thread: take what the runner sends, until it is gone."""
+        try:
+            for message in link.receive(self._door.key):
+                if isinstance(message, Answer):
+                    self._answered(link, message)
+                elif isinstance(message, Said):
+                    logging.getLogger(message.record.name).handle(message.record)
+                else:
+                    self._join(link, message)
+        finally:
+            self._lost(link)
+
+    def _join(self, link: Link, hello: Hello) -> None:
+        link.index = hello.index
+        with self._changed:
+            older = self._links.get(link.index)
+            if self._closing:
+                link.hang_up()
+                return
+            self._links[link.index] = link
+            self._changed.notify_all()
+        if older:
+            older.kill("another took its place")
+        self._hand_out()
+
+    def _answered(self, link: Link, answer: Answer) -> None:
+        with self._changed:
+            pending = link.pending.pop(answer.number)
+        pending.future.set_result(pickle.loads(answer.results))  # noqa: S301 - as in `Link.receive`
+        if self._waiting:
+            self._hand_out()
+
+    def _lost(self, link: Link) -> None:
+        with self._changed:
+            if self._links.get(link.index) is link:
+                del self._links[link.index]
+            pending, link.pending = list(link.pending.values()), {}
+            reason = link.reason or "its process ended"
+            if link.index >= 0:
+                self._reason = f"runner {link.index} (pid {link.pid}): {reason}"
+        link.release()
+        for one in pending:
+            one.fail(RetriableError(f"runner {link.index} (pid {link.pid}) is gone: {reason}"))
+
+    # Jobs
+
+    def _keep(self, index: int) -> None:
+        """Thread: one Spark job after the other, each of which is a runner as long as it lasts."""
+        pause = 0.0
+        while not self._closed.wait(pause):
+            began = time.monotonic()
+            problem = self._job(index)
+            with self._changed:
+                link = self._links.get(index)
+                if problem:
+                    self._reason = f"runner {index}: {problem}"
+            if link:
+                link.kill("its Spark job ended")  # a worker that outlived its job (it should not) would go on producing
+            steady = time.monotonic() - began > _STEADY_SECONDS
+            pause = 0.0 if steady else min(max(0.2, 2 * pause), _MOST_PAUSE_SECONDS)
+            if not self._closed.is_set():
+                _log.warning("runner ended, another is started", runner=index, reason=problem or "unknown")
+
+    def _job(self, index: int) -> str:
+        """One runner's life. Returns why it ended, "" when it hung up by itself."""
+        from copycat_agent.spark.session import reason_of, run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
+
+        try:
+            session = self._session()
+            if session is None:
+                return ""
+            level = logging.getLogger("copycat_agent").getEffectiveLevel()
+            run_task(session.context, functools.partial(resident, self._address, index, self._run, level))
+        except FatalError as error:
+            self._closed.wait()  # there will be no session any more: the agent is about to exit
+            return error.message
+        except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
+            return reason_of(error)
+        return ""
+
+    def _session(self) -> Session | None:
+        """The host's session, once it is up; None when this executor is closed first. Raises FatalError."""
+        while not self._closed.is_set():
+            with contextlib.suppress(RetriableError):
+                return self._host.session(_SESSION_SECONDS)
+        return None
+
+    # Deadlines
+
+    def _look_by(self, when: float) -> None:
+        if when < self._next_look:
+            self._next_look = when
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        """Thread: sleeps until the next deadline, then ends what is overdue."""
+        while not self._closed.is_set():
+            with self._changed:
+                while not self._closing and self._next_look > time.monotonic():
+                    self._changed.wait(self._until_look())
+                if self._closing:
+                    return
+                unplaced, hanging = self._overdue(time.monotonic())
+                reason = self._reason
+            for pending in unplaced:
+                pending.fail(RetriableError(f"no runner took the batch within {PLACE_SECONDS:.0f} s; {reason}"))
+            for link, task in hanging:
+                _log.error("runner hangs and is killed", runner=link.index, pid=link.pid, connector=task.connector, task=task.number)
+                link.kill(f"killed, task {task.connector}/{task.number} did not answer in time")
+
+    def _until_look(self) -> float | None:
+        return None if self._next_look == float("inf") else max(0.0, self._next_look - time.monotonic())
+
+    def _overdue(self, now: float) -> tuple[list[Pending], list[tuple[Link, TaskId]]]:
+        """Batches that found no runner and runners that hang, and the time of the next look. A runner hangs at the second look."""
+        unplaced = [one for one in self._waiting if one.deadline <= now]
+        for one in unplaced:
+            self._waiting.remove(one)
+        hanging = []
+        for link in self._links.values():
+            late = [one for one in link.pending.values() if one.deadline <= now]
+            for one in late:
+                if one.late:
+                    hanging.append((link, one.batch.task))
+                one.late, one.deadline = True, now + _SECOND_LOOK_SECONDS
+        sent = (one.deadline for link in self._links.values() for one in link.pending.values())
+        self._next_look = min((*sent, *(one.deadline for one in self._waiting)), default=float("inf"))
+        return unplaced, hanging

@@ -1,0 +1,147 @@
+"""A SparkContext on a running JVM: its configuration, its gateway, and forgetting it all when the JVM is gone.
+
+No SQL: a session that only carries batches does not load it. Nothing here is secret on a command line, in an environment
+or in Spark's configuration: py4j's token and Spark's own keys are made by the JVM, and the token comes over a private file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.java_gateway import java_import
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.conf import SparkConf
+from pyspark.core.files import SparkFiles
+from pyspark.core.rdd import RDD
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+# As pyspark.java_gateway.launch_gateway does, which cannot be given a running JVM without a secret in os.environ.
+_JAVA_IMPORTS = (
+    "org.apache.spark.SparkConf", "org.apache.spark.api.java.*", "org.apache.spark.api.python.*", "org.apache.spark.ml.python.*",
+    "org.apache.spark.mllib.api.python.*", "org.apache.spark.resource.*", "org.apache.spark.sql.Encoders",
+    "org.apache.spark.sql.OnSuccessCall", "org.apache.spark.sql.functions", "org.apache.spark.sql.classic.*",
+    "org.apache.spark.sql.api.python.*", "org.apache.spark.sql.hive.*", "scala.Tuple2",
+)
+
+DEFAULTS = {
+    "spark.app.name": "copycat",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "10", "spark.ui.retainedStages": "10", "spark.ui.retainedTasks": "100",
+    # Nothing here is distributed: heartbeats between threads of one process are only work, and a laptop that slept is not a loss.
+    "spark.executor.heartbeatInterval": "300s",
+    "spark.network.timeout": "3600s",
+    "spark.executor.metrics.pollingInterval": "0",
+    "spark.metrics.executorMetricsSource.enabled": "false",
+    "spark.metrics.staticSources.enabled": "false",
+    "spark.cleaner.periodicGC.interval": "24h",
+    "spark.rdd.compress": "false",
+}
+"""What `spark.conf` of agent.yaml may change."""
+
+PRIVATE = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",  # its secret is made by the JVM and stays in its memory
+    "spark.io.encryption.enabled": "true",  # definitions travel in closures: what Spark spills is not readable
+    "spark.io.encryption.commons.config.cipher.classes": "org.apache.commons.crypto.cipher.JceCipher",  # no native library in /tmp
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "copycat_agent.spark.daemon",
+    "spark.python.worker.reuse": "true",
+    "spark.python.use.daemon": "true",
+    "spark.eventLog.enabled": "false",
+    "spark.speculation": "false",  # two attempts at one batch would both produce
+}
+"""What it may not: it keeps the session on the loopback interface and this user's."""
+
+
+def configuration(conf: Mapping[str, str], slots: int, local_dir: Path, socket_dir: Path) -> dict[str, str]:
+    """All of Spark's settings. A failed task is not repeated by Spark: the agent plans it again, from committed offsets."""
+    return {
+        **DEFAULTS, **conf, **PRIVATE,
+        "spark.master": f"local[{slots},1]",
+        "spark.local.dir": str(local_dir),
+        "spark.python.unix.domain.socket.dir": str(socket_dir),
+    }
+
+
+def open_context(port: int, secret: str, conf: Mapping[str, str]) -> SparkContext:
+    """Connect to the JVM's gateway and start Spark in it. Raises what py4j raises.
+
+    Not from the main thread: there, SparkContext replaces the SIGINT handler.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the stack of every connection that a dead JVM leaves
+    gateway = ClientServer(
+        java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
+        python_parameters=PythonParameters(port=0, eager_load=False),
+    )
+    for name in _JAVA_IMPORTS:
+        java_import(gateway.jvm, name)
+    spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    for name, value in conf.items():
+        spark_conf.set(name, value)
+    path = list(sys.path)
+    context = SparkContext(conf=spark_conf, gateway=gateway)
+    sys.path[:] = path  # it puts its directory of files in
+    context.pythonExec = sys.executable  # else PATH's python3
+    _quiet_accumulators(context)
+    return context
+
+
+def run_task(context: SparkContext, function: Callable[[Iterable[object]], Iterator[bytes]]) -> list[bytes]:
+    """Run `function` as the one task of a Spark job, over a partition of no meaning, and return what it yields.
+
+    Blocks until the job ends; raises what py4j raises when it fails. `context.parallelize` would do, but leaves a socket
+    to the garbage collector for each job, and costs another 10 ms.
+    """
+    partition = context._jsc.parallelize([pickle.dumps(None)], 1)
+    return RDD(partition, context, CPickleSerializer()).mapPartitions(function).collect()
+
+
+def forget_context() -> None:
+    """After its JVM is gone: let pyspark start from nothing in this process. Raises nothing, asks the JVM nothing."""
+    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+    if server is not None:
+        server.server_shutdown = True
+        threading.Thread(target=server.shutdown, name="spark-forget", daemon=True).start()  # waits for its own poll, up to 1 s
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        with contextlib.suppress(Exception):
+            gateway.close()
+    with SparkContext._lock:
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+    SparkFiles._sc = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+
+
+def reason_of(error: BaseException) -> str:
+    """One line of why a Spark call failed, without the stack: the last line of the Python traceback in it, if there is one."""
+    text = ""
+    if isinstance(error, Py4JJavaError):
+        with contextlib.suppress(Py4JError, OSError):
+            text = str(error.java_exception.getMessage())
+    elif isinstance(error, (Py4JError, OSError)):
+        return "the JVM does not answer"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "^"))]
+    telling = [line for line in lines if "Error: " in line or "exited unexpectedly" in line or line.endswith("Error")]
+    return (telling or lines or [type(error).__name__])[-1][:300]
+
+
+def _quiet_accumulators(context: SparkContext) -> None:
+    """A JVM that goes away ends the accumulator's connection, which socketserver would print with its stack."""
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]

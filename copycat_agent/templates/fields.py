@@ -1,0 +1,97 @@
+"""Fields of a record: where a dotted path leads, and a field as text."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MISSING: Final = object()
+"""What a compiled path returns for a field that is not there (a null that is there is None)."""
+
+_SEGMENT = re.compile(r"[^\s.\[\]{}!:@\x00-\x1f\x7f](?:[^.\[\]{}!:\x00-\x1f\x7f]*[^\s.\[\]{}!:\x00-\x1f\x7f])?")
+
+
+class RecordLike(Protocol):
+    """What a template reads of a record; `model.Record` is one."""
+
+    @property
+    def value(self) -> bytes | dict[str, Any]:
+        """The framed bytes, or the fields."""
+
+    @property
+    def start(self) -> int:
+        """First byte of the record."""
+
+    @property
+    def number(self) -> int:
+        """Number of the record, from 1."""
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """Event time in epoch milliseconds."""
+
+
+def is_path(path: str) -> bool:
+    """Whether `path` is a dotted path: names without brackets, braces, colons and outer blanks, joined by dots."""
+    return all(_SEGMENT.fullmatch(key) for key in path.split("."))
+
+
+def compile_path(path: str) -> Callable[[RecordLike], object]:
+    """A closure that finds the field at dotted `path`, or returns `MISSING`. ValueError for a path that is not one."""
+    keys = path.split(".")
+    if not is_path(path):
+        msg = f"{path!r} is not a field name: write names joined by dots, such as user.id (no brackets, no empty parts)"
+        raise ValueError(msg)
+    is_message = path == "message"
+    first, rest = keys[0], keys[1:]
+
+    def top(record: RecordLike) -> object:
+        value = record.value
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace") if is_message else MISSING
+        return value.get(first, MISSING)
+
+    def nested(record: RecordLike) -> object:
+        value = top(record)
+        for key in rest:
+            value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+        return value
+
+    return nested if rest else top
+
+
+def scalar_text(value: object) -> str | None:
+    """`value` as the text people expect (`true`, `12.5`, RFC 3339); None for null, objects, lists and `MISSING`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, date):  # datetime is one
+        return value.isoformat()
+    return str(value) if isinstance(value, int | float | Decimal) else None
+
+
+def is_not_utf8(text: str) -> bool:
+    """Whether `text` holds surrogates, which UTF-8 cannot carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def readable(text: str) -> str:
+    """`text` with surrogate escapes and lone surrogates as backslash escapes; anything else unchanged."""
+    if text.isascii() or not is_not_utf8(text):
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()

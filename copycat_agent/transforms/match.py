@@ -1,0 +1,149 @@
+"""Matchers: which records a filter means, `{field: value | [values] | {matches: RE} | {lt|le|gt|ge: n} | {exists: bool}}`.
+
+Fields are dotted paths; a raw line has the one field `message`. All fields have to match, and all parts of a condition.
+
+- Values: texts compare as texts. A text in the record and a number in the definition (or the reverse) compare as numbers,
+  when the text reads as one: fields that a regex made are texts. `true` is true and the text `true`, never 1.
+- `matches` searches anywhere in a text, number or boolean as it is written; `lt le gt ge` compare numbers and texts that
+  read as numbers. Everything else, and a missing field, does not match.
+- `exists: true` is also true for null.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from copycat_agent.model import Record
+from copycat_agent.options import Field, Options
+from copycat_agent.templates import MISSING, compile_path, scalar_text
+
+Predicate = Callable[[Record], bool]
+_Test = Callable[[Any], bool]
+
+_NUMBER = re.compile(r"[-+]?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,3})?")
+_VALUE_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
+
+
+def _spelled_out(value: object) -> object:
+    """`value` and `[values]` as the condition they stand for; a map as it is."""
+    if isinstance(value, dict | Options):
+        return value
+    return {"any_of": tuple(value) if isinstance(value, list | tuple) else (value,)}
+
+
+class Condition(Options):
+    """What one field has to be. In a definition, a value or a list of values stands for `any_of`."""
+
+    any_of: tuple[str | bool | int | float | None, ...] | None = Field(None, min_length=1, description="Equal to one of these values.")
+    matches: str | None = Field(None, description="A regular expression that is found in the value.")
+    lt: int | float | None = Field(None, description="Less than.", allow_inf_nan=False)
+    le: int | float | None = Field(None, description="Less than or equal to.", allow_inf_nan=False)
+    gt: int | float | None = Field(None, description="Greater than.", allow_inf_nan=False)
+    ge: int | float | None = Field(None, description="Greater than or equal to.", allow_inf_nan=False)
+    exists: bool | None = Field(None, description="Whether the field is there, be it null.")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - pydantic's door is elsewhere
+        """Let a value or a list stand for a condition."""
+        function = {"type": "no-info", "function": _spelled_out}
+        return {"type": "function-before", "function": function, "schema": handler(source)}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - as above
+        """Say the same in the JSON Schema."""
+        written = {**handler(schema)}
+        return {"anyOf": [_VALUE_SCHEMA, {"type": "array", "items": _VALUE_SCHEMA, "minItems": 1}, written]}
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse, when the definition is loaded, what could not be compiled. pydantic reports the ValueError with its place."""
+        if all(value is None for _, value in self):
+            msg = "needs a value, a list of values, or one of matches, lt, le, gt, ge, exists"
+            raise ValueError(msg)
+        if self.matches is not None:
+            _compiled(self.matches)
+
+
+def compile_matcher(matcher: Mapping[str, Condition]) -> Predicate:
+    """A predicate over records. ValueError for a field name that is not one."""
+    checks = [(compile_path(field), _test(condition)) for field, condition in matcher.items()]
+    if len(checks) == 1:
+        ((find, test),) = checks
+        return lambda record: test(find(record))
+    return lambda record: all(test(find(record)) for find, test in checks)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        msg = f"not a regular expression: {error}"
+        raise ValueError(msg) from None
+
+
+def _test(condition: Condition) -> _Test:
+    tests = [_compare(name, bound) for name in ("lt", "le", "gt", "ge") if (bound := getattr(condition, name)) is not None]
+    if condition.any_of is not None:
+        tests.append(_equal(condition.any_of))
+    if condition.matches is not None:
+        tests.append(_search(_compiled(condition.matches)))
+    if condition.exists is not None:
+        wanted = condition.exists
+        tests.append(lambda value: (value is not MISSING) is wanted)
+    return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
+
+
+def _equal(expected: tuple[str | bool | float | None, ...]) -> _Test:
+    texts = frozenset(text for value in expected if isinstance(value, str | bool) and (text := scalar_text(value)) is not None)
+    numbers = frozenset(value for value in expected if isinstance(value, int | float) and not isinstance(value, bool))
+    either = numbers | {number for text in texts if (number := _number(text)) is not None}
+    has_null = None in expected
+
+    def test(value: object) -> bool:
+        if isinstance(value, str):
+            return value in texts or (bool(numbers) and _number(value) in numbers)
+        if isinstance(value, bool):
+            return ("true" if value else "false") in texts
+        return value is None and has_null if (number := _number(value)) is None else number in either
+
+    return test
+
+
+def _search(pattern: re.Pattern[str]) -> _Test:
+    search = pattern.search
+
+    def test(value: object) -> bool:
+        try:
+            text = value if isinstance(value, str) else scalar_text(value)
+        except ValueError:  # an int of more digits than Python turns into text
+            return False
+        return text is not None and search(text) is not None
+
+    return test
+
+
+def _compare(name: str, bound: float) -> _Test:
+    holds: Callable[[float, float], bool] = getattr(operator, name)
+
+    def test(value: object) -> bool:
+        number = _number(value)
+        return number is not None and holds(number, bound)
+
+    return test
+
+
+def _number(value: object) -> float | None:
+    """A number, or a text that reads as one; None for everything else, booleans too.
+
+    Decimals as floats, since that is what the definition holds: 1.10 is 1.1, whose float is not exact.
+    """
+    if isinstance(value, str):
+        if _NUMBER.fullmatch(value) is None:
+            return None
+        return int(value) if value.lstrip("+-").isdigit() else float(value)
+    if isinstance(value, Decimal):
+        return None if value.is_nan() else float(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

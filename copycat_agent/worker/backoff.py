@@ -1,0 +1,52 @@
+"""How long to wait before the same work is tried again."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from copycat_agent.errors import BlockedError, FatalError, RetriableError
+from copycat_agent.options import ErrorsOptions
+
+FIRST_SECONDS = 0.2
+"""First wait; it doubles from there."""
+BLOCKED_SECONDS = 60.0
+"""Longest wait while a person has to repair something outside."""
+_JITTER = 0.2
+
+
+class Backoff:
+    """Doubling waits with jitter, for one connector. Not thread-safe."""
+
+    def __init__(self, options: ErrorsOptions) -> None:
+        self._options = options
+        self._tries = 0
+        self._since = 0.0
+        self.retry_at = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._tries > 0
+
+    def seconds_left(self) -> float:
+        """Until the next attempt."""
+        return max(0.0, self.retry_at - time.monotonic())
+
+    def failed(self, error: RetriableError) -> float:
+        """An attempt failed: returns the wait in seconds. Raises FatalError when errors.retry_timeout is over."""
+        now = time.monotonic()
+        self._since = self._since or now
+        timeout = self._options.retry_timeout
+        if timeout != "forever" and now - self._since >= timeout:
+            raise FatalError(f"gave up after errors.retry_timeout: {error.message}", error.hint)
+        longest = BLOCKED_SECONDS if isinstance(error, BlockedError) else self._options.retry_max_delay
+        wait = min(longest, FIRST_SECONDS * 2.0 ** min(self._tries, 20))
+        wait *= 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - spreads load, protects nothing
+        self._tries += 1
+        self.retry_at = now + wait
+        return wait
+
+    def succeeded(self) -> None:
+        """An attempt went well."""
+        self._tries, self._since, self.retry_at = 0, 0.0, 0.0

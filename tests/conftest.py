@@ -1,0 +1,149 @@
+"""Fixtures of all tests: see `tests/rig` for what they hand out."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from copycat_agent.dev_broker import DevBroker, fetch_kafka
+from tests.rig.agent import AgentProcess
+from tests.rig.kafka import create_topic, unique_topic
+from tests.rig.ledger import Ledger
+from tests.rig.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
+
+_AGENTS = pytest.StashKey[list[AgentProcess]]()
+_SHOWN_CHARACTERS = 20_000
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--seed N` repeats a run that printed this seed."""
+    parser.addoption("--seed", type=int, default=None, help="seed of the `seed` and `rng` fixtures")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Fetch Kafka, if a test needs it and it is not there, outside of any test's time-out."""
+    if any("broker" in name for item in session.items if isinstance(item, pytest.Function) for name in item.fixturenames):
+        fetch_kafka()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed shows the logs of its agents."""
+    report = yield
+    if report.failed:
+        for agent in item.stash.get(_AGENTS, []):
+            report.sections.append((f"agent log {agent.log_path}", agent.log[-_SHOWN_CHARACTERS:]))
+    return report
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed, shown when the test fails; `--seed` repeats it."""
+    chosen = request.config.getoption("--seed")
+    number = random.SystemRandom().randrange(2**32) if chosen is None else int(chosen)
+    print(f"repeat with --seed {number}")  # captured, so shown for failures only
+    return number
+
+
+@pytest.fixture
+def rng(seed: int) -> random.Random:
+    """Randomness that `--seed` repeats."""
+    return random.Random(seed)
+
+
+@pytest.fixture
+def ledger(seed: int) -> Iterator[Ledger]:
+    """A ledger whose writers are closed at the end."""
+    ledger = Ledger(seed)
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevBroker]:
+    """The real broker that all tests share; leave it running. Topics are not created by themselves."""
+    with DevBroker(tmp_path_factory.mktemp("broker"), auto_create_topics=False) as broker:
+        yield broker
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[DevBroker]:
+    """A running broker for one test that stops, kills or freezes it (about 3 s to start)."""
+    with DevBroker(tmp_path / "own-broker", auto_create_topics=False) as broker:
+        yield broker
+
+
+class ProxiedBroker(NamedTuple):
+    """A broker whose clients all go through `proxy`, whatever address they were given first."""
+
+    broker: DevBroker
+    proxy: Proxy
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT through the proxy."""
+        return self.broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def shared_proxied_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedBroker]:
+    """Started with the first test that asks; use `proxied_broker`."""
+    directory = tmp_path_factory.mktemp("proxied")
+    with Proxy() as proxy, DevBroker(directory, advertised=proxy.address, auto_create_topics=False) as broker:
+        proxy.upstream = broker.address
+        yield ProxiedBroker(broker, proxy)
+
+
+@pytest.fixture
+def proxied_broker(shared_proxied_broker: ProxiedBroker) -> Iterator[ProxiedBroker]:
+    """A second broker behind a proxy, both in good order at the beginning of each test."""
+    shared_proxied_broker.proxy.reset()
+    yield shared_proxied_broker
+    shared_proxied_broker.proxy.reset()
+    if shared_proxied_broker.broker.pid is None:
+        shared_proxied_broker.broker.start()
+    shared_proxied_broker.broker.resume()
+
+
+@pytest.fixture
+def make_topic(broker: DevBroker) -> Callable[..., str]:
+    """`make_topic(partitions=1, config=None)` creates a uniquely named topic on `broker` and returns its name."""
+
+    def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        return create_topic(broker.bootstrap, unique_topic(), partitions, config)
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A new topic with one partition on `broker`."""
+    return make_topic()
+
+
+@pytest.fixture
+def make_agent(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
+    """`make_agent(bootstrap, name="agent")` gives an agent that is not started yet, below `tmp_path / name`."""
+    agents: list[AgentProcess] = []
+    request.node.stash[_AGENTS] = agents
+
+    def make(bootstrap: str, name: str = "agent") -> AgentProcess:
+        agents.append(AgentProcess(tmp_path / name, bootstrap))
+        return agents[-1]
+
+    yield make
+    for agent in agents:
+        agent.close()
+
+
+@pytest.fixture
+def agent(make_agent: Callable[..., AgentProcess], broker: DevBroker) -> AgentProcess:
+    """An agent for `broker`, not started: `define` connectors, then `start`. Nothing of it survives the test."""
+    return make_agent(broker.bootstrap)

@@ -1,0 +1,149 @@
+"""What tests ask a broker: make a topic, read all of a topic."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_TOPIC_POLL_SECONDS = 0.1
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+class Consumed(NamedTuple):
+    """One record as a consumer sees it. `value` None is a tombstone; `timestamp_ms` None when the record has none."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int | None
+
+
+def unique_topic(prefix: str = "t") -> str:
+    """A topic name that no other test uses."""
+    return f"{prefix}.{uuid.uuid4().hex[:12]}"
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, deadline: float = 30.0) -> str:
+    """Create a topic and return its name; raises when it exists or the broker does not answer."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    admin.create_topics([new], operation_timeout=deadline, request_timeout=deadline)[name].result(deadline)
+    return name
+
+
+def delete_topic(bootstrap: str, name: str, *, deadline: float = 30.0) -> None:
+    """Delete a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # a name: a client that is collected ends its calls
+    admin.delete_topics([name], operation_timeout=deadline)[name].result(deadline)
+
+
+def consume(
+    bootstrap: str,
+    topic: str,
+    isolation: Isolation = "read_uncommitted",
+    until: int | Callable[[list[Consumed]], bool] | None = None,
+    deadline: float = 30.0,
+) -> list[Consumed]:
+    """Everything in `topic` from its beginning, ordered within each partition.
+
+    `until` None: up to the high watermark (read_committed: the last stable offset) at the time of the call. A number: until
+    that many records have been seen; a function: until it says True of the records so far. Both wait for a topic that does
+    not exist yet, may return more than was asked for, never less, and raise AssertionError with what was seen at the deadline.
+    """
+    consumer = Consumer(_consumer_config(bootstrap, isolation))
+    end = time.monotonic() + deadline
+    try:
+        partitions = _partitions(consumer, topic, deadline, is_awaited=until is not None)
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        open_ends = _ends(consumer, topic, partitions, deadline) if until is None else None
+        return _read(consumer, open_ends, until, end)
+    finally:
+        consumer.close()
+
+
+def values(bootstrap: str, topic: str, count: int | None = None, deadline: float = 30.0) -> list[bytes | None]:
+    """The values of `consume`, which most tests want."""
+    return [record.value for record in consume(bootstrap, topic, until=count, deadline=deadline)]
+
+
+def _consumer_config(bootstrap: str, isolation: Isolation) -> dict[str, str | int | bool]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": "rig",  # required by the client; with assign() and no commits, no group is ever joined
+        "isolation.level": isolation,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 50,
+        "fetch.error.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 0,  # a broker that a test has taken away is no news
+    }
+
+
+def _partitions(consumer: Consumer, topic: str, deadline: float, *, is_awaited: bool) -> list[int]:
+    """The topic's partition numbers. A topic that is missing is waited for when `is_awaited`, else an AssertionError at once."""
+    end = time.monotonic() + deadline
+    while (metadata := consumer.list_topics(topic, timeout=deadline).topics[topic]).error is not None:
+        if not is_awaited or time.monotonic() > end:
+            msg = f"topic {topic}: {metadata.error}"
+            raise AssertionError(msg)
+        time.sleep(_TOPIC_POLL_SECONDS)
+    return sorted(metadata.partitions)
+
+
+def _ends(consumer: Consumer, topic: str, partitions: list[int], deadline: float) -> dict[int, int]:
+    """Partition -> end offset, for the partitions that are not empty."""
+    marks = {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=deadline) for number in partitions}
+    return {number: high for number, (low, high) in marks.items() if high > low}
+
+
+def _read(
+    consumer: Consumer, open_ends: dict[int, int] | None, until: int | Callable[[list[Consumed]], bool] | None, end: float
+) -> list[Consumed]:
+    records: list[Consumed] = []
+    while not _is_enough(records, open_ends, until):
+        if time.monotonic() > end:
+            msg = f"saw {len(records)} records, wanted {until if until is not None else f'the ends {open_ends}'}; last: {records[-1:]}"
+            raise AssertionError(msg)
+        for message in consumer.consume(10_000, timeout=0.05):
+            _take(message, records, open_ends)
+    return records
+
+
+def _is_enough(records: list[Consumed], open_ends: dict[int, int] | None, until: int | Callable[[list[Consumed]], bool] | None) -> bool:
+    if open_ends is not None:
+        return not open_ends
+    return until(records) if callable(until) else len(records) >= (until or 0)
+
+
+def _take(message: Message, records: list[Consumed], open_ends: dict[int, int] | None) -> None:
+    """A record is kept; the client's "end of partition" closes a partition (control records are invisible but have offsets)."""
+    error, partition, offset = message.error(), message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    if error is None:
+        records.append(_consumed(message, partition, offset))
+        offset += 1
+    elif error.code() != KafkaError._PARTITION_EOF:
+        return
+    if open_ends is not None and offset >= open_ends.get(partition, offset + 1):
+        del open_ends[partition]
+
+
+def _consumed(message: Message, partition: int, offset: int) -> Consumed:
+    kind, stamp = message.timestamp()
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    timestamp_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else stamp
+    return Consumed(partition, offset, message.key(), message.value(), tuple(headers), timestamp_ms)

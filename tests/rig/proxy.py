@@ -1,0 +1,226 @@
+"""A TCP proxy that understands Kafka's framing just enough to break it in precise ways."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from copycat_agent.dev_broker import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+PRODUCE, FETCH, METADATA, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 1, 3, 22, 24, 26
+"""Kafka API keys that tests aim at."""
+
+_CALL_SECONDS = 10.0
+_ACCEPT_SECONDS = 0.01
+"""Enough for what the kernel has accepted to become a task that can be counted and cancelled."""
+_Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_Mode = Literal["forward", "pause", "blackhole", "cut"]
+
+
+@dataclass
+class _Rule:
+    """Lose the answer to the request number `countdown` (1 = the next one) with this API key."""
+
+    api_key: int
+    countdown: int
+    close: bool
+
+
+@contextlib.contextmanager
+def _member(tasks: set[asyncio.Task[Any]]) -> Iterator[None]:
+    """The current task belongs to `tasks` for the time of the block."""
+    task = asyncio.current_task()
+    assert task is not None
+    tasks.add(task)
+    try:
+        yield
+    finally:
+        tasks.discard(task)
+
+
+class Proxy:
+    """127.0.0.1:`port` in front of `upstream`; every method may be called from any thread and holds when it returns.
+
+    Works on whole frames, so that connections survive every change of mode except `cut`. `requests` counts the requests
+    seen per API key, `dropped` the answers lost on purpose.
+    """
+
+    def __init__(self, upstream: str = "") -> None:
+        self.upstream = upstream
+        self.port = free_port()
+        self.requests: Counter[int] = Counter()
+        self.dropped = 0
+        self._mode: _Mode = "forward"
+        self._delay_seconds = 0.0
+        self._rules: list[_Rule] = []
+        self._generation = 0
+        self._opening: set[asyncio.Task[Any]] = set()
+        self._connections: set[asyncio.Task[Any]] = set()
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._open = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> Self:
+        """Begin to listen, forwarding."""
+        self._thread.start()
+        self.forward()
+        return self
+
+    def stop(self) -> None:
+        """Close everything and end the thread."""
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CALL_SECONDS)
+        self._loop.close()
+
+    def forward(self) -> None:
+        """Pass everything on, without delay; also what undoes `pause`, `cut`, `blackhole` and `delay`."""
+        self._delay_seconds = 0.0
+        self._enter("forward")
+
+    def pause(self) -> None:
+        """Forward nothing, keep the connections and what they have sent; `forward` lets it flow."""
+        self._enter("pause")
+
+    def blackhole(self) -> None:
+        """Accept connections and requests, throw every frame away. What was thrown away stays lost after `forward`."""
+        self._enter("blackhole")
+
+    def cut(self) -> None:
+        """Close all connections and refuse new ones."""
+        self._enter("cut")
+
+    def delay(self, seconds: float) -> None:
+        """Hold each frame in each direction for `seconds`, one after the other."""
+        self._delay_seconds = seconds
+
+    def drop_response(self, api_key: int, nth: int = 1, *, close: bool = True) -> None:
+        """Let the broker handle the `nth` request from now with `api_key`, but lose its answer.
+
+        `close` also closes the connection, so that the client knows at once that it knows nothing; without, the client
+        waits for its own time-out. Counts over all connections; each call is good for one answer.
+        """
+        self._rules.append(_Rule(api_key, nth, close))
+
+    def disconnect(self) -> None:
+        """Close the connections there are; new ones are welcome."""
+        self._call(self._disconnect())
+
+    def reset(self) -> None:
+        """As after `start`: forwarding, no rules, no connections, counters at zero."""
+        self._rules.clear()
+        self.forward()
+        self.disconnect()
+        self.requests.clear()
+        self.dropped = 0
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def _call(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(_CALL_SECONDS)
+
+    def _enter(self, mode: _Mode) -> None:
+        self._call(self._switch(mode))
+
+    async def _switch(self, mode: _Mode) -> None:
+        self._mode = mode
+        self._open.set() if mode != "pause" else self._open.clear()
+        if mode == "cut":
+            await self._close_server()
+            await self._disconnect()
+        elif self._server is None:
+            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+
+    async def _close_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _disconnect(self) -> None:
+        await asyncio.sleep(_ACCEPT_SECONDS)
+        self._generation += 1
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, *self._opening, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        generation = self._generation
+        try:
+            with _member(self._opening):  # not to be cancelled: a connection that opens meanwhile would leak
+                broker_reader, broker_writer = await asyncio.open_connection(*self.upstream.rsplit(":", 1))
+            try:
+                with _member(self._connections):
+                    if generation == self._generation:
+                        await self._join((reader, writer), (broker_reader, broker_writer))
+            finally:
+                broker_writer.transport.abort()
+        except (OSError, asyncio.CancelledError):
+            pass  # the broker is gone, or the test wants the connection gone
+        finally:
+            writer.transport.abort()
+
+    async def _join(self, client: _Ends, broker: _Ends) -> None:
+        """Forward in both directions until either side ends."""
+        unwanted: dict[int, bool] = {}
+        pumps = [
+            asyncio.ensure_future(self._pump(client[0], broker[1], lambda frame: self._note_request(frame, unwanted))),
+            asyncio.ensure_future(self._pump(broker[0], client[1], lambda frame: self._check_answer(frame, unwanted))),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_wanted: Callable[[bytes], bool]) -> None:
+        """Copy frames (a length of 4 bytes, then that many) until one side ends."""
+        while True:
+            size = await reader.readexactly(4)
+            frame = await reader.readexactly(struct.unpack(">i", size)[0])
+            await asyncio.sleep(self._delay_seconds)
+            await self._open.wait()
+            if self._mode != "blackhole" and is_wanted(frame):
+                writer.write(size + frame)
+                await writer.drain()
+
+    def _note_request(self, frame: bytes, unwanted: dict[int, bool]) -> bool:
+        """Always wanted. Request header: api_key int16, api_version int16, correlation_id int32."""
+        api_key, _, correlation_id = struct.unpack_from(">hhi", frame)
+        self.requests[api_key] += 1
+        for rule in [rule for rule in self._rules if rule.api_key == api_key]:
+            rule.countdown -= 1
+            if rule.countdown == 0:
+                unwanted[correlation_id] = rule.close
+                self._rules.remove(rule)
+        return True
+
+    def _check_answer(self, frame: bytes, unwanted: dict[int, bool]) -> bool:
+        """Response header: correlation_id int32."""
+        close = unwanted.pop(struct.unpack_from(">i", frame)[0], None)
+        if close is None:
+            return True
+        self.dropped += 1
+        if close:
+            raise ConnectionResetError
+        return False

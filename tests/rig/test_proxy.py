@@ -1,0 +1,130 @@
+"""The proxy breaks exactly what it is told to break."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.rig.kafka import consume, create_topic, unique_topic, values
+from tests.rig.proxy import END_TXN, PRODUCE
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.conftest import ProxiedBroker
+
+_WRITE_TXN_MARKERS = 27
+
+
+@pytest.fixture
+def topic(proxied_broker: ProxiedBroker) -> str:
+    """A topic on the broker behind the proxy."""
+    return create_topic(proxied_broker.bootstrap, unique_topic())
+
+
+class _Sender:
+    """A producer that remembers what became of each value."""
+
+    def __init__(self, bootstrap: str, **settings: str) -> None:
+        config = {"bootstrap.servers": bootstrap, "linger.ms": 0, "reconnect.backoff.max.ms": 200} | {
+            key.replace("_", "."): value for key, value in settings.items()
+        }
+        self.outcomes: dict[bytes, KafkaError | None] = {}
+        self._producer = Producer({**config, "error_cb": lambda _: None, "log_level": "0"})
+
+    def send(self, topic: str, value: bytes, seconds: float = 10) -> bool:
+        """Whether it was acknowledged in time."""
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self.outcomes[message.value() or b""] = error
+
+        self._producer.produce(topic, value, on_delivery=delivered)
+        self._producer.flush(seconds)
+        return self.outcomes.get(value, "nothing yet") is None
+
+    def flush(self) -> int:
+        return self._producer.flush(20)
+
+
+def test_clients_stay_behind_the_proxy(proxied_broker: ProxiedBroker, topic: str) -> None:
+    assert _Sender(proxied_broker.bootstrap).send(topic, b"a")
+    assert proxied_broker.proxy.requests[PRODUCE] == 1
+    assert values(proxied_broker.bootstrap, topic) == [b"a"]
+
+
+def test_pause_holds_everything_and_forward_lets_it_go(proxied_broker: ProxiedBroker, topic: str) -> None:
+    sender = _Sender(proxied_broker.bootstrap)
+    assert sender.send(topic, b"a")
+    proxied_broker.proxy.pause()
+    assert not sender.send(topic, b"b", seconds=0.5)
+    proxied_broker.proxy.forward()
+    assert sender.flush() == 0
+    assert values(proxied_broker.bootstrap, topic) == [b"a", b"b"]
+
+
+def test_cut_closes_and_refuses_until_forward(proxied_broker: ProxiedBroker, topic: str) -> None:
+    sender = _Sender(proxied_broker.bootstrap)
+    assert sender.send(topic, b"a")
+    proxied_broker.proxy.cut()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", proxied_broker.proxy.port), timeout=1)
+    assert not sender.send(topic, b"b", seconds=0.5)
+    proxied_broker.proxy.forward()
+    assert sender.flush() == 0
+    assert values(proxied_broker.bootstrap, topic) == [b"a", b"b"]
+
+
+def test_blackhole_accepts_and_never_answers(proxied_broker: ProxiedBroker, topic: str) -> None:
+    proxied_broker.proxy.blackhole()
+    socket.create_connection(("127.0.0.1", proxied_broker.proxy.port), timeout=1).close()
+    assert not _Sender(proxied_broker.bootstrap, message_timeout_ms="1000").send(topic, b"lost", seconds=3)
+    proxied_broker.proxy.reset()
+    assert values(proxied_broker.bootstrap, topic) == []
+
+
+def test_a_lost_answer_makes_a_plain_producer_repeat_itself(proxied_broker: ProxiedBroker, topic: str) -> None:
+    sender = _Sender(proxied_broker.bootstrap)
+    proxied_broker.proxy.drop_response(PRODUCE, nth=2)
+    assert sender.send(topic, b"a")
+    assert proxied_broker.proxy.dropped == 0
+    assert sender.send(topic, b"b")
+    wait_until(lambda: proxied_broker.proxy.dropped == 1, 5, "the answer was not lost")
+    assert values(proxied_broker.bootstrap, topic) == [b"a", b"b", b"b"]
+
+
+def test_a_lost_answer_does_not_make_an_idempotent_producer_repeat_itself(proxied_broker: ProxiedBroker, topic: str) -> None:
+    sender = _Sender(proxied_broker.bootstrap, enable_idempotence="true")
+    proxied_broker.proxy.drop_response(PRODUCE)
+    assert sender.send(topic, b"a")
+    assert proxied_broker.proxy.dropped == 1
+    assert values(proxied_broker.bootstrap, topic) == [b"a"]
+
+
+def test_what_the_broker_tells_itself_does_not_pass_the_proxy(proxied_broker: ProxiedBroker, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": proxied_broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"a")
+    producer.commit_transaction(30)
+    assert [record.value for record in consume(proxied_broker.bootstrap, topic, "read_committed", until=1)] == [b"a"]
+    assert proxied_broker.proxy.requests[END_TXN] == 1
+    assert proxied_broker.proxy.requests[_WRITE_TXN_MARKERS] == 0
+
+
+def test_the_broker_comes_back_behind_a_cut(proxied_broker: ProxiedBroker, topic: str) -> None:
+    proxied_broker.proxy.cut()
+    proxied_broker.broker.restart()
+    proxied_broker.proxy.forward()
+    assert _Sender(proxied_broker.bootstrap).send(topic, b"a")
+
+
+def test_delay_holds_each_answer(proxied_broker: ProxiedBroker, topic: str) -> None:
+    sender = _Sender(proxied_broker.bootstrap)
+    assert sender.send(topic, b"a")
+    proxied_broker.proxy.delay(0.3)
+    started = time.monotonic()
+    assert sender.send(topic, b"b")
+    assert time.monotonic() - started >= 0.6

@@ -1,0 +1,24 @@
+"""Waiting for a condition instead of sleeping."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+_POLL_SECONDS = 0.02
+
+
+def wait_until(condition: Callable[[], T], deadline_seconds: float = 30.0, message: str | Callable[[], str] = "condition") -> T:
+    """Call `condition` until it returns something true, and return that. AssertionError with `message` after the deadline."""
+    deadline = time.monotonic() + deadline_seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            text = message() if callable(message) else message
+            msg = f"not within {deadline_seconds} s: {text}"
+            raise AssertionError(msg)
+        time.sleep(_POLL_SECONDS)
+    return value

@@ -1,0 +1,125 @@
+"""What the tests let runners run instead of `run_batch`: the batch's definition says what shall happen.
+
+Imported by name in Spark workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.errors import RetriableError
+from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, SplitResult, TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from copycat_agent.producer import Producers
+
+    Results = tuple[SplitResult, ...]
+
+
+class Act(NamedTuple):
+    """What a batch shall do: a name in `ACTS` and its argument."""
+
+    name: str
+    argument: str = ""
+    secret: str = ""
+
+
+def batch(
+    act: str, argument: str = "", *, task: int = 0, connector: str = "app", splits: int = 1, max_seconds: float = 30.0, secret: str = "",
+) -> Batch:
+    """A batch of a task that acts like this."""
+    cut = tuple(
+        Split(SourcePartition(connector, f"key-{number}"), f"/log/{number}", f"/log/{number}", SourceOffset(100 * number), 10_000)
+        for number in range(splits)
+    )
+    return Batch(TaskId(connector, task), pickle.dumps(Act(act, argument, secret)), cut, 2**20, max_seconds)
+
+
+def run(batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> Results:
+    """In place of `batch.run_batch`."""
+    act = pickle.loads(batch.definition)
+    return ACTS[act.name](batch, act.argument, stopping)
+
+
+def done(batch: Batch, note: str = "") -> Results:
+    """Every split read to its end; `note` comes back as the offset's path."""
+    return tuple(
+        SplitResult(split, SourceOffset(split.end, records=7, path=note), Counts(read=7, acknowledged=7), at_end=True)
+        for split in batch.splits
+    )
+
+
+def _answer(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    return done(batch, str(os.getpid()))
+
+
+def _echo(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    return done(batch)
+
+
+def _told(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    return done(batch, str(stopping()))
+
+
+def _until_told(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    """Says so in a file when it has begun, and runs until it is told to settle."""
+    Path(argument).write_text(str(os.getpid()))
+    while not stopping():
+        time.sleep(0.005)
+    return done(batch, "settled")
+
+
+def _hang(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    Path(argument).write_text(str(os.getpid()))
+    while True:
+        time.sleep(60)
+
+
+def _stop_process(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    """The whole worker stands still."""
+    Path(argument).write_text(str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return done(batch)
+
+
+def _die(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return done(batch)
+
+
+def _raise(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    raise {"OSError": OSError, "KeyError": KeyError, "SystemExit": SystemExit, "RetriableError": RetriableError}[argument]("secret-text")
+
+
+def _unpicklable(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    return (SplitResult(batch.splits[0], batch.splits[0].offset, error=RetriableError(lambda: None)),)  # type: ignore[arg-type]
+
+
+def _too_few(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    return ()
+
+
+def _log(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    logging.getLogger("copycat_agent.test").warning("a word from the worker")
+    return done(batch)
+
+
+def _burn(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    end = time.monotonic() + float(argument)
+    while time.monotonic() < end:
+        pass
+    return done(batch)
+
+
+ACTS: dict[str, Callable[[Batch, str, Callable[[], bool]], Results]] = {
+    "answer": _answer, "burn": _burn, "die": _die, "echo": _echo, "hang": _hang, "log": _log, "raise": _raise, "stop-process": _stop_process,
+    "told": _told, "too-few": _too_few, "unpicklable": _unpicklable, "until-told": _until_told,
+}

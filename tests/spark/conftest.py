@@ -1,0 +1,83 @@
+"""One Spark session for all tests here, and what tests see of its processes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from copycat_agent.options import SparkOptions
+from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.spark.runners import RunnerExecutor
+from tests.spark import batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CANARY_VARIABLE = "COPYCAT_TEST_CANARY"
+CANARY = "canary-in-the-environment"
+
+
+@pytest.fixture(scope="session")
+def cache(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Archives of classes are kept between test runs, beside pytest's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(pytestconfig.cache.mkdir("spark")))
+        patch.setenv(CANARY_VARIABLE, CANARY)
+        yield
+
+
+@pytest.fixture(scope="session")
+def host(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
+    """A session with two runners. Tests may kill its JVM as often as they like."""
+    host = SparkHost(SparkOptions(), tmp_path_factory.mktemp("spark") / "run", 2, young_seconds=0)
+    host.start()
+    yield host
+    host.close()
+
+
+@pytest.fixture(scope="session")
+def runners(host: SparkHost) -> Iterator[RunnerExecutor]:
+    """The executor of `run`; a batch hangs when it takes half a second longer than it may."""
+    executor = RunnerExecutor(host, batches.run, answer_seconds=0.5)
+    yield executor
+    executor.close()
+
+
+@pytest.fixture(scope="session")
+def jobs(host: SparkHost) -> Iterator[JobExecutor]:
+    """The executor of `backfill`."""
+    executor = JobExecutor(host, batches.run, answer_seconds=0.5)
+    yield executor
+    executor.close()
+
+
+@pytest.fixture
+def flag(tmp_path: Path) -> Path:
+    """A file that a batch writes its process id to once it runs."""
+    return tmp_path / "began"
+
+
+def workers() -> list[psutil.Process]:
+    """Spark's Python daemon and its workers."""
+    return [process for process in psutil.Process().children(recursive=True) if "copycat_agent.spark.daemon" in process.cmdline()]
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    """All that process started, and what those started."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def environment_of(pid: int) -> bytes:
+    """As the kernel shows it to other processes of this user."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read()
+
+
+def own_pid() -> int:
+    """This process."""
+    return os.getpid()

@@ -1,0 +1,128 @@
+"""Promises of `executor.Executor`, kept by all that implement it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import copycat_agent.executor
+from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.executor import Executor, InlineExecutor
+from copycat_agent.model import TaskId
+from tests.rig.waiting import wait_until
+from tests.spark import batches
+from tests.spark.batches import batch, done
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SECONDS = 60
+
+
+@pytest.fixture(params=["runners", "jobs", "inline"])
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
+    """Each of them."""
+    if request.param != "inline":
+        yield cast("Executor", request.getfixturevalue(request.param))
+        return
+    monkeypatch.setattr(copycat_agent.executor, "run_batch", batches.run)
+    inline = InlineExecutor()
+    yield inline
+    inline.close()
+
+
+def test_a_batch_yields_one_result_for_each_split_in_order(executor: Executor) -> None:
+    work = batch("answer", splits=3)
+    results = executor.submit(work).result(SECONDS)
+    assert [result.split for result in results] == list(work.splits)
+    assert all(result.at_end and result.error is None for result in results)
+
+
+def test_a_batch_without_splits_yields_no_results(executor: Executor) -> None:
+    assert executor.submit(batch("answer", splits=0)).result(SECONDS) == ()
+
+
+def test_a_batch_with_many_splits_arrives_whole(executor: Executor) -> None:
+    work = batch("echo", splits=3000)
+    assert executor.submit(work).result(SECONDS) == done(work)
+
+
+def test_batches_of_several_tasks_run_side_by_side(executor: Executor, tmp_path: Path) -> None:
+    flags = [tmp_path / f"task-{number}" for number in range(2)]
+    futures = [executor.submit(batch("until-told", str(flag), task=number)) for number, flag in enumerate(flags)]
+    wait_until(lambda: all(flag.exists() for flag in flags), SECONDS, "both batches run at a time")
+    for number in range(2):
+        executor.settle(TaskId("app", number))
+    for future in futures:
+        assert future.result(SECONDS)[0].error is None
+
+
+def test_settle_reaches_its_task_and_no_other(executor: Executor, tmp_path: Path) -> None:
+    flags = [tmp_path / f"task-{number}" for number in range(2)]
+    futures = [executor.submit(batch("until-told", str(flag), task=number)) for number, flag in enumerate(flags)]
+    wait_until(lambda: all(flag.exists() for flag in flags), SECONDS, "both batches run")
+    executor.settle(TaskId("app", 1))
+    assert futures[1].result(SECONDS)[0].offset.path == "settled"
+    assert not futures[0].done()
+    executor.settle(TaskId("app", 0))
+    assert futures[0].result(SECONDS)[0].offset.path == "settled"
+
+
+def test_settle_of_an_unknown_task_is_ignored(executor: Executor) -> None:
+    executor.settle(TaskId("nobody", 7))
+    assert executor.submit(batch("answer")).result(SECONDS)[0].error is None
+
+
+def test_a_settled_task_runs_its_next_batch_to_the_end(executor: Executor, flag: Path) -> None:
+    future = executor.submit(batch("until-told", str(flag)))
+    wait_until(flag.exists, SECONDS, "the batch runs")
+    executor.settle(TaskId("app", 0))
+    future.result(SECONDS)
+    assert executor.submit(batch("told")).result(SECONDS)[0].offset.path == "False"
+
+
+@pytest.fixture(params=["runners", "jobs"])
+def spark_executor(request: pytest.FixtureRequest) -> Executor:
+    """Those that guard against faults of `run_batch`."""
+    return cast("Executor", request.getfixturevalue(request.param))
+
+
+@pytest.mark.parametrize(("raised", "kind"), [
+    ("OSError", RetriableError), ("KeyError", FatalError), ("SystemExit", FatalError), ("RetriableError", RetriableError),
+])
+def test_a_batch_that_raises_becomes_results_that_name_the_place(spark_executor: Executor, raised: str, kind: type[Exception]) -> None:
+    work = batch("raise", raised, splits=2)
+    results = spark_executor.submit(work).result(SECONDS)
+    assert [result.offset for result in results] == [split.offset for split in work.splits]
+    assert all(isinstance(result.error, kind) for result in results)
+    if raised != "RetriableError":
+        assert "batches.py" in str(results[0].error)
+        assert "secret-text" not in str(results[0].error)
+
+
+def test_results_that_cannot_be_pickled_become_an_error(spark_executor: Executor) -> None:
+    (result,) = spark_executor.submit(batch("unpicklable")).result(SECONDS)
+    assert isinstance(result.error, FatalError)
+
+
+def test_results_that_do_not_fit_the_splits_become_an_error(spark_executor: Executor) -> None:
+    (result,) = spark_executor.submit(batch("too-few")).result(SECONDS)
+    assert isinstance(result.error, FatalError)
+
+
+def test_a_worker_that_dies_yields_retriable_results_and_is_replaced(spark_executor: Executor) -> None:
+    work = batch("die", splits=2)
+    results = spark_executor.submit(work).result(SECONDS)
+    assert [result.offset for result in results] == [split.offset for split in work.splits]
+    assert all(isinstance(result.error, RetriableError) for result in results)
+    assert spark_executor.submit(batch("answer")).result(SECONDS)[0].error is None
+
+
+def test_a_batch_that_hangs_yields_retriable_results(spark_executor: Executor, flag: Path) -> None:
+    future = spark_executor.submit(batch("hang", str(flag), max_seconds=0.5))
+    (result,) = future.result(SECONDS)
+    assert isinstance(result.error, RetriableError)
+    assert flag.exists()
+    assert spark_executor.submit(batch("answer")).result(SECONDS)[0].error is None

@@ -1,0 +1,251 @@
+"""Whatever dies, every future is resolved, the runners come back, and nothing is left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.model import TaskId
+from copycat_agent.options import SparkOptions
+from copycat_agent.spark.host import SparkHost, runners_of
+from tests.rig.waiting import wait_until
+from tests.spark.batches import batch
+from tests.spark.conftest import workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from copycat_agent.spark.jobs import JobExecutor
+    from copycat_agent.spark.runners import RunnerExecutor
+
+SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def all_runners_are_back(runners: RunnerExecutor) -> Iterator[None]:
+    """Each test begins and ends with every runner connected."""
+    wait_until(lambda: len(runners.pids()) == 2, SECONDS, "two runners")
+    yield
+    wait_until(lambda: len(runners.pids()) == 2, SECONDS, "two runners again")
+
+
+def _busy(runners: RunnerExecutor, directory: Path) -> tuple[list, list[int]]:  # type: ignore[type-arg]
+    """Two batches under way, on two runners; their futures and the runners' pids."""
+    flags = [directory / f"busy-{number}" for number in range(2)]
+    futures = [runners.submit(batch("until-told", str(flag), task=number)) for number, flag in enumerate(flags)]
+    pids = [int(wait_until(lambda flag=flag: flag.exists() and flag.read_text(), SECONDS, "the batch runs")) for flag in flags]
+    assert len(set(pids)) == 2
+    return futures, pids
+
+
+def _alive(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def test_a_killed_runner_costs_its_own_batch_only(runners: RunnerExecutor, tmp_path: Path) -> None:
+    futures, pids = _busy(runners, tmp_path)
+    os.kill(pids[0], signal.SIGKILL)
+    (result,) = futures[0].result(SECONDS)
+    assert isinstance(result.error, RetriableError)
+    assert str(pids[0]) in str(result.error)
+    assert not futures[1].done()
+    runners.settle(TaskId("app", 1))
+    assert futures[1].result(SECONDS)[0].offset.path == "settled"
+
+
+def test_tasks_of_a_killed_runner_move_and_spread_again(runners: RunnerExecutor) -> None:
+    os.kill(runners.pids()[0], signal.SIGKILL)
+    for number in range(4):
+        runners.submit(batch("answer", task=number)).result(SECONDS)
+    wait_until(lambda: len(runners.pids()) == 2, SECONDS, "two runners")
+
+    def spread() -> bool:
+        homes = [runners.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path for number in range(4)]
+        return sorted(homes.count(str(pid)) for pid in runners.pids().values()) == [2, 2]
+
+    wait_until(spread, SECONDS, "two tasks on each runner")
+
+
+def test_a_task_stays_on_its_runner(runners: RunnerExecutor) -> None:
+    homes = {runners.submit(batch("answer", connector="stays")).result(SECONDS)[0].offset.path for _ in range(20)}
+    assert len(homes) == 1
+
+
+def test_the_daemon_takes_its_workers_with_it(runners: RunnerExecutor, tmp_path: Path) -> None:
+    futures, pids = _busy(runners, tmp_path)
+    daemon = psutil.Process(pids[0]).ppid()
+    os.kill(daemon, signal.SIGKILL)
+    assert all(isinstance(future.result(SECONDS)[0].error, RetriableError) for future in futures)
+    wait_until(lambda: not any(_alive(pid) for pid in (daemon, *pids)), SECONDS, "daemon and workers are gone")
+
+
+def test_a_killed_jvm_is_started_again(runners: RunnerExecutor, host: SparkHost, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    futures, pids = _busy(runners, tmp_path)
+    jvm = host.jvm_pid
+    assert jvm
+    with caplog.at_level(logging.INFO):
+        os.kill(jvm, signal.SIGKILL)
+        assert all(isinstance(future.result(SECONDS)[0].error, RetriableError) for future in futures)
+        assert runners.submit(batch("answer")).result(SECONDS)[0].error is None
+    assert host.jvm_pid != jvm
+    wait_until(lambda: not any(_alive(pid) for pid in (jvm, *pids)), SECONDS, "the old processes are gone")
+    assert "Traceback" not in caplog.text
+
+
+def test_a_killed_jvm_costs_a_job_its_batch(jobs: JobExecutor, host: SparkHost, flag: Path) -> None:
+    future = jobs.submit(batch("until-told", str(flag)))
+    wait_until(flag.exists, SECONDS, "the batch runs")
+    assert host.jvm_pid
+    os.kill(host.jvm_pid, signal.SIGKILL)
+    assert isinstance(future.result(SECONDS)[0].error, RetriableError)
+    assert jobs.submit(batch("answer")).result(SECONDS)[0].error is None
+
+
+def test_a_batch_that_hangs_holds_up_no_other_on_its_runner(runners: RunnerExecutor, tmp_path: Path) -> None:
+    flags = [tmp_path / f"hang-{number}" for number in range(2)]
+    hanging = [runners.submit(batch("hang", str(flag), task=number)) for number, flag in enumerate(flags)]
+    pids = [int(wait_until(lambda flag=flag: flag.exists() and flag.read_text(), SECONDS, "it hangs")) for flag in flags]  # type: ignore[misc]
+    for number in range(2, 6):
+        assert runners.submit(batch("answer", task=number)).result(SECONDS)[0].error is None
+    assert not any(future.done() for future in hanging)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert all(isinstance(future.result(SECONDS)[0].error, RetriableError) for future in hanging)
+
+
+@pytest.mark.parametrize("act", ["hang", "stop-process"])
+def test_a_runner_that_does_not_answer_is_killed_and_named(runners: RunnerExecutor, flag: Path, act: str) -> None:
+    future = runners.submit(batch(act, str(flag), max_seconds=0.5))
+    (result,) = future.result(SECONDS)
+    pid = int(flag.read_text())
+    assert isinstance(result.error, RetriableError)
+    assert str(pid) in str(result.error)
+    assert "app/0" in str(result.error)
+    wait_until(lambda: not _alive(pid), SECONDS, "it is dead")
+
+
+def test_the_worker_of_a_job_that_hangs_is_ended(jobs: JobExecutor, flag: Path) -> None:
+    assert isinstance(jobs.submit(batch("hang", str(flag), max_seconds=0.5)).result(SECONDS)[0].error, RetriableError)
+    wait_until(lambda: not _alive(int(flag.read_text())), SECONDS, "its worker is gone")
+
+
+def test_what_a_worker_logs_is_in_the_agents_log(runners: RunnerExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        runners.submit(batch("log")).result(SECONDS)
+        wait_until(lambda: "a word from the worker" in caplog.text, SECONDS, "the worker's word")
+
+
+def test_no_more_processes_than_needed(runners: RunnerExecutor) -> None:
+    for number in range(50):
+        runners.submit(batch("answer", task=number)).result(SECONDS)
+    assert len(workers()) <= 1 + 2 * 2  # the daemon, resident tasks, bounded tasks
+
+
+_AGENT = """
+import sys, pickle, pathlib
+from copycat_agent.options import SparkOptions
+from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.runners import RunnerExecutor
+from tests.spark import batches
+
+host = SparkHost(SparkOptions(), pathlib.Path(sys.argv[1]), 2)
+host.start()
+executor = RunnerExecutor(host, batches.run)
+print(executor.submit(batches.batch("answer")).result()[0].error, flush=True)
+sys.stdin.read()
+executor.close()
+host.close()
+"""
+
+
+def _agent(run_dir: Path) -> subprocess.Popen[str]:
+    """Another driver, with its own JVM, that has run a batch and waits for the end of its stdin."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _AGENT, str(run_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=os.getcwd(),
+        start_new_session=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "None\n"
+    return process
+
+
+def test_nothing_outlives_a_killed_driver(tmp_path: Path) -> None:
+    with _agent(tmp_path / "run") as agent:
+        family = psutil.Process(agent.pid).children(recursive=True)
+        assert len(family) >= 4  # JVM, daemon, two runners
+        agent.kill()
+        agent.wait(SECONDS)
+        wait_until(lambda: not any(_alive(process.pid) for process in family), SECONDS, "its processes are gone")
+    with _agent(tmp_path / "run") as agent:  # and what it left on disk is no obstacle
+        agent.communicate(timeout=SECONDS)
+        assert agent.returncode == 0
+
+
+def test_closing_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    with _agent(tmp_path / "run") as agent:
+        family = psutil.Process(agent.pid).children(recursive=True)
+        agent.communicate(timeout=SECONDS)
+    assert agent.returncode == 0
+    assert not any(_alive(process.pid) for process in family)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_terminals_interrupt_reaches_the_driver_only(tmp_path: Path) -> None:
+    with _agent(tmp_path / "run") as agent:
+        family = psutil.Process(agent.pid).children(recursive=True)
+        assert all(os.getpgid(process.pid) != agent.pid for process in family)
+        agent.communicate(timeout=SECONDS)
+
+
+def test_a_jvm_that_never_comes_up_is_told_once_and_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'no memory left'\nexit 3\n")
+    java.chmod(0o755)
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="21.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    told: list[FatalError] = []
+    host = SparkHost(SparkOptions(), tmp_path / "run", 1, on_failure=told.append)
+    host.start()
+    with pytest.raises(FatalError, match=r"exit code 3.*no memory left"):
+        host.session(SECONDS)
+    wait_until(lambda: told, SECONDS, "the agent is told")
+    assert host.state == "failed"
+    host.close()
+
+
+def test_a_host_that_was_closed_says_so(tmp_path: Path) -> None:
+    host = SparkHost(SparkOptions(), tmp_path / "run", 1)
+    host.close()
+    with pytest.raises(RetriableError, match="closed"):
+        host.session()
+
+
+@pytest.mark.parametrize(("master", "count"), [("local[3]", 3), ("local[12]", 12)])
+def test_the_master_says_how_many_runners(master: str, count: int) -> None:
+    assert runners_of(master) == count
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "local[", "local[2,3]"])
+def test_a_master_that_is_not_local_is_refused(master: str) -> None:
+    with pytest.raises(FatalError, match=r"spark\.master"):
+        runners_of(master)
+
+
+def test_what_crosses_a_process_survives_pickling() -> None:
+    work = batch("answer", splits=2)
+    assert pickle.loads(pickle.dumps(work)) == work

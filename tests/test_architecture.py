@@ -1,0 +1,236 @@
+"""The shape of the code: imports point down, one door per library, no cycles, nothing outside the table.
+
+The checker is a function over a directory; it is tried on made-up trees that break each rule once.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+PACKAGE = "copycat_agent"
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("model", "logs", "templates"),
+    ("options",),
+    ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch"),
+    ("definitions", "batch"),
+    ("executor", "runner"),
+    ("spark", "worker", "dev_broker"),
+    ("cli",),
+    ("__main__",),
+)
+"""From the bottom up. A name is a module or a package. The package itself (`__init__`) holds only the version."""
+
+SIBLINGS: dict[tuple[str, str], str] = {
+    ("sources", "formats"): "a source opens a file through the reader of its format, which also says how much of the tail to hash",
+}
+"""Imports between siblings that are meant: (importer, imported) -> reason."""
+
+DOORS: dict[str, tuple[str, ...]] = {
+    "pyspark": ("spark",),
+    "py4j": ("spark",),
+    "confluent_kafka": ("producer",),
+    "sqlite3": ("offsets",),
+    "watchdog": ("watch",),
+    "yaml": ("definitions",),
+    "pydantic": ("options",),
+    "orjson": ("converters",),
+    "typer": ("cli",),
+}
+"""Outside library -> the only modules or packages that import it."""
+
+LATE: dict[tuple[str, str], str] = {
+    ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
+}
+"""Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """`module` (dotted, without the package's name) imports `target` (dotted, in full) in line `line`."""
+
+    module: str
+    target: str
+    line: int
+    is_late: bool
+
+    @property
+    def importer(self) -> str:
+        return self.module.split(".")[0]
+
+    @property
+    def own(self) -> str | None:
+        """The imported module or package of ours, None for others'."""
+        parts = self.target.split(".")
+        return (parts[1] if len(parts) > 1 else "__init__") if parts[0] == PACKAGE else None
+
+
+def problems(root: Path, layers: tuple[tuple[str, ...], ...] = LAYERS) -> list[str]:
+    """Every violation below `root` (the package's directory), as `module:line: what is wrong`."""
+    modules = {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
+    imports = [found for module, path in modules.items() for found in _imports(module, path, modules)]
+    level = {name: number for number, names in enumerate(layers) for name in names}
+    found = [f"{module}: not in the layer table" for module in modules if module.split(".")[0] not in level and module != "__init__"]
+    for each in imports:
+        found += [f"{each.module}:{each.line}: {text}" for text in _complaints(each, level)]
+    return found + [f"import cycle: {' -> '.join(cycle)}" for cycle in _cycles(imports, modules)]
+
+
+def _complaints(each: Import, level: dict[str, int]) -> list[str]:
+    found = []
+    library = each.target.split(".")[0]
+    if each.own is None and each.importer not in DOORS.get(library, (each.importer,)):
+        found.append(f"{library} is imported outside its door {DOORS[library]}")
+    if each.is_late and (each.importer, each.target) not in LATE:
+        found.append(f"import of {each.target} inside a function")
+    if each.own in level and each.importer in level and each.own != each.importer:
+        if level[each.own] > level[each.importer]:
+            found.append(f"{each.own} is in a layer above {each.importer}")
+        elif level[each.own] == level[each.importer] and (each.importer, each.own) not in SIBLINGS:
+            found.append(f"{each.own} is a sibling of {each.importer}")
+    return found
+
+
+def _dotted(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def _imports(module: str, path: Path, modules: dict[str, Path]) -> list[Import]:
+    """All imports of one file, those under TYPE_CHECKING included: a type is a dependency too."""
+    tree = ast.parse(path.read_text("utf-8"), str(path))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
+    late = {id(inner) for function in functions for inner in ast.walk(function)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, module, path)
+            targets = [f"{base}.{alias.name}" if _is_module(f"{base}.{alias.name}", modules) else base for alias in node.names]
+        else:
+            continue
+        found += [Import(module, target, node.lineno, id(node) in late) for target in targets]
+    return found
+
+
+def _absolute(node: ast.ImportFrom, module: str, path: Path) -> str:
+    if not node.level:
+        return node.module or ""
+    package = [PACKAGE, *module.split(".")]
+    package = package[: len(package) - node.level + (path.name == "__init__.py")]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def _is_module(target: str, modules: dict[str, Path]) -> bool:
+    return target.removeprefix(f"{PACKAGE}.") in modules
+
+
+def _cycles(imports: list[Import], modules: dict[str, Path]) -> list[list[str]]:
+    """Each cycle once, between modules (not packages), by depth-first search."""
+    graph: dict[str, list[str]] = {module: [] for module in modules}
+    for each in imports:
+        target = each.target.removeprefix(f"{PACKAGE}.")
+        if each.own is not None and target in graph and target not in graph[each.module]:
+            graph[each.module].append(target)
+    cycles, done = [], set[str]()
+
+    def visit(module: str, trail: list[str]) -> None:
+        if module in trail:
+            cycles.append([*trail[trail.index(module) :], module])
+        elif module not in done:
+            for target in graph[module]:
+                visit(target, [*trail, module])
+            done.add(module)
+
+    for module in graph:
+        visit(module, [])
+    return cycles
+
+
+def test_the_code_has_the_shape_it_should_have() -> None:
+    assert problems(PROJECT / PACKAGE) == []
+
+
+def test_the_tables_name_only_what_exists() -> None:
+    there = {path.stem for path in (PROJECT / PACKAGE).iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert {name for layer in LAYERS for name in layer} <= there
+    assert {name for doors in DOORS.values() for name in doors} <= there
+    late = {(found.importer, found.target) for found in _all_imports() if found.is_late}
+    assert set(LATE) <= late, "a late import that is gone should leave the table"
+
+
+def _all_imports() -> list[Import]:
+    root = PROJECT / PACKAGE
+    modules = {_dotted(path, root): path for path in root.rglob("*.py")}
+    return [found for module, path in modules.items() for found in _imports(module, path, modules)]
+
+
+def test_the_package_itself_imports_nothing_of_its_own() -> None:
+    """Every worker process imports it."""
+    assert [found for found in _all_imports() if found.module == "__init__" and found.target != "__future__"] == []
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "requirements.lock", "requirements-dev.lock"])
+def test_top_level_files_are_there(name: str) -> None:
+    assert (PROJECT / name).stat().st_size > 0
+
+
+def test_lock_files_pin_hashes_and_name_no_index() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        text = (PROJECT / name).read_text("utf-8")
+        requirements = [line for line in text.splitlines() if line and line[0] not in " #"]
+        assert all("==" in line and line.endswith("\\") for line in requirements)
+        assert "://" not in text
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({"errors.py": "import copycat_agent.model", "model.py": ""}, "errors:1: model is in a layer above errors"),
+        ({"model.py": "from copycat_agent import logs", "logs.py": ""}, "model:1: logs is a sibling of model"),
+        ({"model.py": "from . import logs", "logs.py": ""}, "model:1: logs is a sibling of model"),
+        ({"sources/a.py": "from ..offsets.b import B", "offsets/b.py": ""}, "sources.a:1: offsets is a sibling of sources"),
+        (
+            {"sources/__init__.py": "from .a import A", "sources/a.py": "\nfrom copycat_agent.cli import y", "cli/__init__.py": ""},
+            "sources.a:2: cli is in a layer above sources",
+        ),
+        ({"worker.py": "import sqlite3"}, "worker:1: sqlite3 is imported outside its door ('offsets',)"),
+        ({"cli/a.py": "from confluent_kafka.admin import X"}, "cli.a:1: confluent_kafka is imported outside its door ('producer',)"),
+        ({"cli/a.py": "def f():\n    import json"}, "cli.a:2: import of json inside a function"),
+        ({"utils.py": ""}, "utils: not in the layer table"),
+        ({"helpers/a.py": ""}, "helpers.a: not in the layer table"),
+        (
+            {"batch/a.py": "from copycat_agent.batch import b", "batch/b.py": "if TYPE_CHECKING:\n    from .a import A"},
+            "import cycle: batch.a -> batch.b -> batch.a",
+        ),
+    ],
+)  # fmt: skip
+def test_each_broken_rule_is_found_in_a_made_up_tree(tmp_path: Path, files: dict[str, str], complaint: str) -> None:
+    _plant(tmp_path, files)
+    assert complaint in problems(tmp_path)
+
+
+def test_a_made_up_tree_that_keeps_the_rules_is_praised(tmp_path: Path) -> None:
+    files = {
+        "__init__.py": "__version__ = '1'",
+        "errors.py": "",
+        "model.py": "from copycat_agent.errors import X",
+        "offsets/__init__.py": "import sqlite3\nfrom copycat_agent.offsets.schema import Y\nfrom copycat_agent import __version__",
+        "offsets/schema.py": "from .. import model",
+        "cli/main.py": "import typer\nfrom copycat_agent.offsets import Z",
+    }
+    _plant(tmp_path, files)
+    assert problems(tmp_path) == []
+
+
+def _plant(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, "utf-8")

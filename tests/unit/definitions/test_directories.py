@@ -1,0 +1,170 @@
+"""A directory of definitions: what is read, what stands alone, what is compared across files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from copycat_agent.cli.check import check
+from copycat_agent.definitions import find_agent_file, load_agent, load_directory
+from copycat_agent.errors import DefinitionError
+from copycat_agent.options import AgentOptions
+from tests.unit.definitions.conftest import GOOD, Load
+
+
+def named(name: str, topic: str = "t", path: str = "/var/log/app.log") -> str:
+    """A definition with the given name, topic and path."""
+    return f"name: {name}\nsource: {{type: log_file, include: [{path}]}}\nrecord: {{topic: {topic}}}\n"
+
+
+def test_only_yaml_files_in_the_directory_itself_are_read_and_sorted(directory: Path) -> None:
+    for name, file in [("z", "z.yml"), ("a", "a.yaml"), ("h", ".hidden.yaml"), ("d", "d.yaml.disabled"), ("t", "t.txt")]:
+        (directory / file).write_text(named(name, topic=name))
+    (directory / "deeper").mkdir()
+    (directory / "deeper" / "x.yaml").write_text(named("x"))
+    (directory / "dir.yaml").mkdir()
+    loaded = load_directory(directory, AgentOptions())
+    assert list(loaded.definitions) == ["a", "z"]
+    assert loaded.paths == {"a": directory / "a.yaml", "z": directory / "z.yml"}
+    assert loaded.problems == ()
+
+
+def test_a_file_that_does_not_load_stops_no_other(load: Load) -> None:
+    loaded = load(named("one"), "name: [", named("three", topic="u"), b"\xff")
+    assert list(loaded.definitions) == ["one", "three"]
+    assert {Path(each.path).name for each in loaded.problems} == {"b.yaml", "d.yaml"}
+
+
+def test_what_cannot_be_read_is_a_problem_and_waits_for_nothing(directory: Path) -> None:
+    os.mkfifo(directory / "pipe.yaml")
+    (directory / "gone.yaml").symlink_to("nowhere")
+    (directory / "zero.yaml").symlink_to("/dev/zero")
+    loaded = load_directory(directory, AgentOptions())
+    assert [each.code for each in loaded.problems] == ["unreadable"] * 3
+    assert [each.code for each in load_directory(directory / "none", AgentOptions()).problems] == ["unreadable"]
+
+
+def test_two_files_with_one_name_are_both_refused_and_each_names_the_other(load: Load) -> None:
+    loaded = load(named("app"), named("other", topic="o"), "# a copy\n" + named("app", topic="u"))
+    assert list(loaded.definitions) == ["other"]
+    assert [(Path(each.path).name, each.line, each.column, each.code) for each in loaded.problems] == [
+        ("a.yaml", 1, 7, "duplicate-name"),
+        ("c.yaml", 2, 7, "duplicate-name"),
+    ]
+    assert "c.yaml" in loaded.problems[0].text
+    assert "a.yaml" in loaded.problems[1].text
+
+
+def test_a_file_that_does_not_load_still_tells_its_name(load: Load) -> None:
+    assert [file.name for file in load(named("app") + "nonsense: 1\n").files] == ["app"]
+
+
+def test_connectors_that_do_the_same_are_warned_of_once_per_extra(load: Load) -> None:
+    loaded = load(named("one"), named("two"), named("three"), named("four", topic="u"), named("five", path="/else"))
+    assert len(loaded.definitions) == 5
+    assert [Path(each.path).name for each in loaded.warnings] == ["b.yaml", "c.yaml"]
+    assert all("a.yaml" in each.text for each in loaded.warnings)
+
+
+def test_a_disabled_connector_loads_and_is_nobodys_twin(load: Load) -> None:
+    loaded = load(named("one"), named("two") + "enabled: false\n")
+    assert loaded.definitions["two"].enabled is False
+    assert loaded.warnings == ()
+
+
+def test_the_agents_file_is_found_beside_the_directory(directory: Path) -> None:
+    assert find_agent_file(directory) is None
+    (directory.parent / "agent.yaml").write_text("log: {level: debug}\n")
+    assert find_agent_file(directory) == directory.parent / "agent.yaml"
+    assert find_agent_file(directory, Path("/other.yaml")) == Path("/other.yaml")
+
+
+def test_the_agents_file_among_the_definitions_says_where_it_belongs(directory: Path) -> None:
+    (directory / "agent.yaml").write_text("log: {level: debug}\n")
+    assert [(each.code, each.hint) for each in load_directory(directory, AgentOptions()).problems] == [
+        ("misplaced", "put it beside this directory, not into it")
+    ]
+
+
+def test_without_a_file_the_agent_has_its_defaults() -> None:
+    assert load_agent(None) == AgentOptions()
+
+
+def test_the_command_line_comes_before_the_agents_file(tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("state_dir: /file\nkafka: {bootstrap_servers: [file:1], client: {linger.ms: 7}}\n")
+    agent = load_agent(config, {"state_dir": None, "kafka.bootstrap_servers": ("option:1",)})
+    assert agent.state_dir == "/file"
+    assert agent.kafka.bootstrap_servers == ("option:1",)
+    assert agent.kafka.client == {"linger.ms": "7"}
+
+
+def test_every_problem_of_the_agents_file_is_told(tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("stat_dir: /x\nspark: {driver_memory: 1MiB, conf: {a: b}}\nkafka: {client: {acks: 1}}\nlog: {level: trace}\n")
+    with pytest.raises(DefinitionError) as caught:
+        load_agent(config)
+    assert [(each.line, each.code) for each in caught.value.problems] == [
+        (1, "unknown-key"), (2, "bad-value"), (3, "kafka-client"), (4, "bad-value"),
+    ]  # fmt: skip
+    assert caught.value.problems[1].text == "must be at least 450MiB"
+
+
+@pytest.mark.parametrize("address", ["k1", "k1:x", "k1:70000", ":9092", ""])
+def test_a_broker_address_from_the_command_line_is_checked(address: str) -> None:
+    with pytest.raises(DefinitionError):
+        load_agent(None, {"kafka.bootstrap_servers": (address,)})
+
+
+# copycat check
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr of `check`."""
+    app = Typer()
+    app.command()(check)
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_check_of_good_definitions_exits_0_with_a_line_for_each(directory: Path) -> None:
+    (directory / "a.yaml").write_text(named("one"))
+    (directory / "b.yaml").write_text(named("two", topic="u") + "enabled: false\n")
+    assert run(str(directory)) == (0, "good one: log_file -> t\ngood two: log_file -> u (disabled)\n", "")
+
+
+def test_check_exits_78_when_any_is_bad_and_tells_it_on_stderr(directory: Path) -> None:
+    (directory / "a.yaml").write_text(named("one"))
+    (directory / "b.yaml").write_text(named("two") + "enabled: no\n")
+    code, out, err = run(str(directory))
+    assert code == 78
+    assert out == f"good one: log_file -> t\nbad  two: 1 problem in {directory / 'b.yaml'}\n"
+    assert f"{directory / 'b.yaml'}:4:10: error[wrong-type] needs true or false" in err
+
+
+def test_check_exits_78_for_the_agents_file_alone(directory: Path) -> None:
+    (directory / "a.yaml").write_text(named("one"))
+    (directory.parent / "agent.yaml").write_text("nonsense: 1\n")
+    assert run(str(directory))[0] == 78
+
+
+def test_check_without_env_passes_what_only_the_host_knows(directory: Path) -> None:
+    (directory / "a.yaml").write_text(named("one") + "delivery: {tasks_max: '${env:NO_SUCH_NAME}'}\n")
+    assert run(str(directory))[0] == 78
+    assert run(str(directory), "--no-env")[0] == 0
+
+
+def test_check_writes_json_for_scripts(directory: Path) -> None:
+    (directory / "a.yaml").write_text(GOOD)
+    (directory / "b.yaml").write_text(GOOD.replace("app\n", "two\n", 1) + "enabled: no\n")
+    code, out, _ = run(str(directory), "--format", "json")
+    report = json.loads(out)
+    assert code == 78
+    assert report["good"] is False
+    assert [(each["name"], each["good"]) for each in report["definitions"]] == [("app", True), ("two", False)]
+    assert [(each["line"], each["code"]) for each in report["problems"]] == [(4, "wrong-type")]

@@ -1,0 +1,189 @@
+"""A secret is used and never shown: not in a repr, a message, a quoted line, a dump or a report."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from copycat_agent.cli.check import check
+from copycat_agent.definitions import Loaded, load_agent, load_directory, render
+from copycat_agent.definitions.masking import is_secret_name, masked_lines
+from copycat_agent.errors import DefinitionError
+from copycat_agent.options import HIDDEN, AgentOptions, KafkaOptions, SecurityOptions
+from tests.unit.definitions.conftest import GOOD, Load
+
+CANARY = "c4n4ry-Zq7"
+
+SASL = "protocol: SASL_SSL, mechanism: PLAIN, username: u"
+
+
+def shown(loaded: Loaded) -> str:
+    """Everything that a person or a program is told of a load."""
+    parts = [repr(loaded), str(loaded), repr(loaded.problems), *map(render, (*loaded.problems, *loaded.warnings))]
+    for definition in loaded.definitions.values():
+        parts += [repr(definition), str(definition), json.dumps(definition.masked()), definition.model_dump_json(include={"kafka"})]
+    if loaded.problems:
+        error = DefinitionError(loaded.problems)
+        parts += [str(error), repr(error), str(error.args)]
+    return "\n".join(parts)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """The canary as a credential, as a file and as an environment variable."""
+    (tmp_path / "kafka_password").write_text(CANARY + "\n")
+    return {"CREDENTIALS_DIRECTORY": str(tmp_path), "PASSWORD": CANARY, "FILE": str(tmp_path / "kafka_password")}
+
+
+PASSWORDS = [CANARY, f'"{CANARY}"', f"'{CANARY}'", "${cred:kafka_password}", "${file:FILE}", "${env:PASSWORD}", f"${{env:NO:-{CANARY}}}"]
+
+
+@pytest.mark.parametrize("password", PASSWORDS)
+def test_a_password_is_loaded_whole_and_shown_nowhere(load: Load, environ: dict[str, str], password: str) -> None:
+    text = password.replace("FILE", environ["FILE"])
+    loaded = load(GOOD + f"kafka:\n  security:\n    {SASL.replace(', ', chr(10) + '    ')}\n    password: {text}\n", environ=environ)
+    secret = loaded.definitions["app"].kafka.security.password
+    assert secret is not None
+    assert secret.get_secret_value() == CANARY
+    assert CANARY not in shown(loaded)
+
+
+BROKEN = [
+    # a definition that does not load, each in a way that quotes or mentions the line of the secret
+    f"kafka: {{security: {{{SASL}, password: {CANARY}, nonsense: 1}}}}\n",
+    f"kafka: {{security: {{{SASL}, pasword: {CANARY}}}}}\n",
+    f"kafka: {{security: {{{SASL}, password: [{CANARY}]}}}}\n",
+    f"kafka: {{security: {{{SASL}, password: {{{CANARY}: 1}}}}}}\n",
+    f"kafka: {{security: {{password: {CANARY}}}}}\n",
+    f"kafka: {{client: {{sasl.password: {CANARY}}}}}\n",
+    f"kafka: {{client: {{ssl.key.pem: {CANARY}}}}}\n",
+    f"kafka: {{client: {{sasl.oauthbearer.config: {CANARY}}}}}\n",
+    f"password: {CANARY}\n",
+    f"? password\n: {CANARY}\n",
+    f"password: !{CANARY}\n",
+    f"password: *{CANARY}\n",
+    f"password: &{CANARY} x\n",
+    f"password: {CANARY}: x\n",
+    f'password: "{CANARY}\n',
+    f'password: "x\n{CANARY}\n',
+    f"password: 'x\n\n  {CANARY}'\n  @\n",
+    f"password: [{CANARY}\n",
+    f"password:\n  {CANARY}: x: y\n",
+    f"password: |\n  {CANARY}\n  x\n @\n",
+    f"password: >-\n  {CANARY}\n\n  {CANARY}\n\tx\n",
+    f"- password: {CANARY}\n",
+    f"kafka: {{security: {{'password': {CANARY} @@ }}\n",
+    f'kafka: {{security: {{"password":"{CANARY}" @@ }}\n',
+    f"kafka: {{security: {{password: {CANARY}\n",
+    f"client_secret: {CANARY}\x1b\n",
+    f"client_secret:\t{CANARY}\n",
+    f"nonsense: &s {CANARY}\nkafka: {{security: {{password: *s}}}}\n",
+    f"nonsense: &s {CANARY}\nkafka: {{security: {{password: *s}}}}\nnonsense: *s\n",
+    f"delivery: {{guarantee: &s {CANARY}}}\nkafka: {{security: {{password: *s}}}}\n",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_definition_that_does_not_load_shows_no_secret(load: Load, text: str) -> None:
+    loaded = load(GOOD + text)
+    assert loaded.problems
+    assert CANARY not in shown(loaded)
+
+
+@pytest.mark.parametrize("reference", ["${cred:kafka_password}", "x-${cred:kafka_password}-y", "${file:FILE}"])
+@pytest.mark.parametrize(
+    "section",
+    ["delivery: {guarantee: 'REF'}", "delivery: {linger: 'REF'}", "delivery: {tasks_max: 'REF'}", "enabled: 'REF'",
+     "kafka: {client: {compression.type: 'REF'}}", "kafka: {bootstrap_servers: ['REF']}", "errors: {dlq: {topic: 'REF !'}}",
+     "converters: {value: 'REF'}", "transforms: [{'x': 'REF'}]"],
+)  # fmt: skip
+def test_a_secret_in_an_option_that_is_wrong_is_not_repeated(load: Load, environ: dict[str, str], section: str, reference: str) -> None:
+    loaded = load(GOOD + section.replace("REF", reference.replace("FILE", environ["FILE"])) + "\n", environ=environ)
+    assert loaded.problems
+    assert CANARY not in shown(loaded)
+
+
+@pytest.mark.parametrize(
+    "section",
+    ["kafka: {client: {client.id: 'REF'}}", "kafka: {security: {protocol: SASL_SSL, mechanism: PLAIN, username: 'REF', password: p4ss}}",
+     "errors: {dlq: {topic: 'REF'}}", "kafka: {create_topics: {config: {a: 'REF'}}}"],
+)  # fmt: skip
+def test_a_secret_in_an_ordinary_option_is_masked_too(load: Load, environ: dict[str, str], section: str) -> None:
+    loaded = load(GOOD + section.replace("REF", "${cred:kafka_password}") + "\n", environ=environ)
+    assert not loaded.problems
+    assert CANARY in str(loaded.definitions["app"].model_dump())
+    assert CANARY not in shown(loaded).replace(loaded.definitions["app"].model_dump_json(include={"kafka"}), "")
+
+
+def test_secrets_of_the_agent_stay_masked_under_a_definition(load: Load, environ: dict[str, str], tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text(
+        f"kafka:\n  client: {{client.id: '${{cred:kafka_password}}'}}\n  security: {{{SASL}, password: '${{cred:kafka_password}}'}}\n"
+    )
+    agent = load_agent(config, environ=environ)
+    assert CANARY not in repr(agent) + str(agent) + json.dumps(agent.masked())
+    loaded = load(GOOD + "kafka: {client: {linger.ms: 5}, security: {username: me}}\n", agent=agent)
+    kafka = loaded.definitions["app"].kafka
+    assert kafka.client == {"client.id": CANARY, "linger.ms": "5"}
+    assert CANARY not in repr(kafka) + json.dumps(kafka.masked())
+
+
+def test_masking_survives_pickling(load: Load, environ: dict[str, str]) -> None:
+    definition = load(GOOD + "kafka: {client: {client.id: '${cred:kafka_password}'}}\n", environ=environ).definitions["app"]
+    copy = pickle.loads(pickle.dumps(definition))
+    assert copy == definition
+    assert CANARY not in repr(copy)
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_check_command_shows_no_secret(directory: Path, output: str) -> None:
+    (directory / "a.yaml").write_text(GOOD + f"kafka: {{security: {{{SASL}, password: {CANARY}}}, client: {{linger.ms: x}}}}\n")
+    (directory / "b.yaml").write_text(GOOD + f"password: {CANARY}: x\n")
+    (directory.parent / "agent.yaml").write_text(f"kafka: {{security: {{password: {CANARY}}}}}\n")
+    app = Typer()
+    app.command()(check)
+    result = CliRunner().invoke(app, [str(directory), "--format", output])
+    assert result.exit_code == 78
+    assert HIDDEN in result.output
+    assert CANARY not in result.output
+
+
+def test_spark_is_given_no_secret(tmp_path: Path, environ: dict[str, str]) -> None:
+    config = tmp_path / "agent.yaml"
+    for conf in ("{spark.x: '${cred:kafka_password}'}", "{spark.ssl.keyPassword: x}", "{spark.authenticate.secret: x}"):
+        config.write_text(f"spark: {{conf: {conf}}}\n")
+        with pytest.raises(DefinitionError) as caught:
+            load_agent(config, environ=environ)
+        assert [problem.code for problem in caught.value.problems] == ["secret-in-public"]
+        assert CANARY not in str(caught.value)
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    text = "name: app\nkafka:\n  security:\n    password: x\n    username: me\n  client: {a: b}"
+    assert masked_lines(text) == ("name: app", "kafka:", "  security:", f"    password: {HIDDEN}", "    username: me", "  client: {a: b}")
+    reference = 'password: "${cred:kafka_password}"  # from systemd'
+    assert masked_lines(reference) == (reference,)
+
+
+@pytest.mark.parametrize("name", ["password", "key_password", "client_secret", "sasl.password", "ssl.key.pem", "pasword", "token"])
+def test_names_of_secrets_are_known_even_misspelt(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["username", "token_url", "key_file", "key", "topic", "include", "partition", "record", "ssl.ca.location"])
+def test_ordinary_names_are_not_taken_for_secrets(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_two_loads_are_equal_unless_a_secret_differs(directory: Path) -> None:
+    (directory / "a.yaml").write_text(GOOD + f"kafka: {{security: {{{SASL}, password: '${{env:P}}'}}}}\n")
+    one, same, other = (load_directory(directory, AgentOptions(), environ={"P": secret}).definitions["app"] for secret in ("a", "a", "b"))
+    assert one == same
+    assert one != other
+    assert isinstance(one.kafka, KafkaOptions)
+    assert isinstance(one.kafka.security, SecurityOptions)
