@@ -122,17 +122,20 @@ def serve(address: str, index: int, run: Run = run_batch, level: int = logging.W
         return runner.serve(index)
 
 
-def resident(address: str, index: int, run: Run, level: int, partition: Iterable[object]) -> Iterator[bytes]:
-    """Function over the partition of a resident task: `serve`, and yield nothing."""
-    list(partition)  # read to its end, or Spark does not use the process again
+def resident(address: str, run: Run, level: int, partition: Iterable[int]) -> Iterator[bytes]:
+    """Function over the partition of a resident task, which holds the runner's number: `serve`, and yield nothing."""
+    (index,) = partition
     if not serve(address, index, run, level):
         os._exit(0)  # Spark would use this process again, with a batch still at work in it
     return iter(())
 
 
-def bounded(batch: Batch, stop_file: str, run: Run, partition: Iterable[object]) -> Iterator[bytes]:
-    """Function over the partition of a bounded task: runs `batch`, yields its packed results. `stop_file` appears: settle."""
-    list(partition)  # as in `resident`
+def bounded(stop_file: str, run: Run, partition: Iterable[Batch]) -> Iterator[bytes]:
+    """Function over the partition of a bounded task, which holds a batch: run it, yield its packed results.
+
+    When `stop_file` appears, the batch shall settle.
+    """
+    (batch,) = partition
     return iter([packed(batch, run_safely(batch, _producers(), functools.partial(os.path.exists, stop_file), run))])
 
 

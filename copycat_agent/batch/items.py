@@ -104,4 +104,4 @@ class Items:
             ("copycat.error", type(error).__name__.encode()),
             ("copycat.message", error.message.encode("utf-8", "backslashreplace")),
         ]
-        return dlq.topic, row.value if dlq.include_raw else None, None, -1, None, 0, headers
+        return dlq.topic, row.value if dlq.include_raw else None, None, -1, None, None, 0, headers

@@ -96,7 +96,7 @@ class Bound:
         key, headers = self._key_of(nothing), self._headers_of(nothing, ())
         partition = self._partition_of(topic, key)
         plain = key is None and not headers and partition == ANY_PARTITION and not self._timestamp
-        tail = () if plain else (key, partition, None, self._timestamp, list(headers) or None)
+        tail = () if plain else (key, partition, None, None, self._timestamp, list(headers) or None)
         return Bulk(topic, tail, self._pipeline.convert_value)
 
     def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
@@ -118,7 +118,7 @@ class Bound:
             value = convert(record.value) if convert else record.value
         except DataError as error:
             raise StageError(stage, error) from None
-        return topic, value, key, self._partition_of(topic, key), None, self._timestamp, list(headers) or None
+        return topic, value, key, self._partition_of(topic, key), None, None, self._timestamp, list(headers) or None
 
     def _topic_of(self, record: Record) -> str:
         topic = self._topic(record)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Self
 from copycat_agent import __version__, logs
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.spark import JobExecutor, RunnerExecutor, SparkHost
+from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Status, Worker
 

@@ -69,6 +69,8 @@ _PROPERTIES = {
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    # Old logs are sent with their old event times: by default, records of 1970 are deleted within minutes.
+    "log.retention.ms": "-1",
     # Quick: no wait for further group members, timed-out transactions are looked for each second.
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

@@ -20,7 +20,10 @@ from copycat_agent.producer.settings import MESSAGE_TIMEOUT_MS, producer_setting
 from copycat_agent.producer.topics import Topics
 
 Outgoing = tuple[Any, ...]
-"""Arguments of `produce`, in order: topic, value, key, partition, None, timestamp_ms, headers. Shorter is fine."""
+"""Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.
+
+The two are its callback under two names, which nothing here uses. The end may be left out.
+"""
 
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is looked at again."""
@@ -97,7 +100,7 @@ class TaskProducer:
                 return
             except BufferError:
                 self._wait_for_room(item, send_one, len(items) - operator.length_hint(iterator) - 1)
-            except (KafkaException, TypeError, ValueError) as exception:
+            except KafkaException as exception:
                 raise self._refusal(exception, len(items) - operator.length_hint(iterator) - 1) from None
 
     def _wait_for_room(self, item: object, send_one: Callable[[Any], None], sent: int) -> None:
@@ -111,7 +114,7 @@ class TaskProducer:
                 return send_one(item)
             except BufferError:
                 continue
-            except (KafkaException, TypeError, ValueError) as exception:
+            except KafkaException as exception:
                 raise self._refusal(exception, sent) from None
 
     def settle(self) -> None:
@@ -148,10 +151,8 @@ class TaskProducer:
         self.broken = True
         return RetriableError(f"{self._where()}: {words}{f' ({self._trouble})' if self._trouble else ''}")
 
-    def _refusal(self, exception: Exception, sent: int) -> Exception:
+    def _refusal(self, exception: KafkaException, sent: int) -> Exception:
         """What `produce` raised: the refusal of one record, or the trouble of the whole producer."""
-        if not isinstance(exception, KafkaException):
-            return Refused(sent, DataError(f"the record cannot be sent: {type(exception).__name__}"))
         translated = translate(exception.args[0], "the record cannot be sent")
         if isinstance(translated, DataError):
             return Refused(sent, translated)

@@ -19,7 +19,7 @@ from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_reg
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
-    from copycat_agent.sources.log_file import LogFileOptions
+    from copycat_agent.sources.log_options import LogFileOptions
 
 STARTED = "started"
 """Key of the row that says that this connector has looked at its directories before; its position is epoch milliseconds."""

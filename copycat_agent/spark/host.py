@@ -109,13 +109,16 @@ class SparkHost:
         Raises RetriableError when it is not up in time or the host is closed, FatalError when it will not come up any more.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._session or self._state in {"failed", "closed"}, seconds)
+            self._changed.wait_for(lambda: self._alive() or self._state in {"failed", "closed"}, seconds)
             if self._failure:
                 raise self._failure
-            if self._session is None:
+            if self._session is None or not self._alive():
                 msg = "the Spark session is closed" if self._state == "closed" else "the Spark session is not up"
                 raise RetriableError(msg)
             return self._session
+
+    def _alive(self) -> bool:
+        return self._session is not None and self._session.jvm.runs()
 
     def close(self) -> None:
         """End the session, the JVM and every worker. Close executors first. Safe to call twice, and without `start`."""
@@ -147,11 +150,13 @@ class SparkHost:
             if failures >= MOST_FAILURES:
                 self._give_up(problem)
                 return
-            _log.error("Spark is started again", reason=problem)
+            _log.warning("Spark is started again", reason=problem)
             self._closing.wait(_FIRST_PAUSE_SECONDS * (failures - 1))
 
     def _live(self) -> str:
         """One JVM's life. Returns why it ended."""
+        from copycat_agent.spark.session import forget_context  # noqa: PLC0415 - as in `_connect`
+
         try:
             jvm = self._jvm = self._jvm or self._start_jvm()
         except OSError as error:
@@ -168,6 +173,7 @@ class SparkHost:
                 self._session, self._state = session, "running"
             self._changed.notify_all()
         jvm.wait()
+        forget_context(session.context)
         self._bury(jvm)
         return f"the JVM ended ({jvm.ending()})"
 
@@ -204,13 +210,10 @@ class SparkHost:
 
     def _bury(self, jvm: Jvm) -> None:
         """Nothing of the dead JVM is left for the next one."""
-        from copycat_agent.spark.session import forget_context  # noqa: PLC0415  as in `_connect`
-
         with self._changed:
             self._session = self._jvm = None
             self._state = "closed" if self._closing.is_set() else "starting"
         jvm.close(0)
-        forget_context()
         if not self._closing.is_set():
             rundir.sweep(self.run_dir, self.socket_dir)
 

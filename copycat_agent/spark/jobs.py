@@ -1,6 +1,6 @@
 """JobExecutor: each batch is one bounded Spark job of one task.
 
-A job costs about 40 ms, so this is for batches of seconds: `backfill`. The batch travels in the task's closure, through the
+A job costs about 40 ms, so this is for batches of seconds: `backfill`. The batch travels as the task's partition, through the
 JVM's memory; what Spark spills of it is encrypted (see `session.PRIVATE`).
 """
 
@@ -100,8 +100,7 @@ class JobExecutor:
         threading.Thread(target=job.guard, args=(batch.max_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True).start()
         try:
             session.context.setJobGroup(job.group, f"{batch.task.connector}/{batch.task.number}", interruptOnCancel=True)
-            function = functools.partial(bounded, batch, str(stop_file), self._run)
-            (results,) = run_task(session.context, function)
+            (results,) = run_task(session.context, functools.partial(bounded, str(stop_file), self._run), batch)
         except Exception as error:
             msg = f"the Spark job broke off: {job.problem or reason_of(error)}"
             raise RetriableError(msg) from None

@@ -102,6 +102,13 @@ class Jvm:
         port, length = struct.unpack_from("!ii", data)
         return port, data[8:8 + length].decode()
 
+    def runs(self) -> bool:
+        """Whether the process is there; known at once, also while another thread waits for its end."""
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
     def wait(self) -> None:
         """Return when the process has ended, for whatever reason."""
         self._process.wait()

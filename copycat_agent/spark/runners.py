@@ -229,7 +229,7 @@ class RunnerExecutor:
             if session is None:
                 return ""
             level = logging.getLogger("copycat_agent").getEffectiveLevel()
-            run_task(session.context, functools.partial(resident, self._address, index, self._run, level))
+            run_task(session.context, functools.partial(resident, self._address, self._run, level), index)
         except FatalError as error:
             self._closed.wait()  # there will be no session any more: the agent is about to exit
             return error.message
@@ -264,7 +264,7 @@ class RunnerExecutor:
             for pending in unplaced:
                 pending.fail(RetriableError(f"no runner took the batch within {PLACE_SECONDS:.0f} s; {reason}"))
             for link, task in hanging:
-                _log.error("runner hangs and is killed", runner=link.index, pid=link.pid, connector=task.connector, task=task.number)
+                _log.warning("runner hangs and is killed", runner=link.index, pid=link.pid, connector=task.connector, task=task.number)
                 link.kill(f"killed, task {task.connector}/{task.number} did not answer in time")
 
     def _until_look(self) -> float | None:

@@ -11,10 +11,10 @@ import logging
 import pickle
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
-from py4j.java_gateway import java_import
+from py4j.java_gateway import JavaGateway, java_import
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.conf import SparkConf
@@ -82,7 +82,8 @@ def open_context(port: int, secret: str, conf: Mapping[str, str]) -> SparkContex
 
     Not from the main thread: there, SparkContext replaces the SIGINT handler.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the stack of every connection that a dead JVM leaves
+    logging.getLogger().addFilter(_not_py4j)  # it logs the stack of every connection that a dead JVM leaves, some to the root
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     gateway = ClientServer(
         java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
         python_parameters=PythonParameters(port=0, eager_load=False),
@@ -93,30 +94,40 @@ def open_context(port: int, secret: str, conf: Mapping[str, str]) -> SparkContex
     for name, value in conf.items():
         spark_conf.set(name, value)
     path = list(sys.path)
-    context = SparkContext(conf=spark_conf, gateway=gateway)
+    try:
+        context = SparkContext(conf=spark_conf, gateway=gateway)
+    except BaseException:
+        _reset(gateway)
+        raise
     sys.path[:] = path  # it puts its directory of files in
     context.pythonExec = sys.executable  # else PATH's python3
     _quiet_accumulators(context)
     return context
 
 
-def run_task(context: SparkContext, function: Callable[[Iterable[object]], Iterator[bytes]]) -> list[bytes]:
-    """Run `function` as the one task of a Spark job, over a partition of no meaning, and return what it yields.
+def run_task(context: SparkContext, function: Callable[[Iterable[Any]], Iterator[bytes]], item: object) -> list[bytes]:
+    """Run `function` as the one task of a Spark job, over a partition that holds `item`, and return what it yields.
 
-    Blocks until the job ends; raises what py4j raises when it fails. `context.parallelize` would do, but leaves a socket
-    to the garbage collector for each job, and costs another 10 ms.
+    Blocks until the job ends; raises what py4j raises when it fails. `item` may be large and secret: it goes through the JVM's
+    memory. `context.parallelize` would do, and a large closure would become a broadcast, but either leaves a socket to the
+    garbage collector, and without encryption a file.
     """
-    partition = context._jsc.parallelize([pickle.dumps(None)], 1)
+    partition = context._jsc.parallelize([pickle.dumps(item, pickle.HIGHEST_PROTOCOL)], 1)
     return RDD(partition, context, CPickleSerializer()).mapPartitions(function).collect()
 
 
-def forget_context() -> None:
+def forget_context(context: SparkContext) -> None:
     """After its JVM is gone: let pyspark start from nothing in this process. Raises nothing, asks the JVM nothing."""
-    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
-    if server is not None:
-        server.server_shutdown = True
-        threading.Thread(target=server.shutdown, name="spark-forget", daemon=True).start()  # waits for its own poll, up to 1 s
-    gateway = SparkContext._gateway
+    if SparkContext._active_spark_context is not context:
+        return
+    server = context._accumulatorServer
+    server.server_shutdown = True
+    threading.Thread(target=server.shutdown, name="spark-forget", daemon=True).start()  # waits for its own poll, up to 1 s
+    _reset(SparkContext._gateway)
+
+
+def _reset(gateway: JavaGateway | None) -> None:
+    """What pyspark keeps in its classes."""
     if gateway is not None:
         with contextlib.suppress(Exception):
             gateway.close()
@@ -140,6 +151,10 @@ def reason_of(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "^"))]
     telling = [line for line in lines if "Error: " in line or "exited unexpectedly" in line or line.endswith("Error")]
     return (telling or lines or [type(error).__name__])[-1][:300]
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return "/py4j/" not in record.pathname
 
 
 def _quiet_accumulators(context: SparkContext) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -80,6 +81,17 @@ def test_listens_on_loopback_only(broker: DevBroker) -> None:
 def test_a_compacted_topic_can_be_made_and_deleted(broker: DevBroker) -> None:
     topic = create_topic(broker.bootstrap, unique_topic(), config={"cleanup.policy": "compact"})
     delete_topic(broker.bootstrap, topic)
+
+
+def test_records_with_old_event_times_are_kept(tmp_path: Path) -> None:
+    eager = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "100", "log.segment.delete.delay.ms": "0"}
+    with DevBroker(tmp_path, properties=eager, auto_create_topics=False) as broker:
+        topic = create_topic(broker.bootstrap, unique_topic())
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce(topic, b"old", timestamp=1_000)
+        assert producer.flush(30) == 0
+        time.sleep(1)  # ten checks
+        assert values(broker.bootstrap, topic) == [b"old"]
 
 
 def test_dies_with_its_owner_but_not_with_the_thread_that_started_it(tmp_path: Path) -> None:

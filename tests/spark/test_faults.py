@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 import pytest
@@ -24,8 +24,10 @@ from tests.spark.conftest import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
+    from copycat_agent.model import SplitResult
     from copycat_agent.spark.jobs import JobExecutor
     from copycat_agent.spark.runners import RunnerExecutor
 
@@ -40,13 +42,27 @@ def all_runners_are_back(runners: RunnerExecutor) -> Iterator[None]:
     wait_until(lambda: len(runners.pids()) == 2, SECONDS, "two runners again")
 
 
-def _busy(runners: RunnerExecutor, directory: Path) -> tuple[list, list[int]]:  # type: ignore[type-arg]
-    """Two batches under way, on two runners; their futures and the runners' pids."""
-    flags = [directory / f"busy-{number}" for number in range(2)]
-    futures = [runners.submit(batch("until-told", str(flag), task=number)) for number, flag in enumerate(flags)]
-    pids = [int(wait_until(lambda flag=flag: flag.exists() and flag.read_text(), SECONDS, "the batch runs")) for flag in flags]
-    assert len(set(pids)) == 2
-    return futures, pids
+class Busy(NamedTuple):
+    """A batch under way."""
+
+    task: TaskId
+    pid: int
+    future: Future[tuple[SplitResult, ...]]
+
+
+def _busy(runners: RunnerExecutor, directory: Path) -> list[Busy]:
+    """Two batches under way, on two runners."""
+    homes: dict[str, int] = {}
+    for number in range(8):
+        homes.setdefault(runners.submit(batch("answer", task=number)).result(SECONDS)[0].offset.path, number)
+    assert len(homes) == 2
+    busy = []
+    for pid, number in homes.items():
+        flag = directory / f"busy-{number}"
+        work = batch("until-told", str(flag), task=number)
+        busy.append(Busy(work.task, int(pid), runners.submit(work)))
+        assert wait_until(lambda flag=flag: flag.exists() and flag.read_text(), SECONDS, "the batch runs") == pid  # type: ignore[misc]
+    return busy
 
 
 def _alive(pid: int) -> bool:
@@ -56,14 +72,14 @@ def _alive(pid: int) -> bool:
 
 
 def test_a_killed_runner_costs_its_own_batch_only(runners: RunnerExecutor, tmp_path: Path) -> None:
-    futures, pids = _busy(runners, tmp_path)
-    os.kill(pids[0], signal.SIGKILL)
-    (result,) = futures[0].result(SECONDS)
+    killed, other = _busy(runners, tmp_path)
+    os.kill(killed.pid, signal.SIGKILL)
+    (result,) = killed.future.result(SECONDS)
     assert isinstance(result.error, RetriableError)
-    assert str(pids[0]) in str(result.error)
-    assert not futures[1].done()
-    runners.settle(TaskId("app", 1))
-    assert futures[1].result(SECONDS)[0].offset.path == "settled"
+    assert str(killed.pid) in str(result.error)
+    assert not other.future.done()
+    runners.settle(other.task)
+    assert other.future.result(SECONDS)[0].offset.path == "settled"
 
 
 def test_tasks_of_a_killed_runner_move_and_spread_again(runners: RunnerExecutor) -> None:
@@ -85,23 +101,23 @@ def test_a_task_stays_on_its_runner(runners: RunnerExecutor) -> None:
 
 
 def test_the_daemon_takes_its_workers_with_it(runners: RunnerExecutor, tmp_path: Path) -> None:
-    futures, pids = _busy(runners, tmp_path)
-    daemon = psutil.Process(pids[0]).ppid()
+    busy = _busy(runners, tmp_path)
+    daemon = psutil.Process(busy[0].pid).ppid()
     os.kill(daemon, signal.SIGKILL)
-    assert all(isinstance(future.result(SECONDS)[0].error, RetriableError) for future in futures)
-    wait_until(lambda: not any(_alive(pid) for pid in (daemon, *pids)), SECONDS, "daemon and workers are gone")
+    assert all(isinstance(one.future.result(SECONDS)[0].error, RetriableError) for one in busy)
+    wait_until(lambda: not any(_alive(pid) for pid in (daemon, *(one.pid for one in busy))), SECONDS, "daemon and workers are gone")
 
 
 def test_a_killed_jvm_is_started_again(runners: RunnerExecutor, host: SparkHost, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    futures, pids = _busy(runners, tmp_path)
+    busy = _busy(runners, tmp_path)
     jvm = host.jvm_pid
     assert jvm
     with caplog.at_level(logging.INFO):
         os.kill(jvm, signal.SIGKILL)
-        assert all(isinstance(future.result(SECONDS)[0].error, RetriableError) for future in futures)
+        assert all(isinstance(one.future.result(SECONDS)[0].error, RetriableError) for one in busy)
         assert runners.submit(batch("answer")).result(SECONDS)[0].error is None
     assert host.jvm_pid != jvm
-    wait_until(lambda: not any(_alive(pid) for pid in (jvm, *pids)), SECONDS, "the old processes are gone")
+    wait_until(lambda: not any(_alive(pid) for pid in (jvm, *(one.pid for one in busy))), SECONDS, "the old processes are gone")
     assert "Traceback" not in caplog.text
 
 
@@ -111,7 +127,7 @@ def test_a_killed_jvm_costs_a_job_its_batch(jobs: JobExecutor, host: SparkHost, 
     assert host.jvm_pid
     os.kill(host.jvm_pid, signal.SIGKILL)
     assert isinstance(future.result(SECONDS)[0].error, RetriableError)
-    assert jobs.submit(batch("answer")).result(SECONDS)[0].error is None
+    wait_until(lambda: jobs.submit(batch("answer")).result(SECONDS)[0].error is None, SECONDS, "jobs run again")
 
 
 def test_a_batch_that_hangs_holds_up_no_other_on_its_runner(runners: RunnerExecutor, tmp_path: Path) -> None:

@@ -129,16 +129,14 @@ def test_who_is_not_a_descendant_is_not_let_in(runners: RunnerExecutor, host: Sp
     """A process of the same user that has read the key still cannot make the agent kill a process of its choice."""
     code = (
         "import os, sys\nfrom multiprocessing.connection import Client\n"
+        "parent = os.getpid()\n"
         "if os.fork(): os._exit(0)\n"
-        "os.setsid()\n"
-        "while os.getppid() == int(sys.argv[2]): pass\n"
+        "while os.getppid() == parent: pass\n"
         "try: Client(sys.argv[1], 'AF_UNIX', authkey=open(sys.argv[1] + '.key', 'rb').read()); said = 'in'\n"
         "except (EOFError, OSError): said = 'refused'\n"
-        "open(sys.argv[3], 'w').write(said)\n"
+        "open(sys.argv[2], 'w').write(said)\n"
     )
     runners.submit(batch("answer")).result(SECONDS)
     said = tmp_path / "said"
-    orphan = [sys.executable, "-c", "import subprocess, sys, os\nsubprocess.run([sys.executable, '-c', *sys.argv[1:2], sys.argv[2],"
-              " str(os.getpid()), sys.argv[3]])", code, str(host.socket_dir / "runners"), str(said)]
-    subprocess.run(orphan, check=True, timeout=SECONDS)
+    subprocess.run([sys.executable, "-c", code, str(host.socket_dir / "runners"), str(said)], check=True, timeout=SECONDS)
     assert wait_until(lambda: said.exists() and said.read_text(), SECONDS, "its word") == "refused"
