@@ -43,10 +43,9 @@ PICKLE = 5
 
 
 class Hello(NamedTuple):
-    """Runner -> driver, first and once: who connected."""
+    """Runner -> driver, first and once: which of the runners connected."""
 
-    index: int
-    pid: int
+    runner: int
 
 
 class Work(NamedTuple):
@@ -160,7 +159,7 @@ class _Runner:
     def serve(self, index: int) -> bool:
         """See the function of that name."""
         try:
-            self.send(Hello(index, os.getpid()))
+            self.send(Hello(index))
             while True:
                 self._take(pickle.loads(self._connection.recv_bytes()))  # noqa: S301 - authenticated, and the same user
         except (EOFError, OSError):
@@ -225,7 +224,7 @@ def _log_to(send: Callable[[Said], None], level: int) -> None:
 def _where(error: BaseException) -> str:
     """Type and place of an exception. Not its text, which may quote a record or a secret."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
     return f"{type(error).__name__}{place}"
 
 

@@ -242,4 +242,4 @@ def python_path(environ: Mapping[str, str]) -> str:
     root = str(Path(copycat_agent.__file__).resolve().parents[1])
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}  # already on their path, and not to come first
     parts = ([] if root in installed else [root]) + environ.get("PYTHONPATH", "").split(":")
-    return ":".join(os.path.abspath(part) for part in parts if part)
+    return ":".join(str(Path(part).absolute()) for part in parts if part)

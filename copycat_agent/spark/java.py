@@ -79,7 +79,7 @@ class Java(NamedTuple):
 def find_java(environ: Mapping[str, str]) -> Java:
     """The first Java that is new enough: JAVA_HOME's, else PATH's. Raises FatalError that says what to install."""
     home = environ.get("JAVA_HOME")
-    candidates = [os.path.join(home, "bin", "java")] if home else []
+    candidates = [f"{home}/bin/java"] if home else []
     found = shutil.which("java", path=environ.get("PATH"))
     candidates += [found] if found else []
     seen = []
@@ -125,7 +125,7 @@ def spark_home() -> Path:
 
 def class_path(jars: Path) -> str:
     """All of Spark's jars in an order that is the same at every start (the archive depends on it)."""
-    names = sorted(name for name in os.listdir(jars) if name.endswith(".jar"))
+    names = sorted(path.name for path in jars.glob("*.jar"))
     first = [name for prefix in _FIRST_JARS for name in names if name.startswith(prefix)]
     return ":".join(str(jars / name) for name in dict.fromkeys(first + names))
 
@@ -136,8 +136,8 @@ def cache_directory(environ: Mapping[str, str]) -> Path | None:
     Only a directory that nobody else can write to is used: an archive is code.
     """
     service = environ.get("CACHE_DIRECTORY", "").split(":")[0]
-    base = environ.get("XDG_CACHE_HOME") or (os.path.join(environ["HOME"], ".cache") if environ.get("HOME") else "")
-    path = Path(service or (os.path.join(base, "copycat") if base else ""))
+    base = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
+    path = Path(service or (f"{base}/copycat" if base else ""))
     if not path.is_absolute():
         return None
     try:

@@ -101,12 +101,13 @@ class JobExecutor:
         try:
             session.context.setJobGroup(job.group, f"{batch.task.connector}/{batch.task.number}", interruptOnCancel=True)
             (results,) = run_task(session.context, functools.partial(bounded, str(stop_file), self._run), batch)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
             msg = f"the Spark job broke off: {job.problem or reason_of(error)}"
             raise RetriableError(msg) from None
         finally:
             job.end()
-        return pickle.loads(results)  # noqa: S301 - from our own worker
+        answer: Results = pickle.loads(results)  # noqa: S301 - from our own worker
+        return answer
 
 
 class _Job:

@@ -111,10 +111,9 @@ class Door:
         self.key = secrets.token_bytes(32)
         path = key_path(address)
         path.unlink(missing_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(self.key)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(address)
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_bytes(self.key)
+        Path(address).unlink(missing_ok=True)
         self._address = address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(address)

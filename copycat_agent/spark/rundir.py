@@ -58,7 +58,7 @@ def remove(run_dir: Path) -> None:
         shutil.rmtree(run_dir / name, ignore_errors=True)
     sockets = run_dir / SOCKETS
     if sockets.is_symlink():
-        target = Path(os.readlink(sockets))
+        target = sockets.readlink()
         with contextlib.suppress(OSError):
             if target.name.startswith(_SHORT_PREFIX) and target.lstat().st_uid == os.geteuid():
                 shutil.rmtree(target, ignore_errors=True)

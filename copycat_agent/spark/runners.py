@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.batch import run_batch
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, failed, resident
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident
 from copycat_agent.spark.link import Door, Link, Pending
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from copycat_agent.model import Batch, TaskId
@@ -65,10 +66,9 @@ class RunnerExecutor:
         self._reason = "none has come up yet"
         self._closing = False
         self._closed = threading.Event()
-        self._jobs = [threading.Thread(target=self._keep, args=(index,), name=f"runner-{index}", daemon=True) for index in range(host.runners)]
-        for thread in (*self._jobs, threading.Thread(target=self._accept, name="runner-door", daemon=True),
-                       threading.Thread(target=self._watch, name="runner-watch", daemon=True)):
-            thread.start()
+        self._jobs = [self._thread(self._keep, f"runner-{index}", index) for index in range(host.runners)]
+        self._thread(self._accept, "runner-door")
+        self._thread(self._watch, "runner-watch")
 
     def submit(self, batch: Batch) -> Future[Results]:
         """See `Executor.submit`. Sends at once when a runner has room, else when one has."""
@@ -118,6 +118,11 @@ class RunnerExecutor:
         """The process of each connected runner, by its number; for status pages."""
         with self._changed:
             return {index: link.pid for index, link in sorted(self._links.items())}
+
+    def _thread(self, target: Callable[..., None], name: str, *arguments: object) -> threading.Thread:
+        thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+        thread.start()
+        return thread
 
     # Handing out
 
@@ -170,7 +175,7 @@ class RunnerExecutor:
             self._lost(link)
 
     def _join(self, link: Link, hello: Hello) -> None:
-        link.index = hello.index
+        link.index = hello.runner
         with self._changed:
             older = self._links.get(link.index)
             if self._closing:

@@ -4,6 +4,8 @@ No SQL: a session that only carries batches does not load it. Nothing here is se
 or in Spark's configuration: py4j's token and Spark's own keys are made by the JVM, and the token comes over a private file.
 """
 
+# ruff: noqa: SLF001 - pyspark keeps its process-wide state in private class attributes; a restart has to reset them
+
 from __future__ import annotations
 
 import contextlib

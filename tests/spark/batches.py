@@ -96,7 +96,8 @@ def _die(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
 
 
 def _raise(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
-    raise {"OSError": OSError, "KeyError": KeyError, "SystemExit": SystemExit, "RetriableError": RetriableError}[argument]("secret-text")
+    kinds = {kind.__name__: kind for kind in (OSError, KeyError, SystemExit, RetriableError)}
+    raise kinds[argument]("secret-text")
 
 
 def _unpicklable(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,7 +16,6 @@ from tests.spark import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 CANARY_VARIABLE = "COPYCAT_TEST_CANARY"
 CANARY = "canary-in-the-environment"
@@ -67,17 +66,6 @@ def workers() -> list[psutil.Process]:
     return [process for process in psutil.Process().children(recursive=True) if "copycat_agent.spark.daemon" in process.cmdline()]
 
 
-def children_of(pid: int) -> list[psutil.Process]:
-    """All that process started, and what those started."""
-    return psutil.Process(pid).children(recursive=True)
-
-
 def environment_of(pid: int) -> bytes:
     """As the kernel shows it to other processes of this user."""
-    with open(f"/proc/{pid}/environ", "rb") as file:
-        return file.read()
-
-
-def own_pid() -> int:
-    """This process."""
-    return os.getpid()
+    return Path(f"/proc/{pid}/environ").read_bytes()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
@@ -25,7 +26,6 @@ from tests.spark.conftest import workers
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
-    from pathlib import Path
 
     from copycat_agent.model import SplitResult
     from copycat_agent.spark.jobs import JobExecutor
@@ -190,7 +190,7 @@ host.close()
 def _agent(run_dir: Path) -> subprocess.Popen[str]:
     """Another driver, with its own JVM, that has run a batch and waits for the end of its stdin."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _AGENT, str(run_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=os.getcwd(),
+        [sys.executable, "-c", _AGENT, str(run_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd(),
         start_new_session=True,
     )
     assert process.stdout

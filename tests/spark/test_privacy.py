@@ -88,7 +88,7 @@ def test_nothing_listens_beyond_loopback(runners: RunnerExecutor, jobs: JobExecu
     inodes = {
         target.removeprefix("socket:[").removesuffix("]")
         for process in [psutil.Process(), *_family()]
-        for target in (os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").iterdir() if link.is_symlink())
+        for target in (str(link.readlink()) for link in Path(f"/proc/{process.pid}/fd").iterdir() if link.is_symlink())
         if target.startswith("socket:")
     }
     listening = [address for address, inode in _listeners() if inode in inodes]

@@ -170,6 +170,28 @@ def test_what_is_no_secret_is_shown() -> None:
     assert masked_lines(reference) == (reference,)
 
 
+@pytest.mark.parametrize(
+    ("text", "shown_lines"),
+    [
+        ('password: "x\nsecret\nend"\nname: a', [f"password: {HIDDEN}", HIDDEN, HIDDEN, "name: a"]),
+        ("a: &s secret\npassword: *s\nb: &t x", [f"a: &s {HIDDEN}", f"password: {HIDDEN}", "b: &t x"]),
+        ("password: |\n  secret\n\n  more\nname: a", [f"password: {HIDDEN}", HIDDEN, "", HIDDEN, "name: a"]),
+        ("k: {user: me, password: secret, a: b}\nname: a", [f"k: {{user: me, password: {HIDDEN}", "name: a"]),
+        ("- password: secret\n  user: me", [f"- password: {HIDDEN}", "  user: me"]),
+        ("x: " + "y" * 500 + "\nname: a", [HIDDEN, "name: a"]),
+    ],
+    ids=range(6),
+)
+def test_a_secret_is_hidden_as_far_as_it_reaches(text: str, shown_lines: list[str]) -> None:
+    assert list(masked_lines(text)) == shown_lines
+
+
+def test_a_literal_secret_is_hidden_wherever_else_it_stands(load: Load) -> None:
+    loaded = load(GOOD + f"kafka: {{security: {{{SASL}, password: {CANARY}}}}}\nerrors: {{dlq: {{topic: '{CANARY} !'}}}}\n")
+    assert [problem.line for problem in loaded.problems] == [5]
+    assert CANARY not in shown(loaded)
+
+
 @pytest.mark.parametrize("name", ["password", "key_password", "client_secret", "sasl.password", "ssl.key.pem", "pasword", "token"])
 def test_names_of_secrets_are_known_even_misspelt(name: str) -> None:
     assert is_secret_name(name)
