@@ -84,6 +84,11 @@ def failed(batch: Batch, error: CopycatError) -> Results:
     return tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
 
 
+def unread(batch: Batch) -> Results:
+    """Results for a batch that was told to settle before it began."""
+    return tuple(SplitResult(split, split.offset) for split in batch.splits)
+
+
 def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool], run: Run) -> Results:
     """`run`, with whatever it raises (a bug: it is meant to return errors) as results."""
     try:

@@ -22,7 +22,9 @@ from watchdog.events import (
     FileSystemEvent,
     FileSystemEventHandler,
 )
-from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.inotify import InotifyEmitter, InotifyObserver
+from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
 
 from copycat_agent import logs
 
@@ -34,6 +36,8 @@ _EVENTS: list[type[FileSystemEvent]] = [
 ]
 MAX_SINGLE_WATCHES = 64
 """A watch costs a thread. With more directories than this, their common roots are watched with everything below."""
+PACE_SECONDS = 0.04
+"""Least time between two reads of the kernel's event queue: below `delivery.linger`, so that it adds no delay to a trickle."""
 
 _log = logs.get("watch")
 
@@ -88,12 +92,40 @@ class Wake(FileSystemEventHandler):
         return grown, other
 
 
+class _PacedReader(InotifyFD):
+    """Reads the kernel's queue at most every `PACE_SECONDS`; until then the kernel folds equal events into one.
+
+    Without it, a file that is written to 200 times a second cost 7 % of a core in three threads of watchdog. The first event
+    after a pause is still read at once.
+    """
+
+    _read_at = 0.0
+
+    def read_events(self, **options: int) -> list[InotifyEvent]:
+        """See `InotifyFD.read_events`."""
+        pause = self._read_at + PACE_SECONDS - time.monotonic()
+        if pause > 0:
+            self.stopped_event.wait(pause)
+        events = super().read_events(**options)
+        self._read_at = time.monotonic()
+        return events
+
+
+class _PacedObserver(InotifyObserver):
+    """watchdog's observer for Linux with a `_PacedReader`."""
+
+    def __init__(self) -> None:
+        self._inotify_fd = _PacedReader()
+        self._inotify_fd.start()
+        BaseObserver.__init__(self, InotifyEmitter, inotify_fd=self._inotify_fd)
+
+
 class Watcher:
     """File-system events for all connectors of the agent. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._observer = Observer()
+        self._observer = _PacedObserver()
         self._observer.start()
         self._watched: dict[Wake, dict[str, tuple[ObservedWatch, int]]] = {}
         self._failed: set[str] = set()

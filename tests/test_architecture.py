@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch"),
     ("definitions", "batch"),
     ("executor", "runner"),
-    ("spark", "worker", "dev_broker"),
+    ("spark", "worker", "dev_broker", "demo"),
     ("cli",),
     ("__main__",),
 )

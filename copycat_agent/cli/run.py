@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.5
 
 
-def run(  # noqa: PLR0913 - the command's options
+def run(  # noqa: PLR0913, PLR0917 - the command's options
     directory: Directory,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when everything that is there is read.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this connector; may be repeated.")] = None,

@@ -33,61 +33,81 @@ class LineOptions(Options):
 class LineFrames:
     """Frames lines of one file. Stateless: one object serves any number of files and threads."""
 
-    def __init__(self, options: LineOptions) -> None:
+    def __init__(self, options: LineOptions, block_bytes: int = BLOCK_BYTES) -> None:
         self.on_too_long = options.on_too_long
         self._delimiter = options.delimiter.encode()
         self._max_bytes = options.max_bytes
         self._skip_empty = options.skip_empty
         self._strip_cr = options.delimiter == "\n"
         self._limit = self._max_bytes + len(self._delimiter) + (1 if self._strip_cr else 0)
+        self._overlap = len(self._delimiter) - 1  # bytes at the end of a block that may begin a delimiter
+        self._block_bytes = max(block_bytes, len(self._delimiter))
 
     def frames(self, read: Reader, start: int, end: int, *, skipping: bool = False, final: bool = False) -> Iterator[Frame]:
-        """Frames from byte `start`, none of them reaching beyond byte `end`.
+        """Frames from byte `start`, none of them reaching beyond byte `end`; each begins where the one before it ended.
 
         `skipping`: `start` lies inside an over-long line. `final`: what stands before `end` without a delimiter is a record.
-        Ends when no complete line is left. Raises OSError from `read`.
+        Ends when no complete line is left. Raises what `read` raises.
         """
         position = start
-        while position < end or skipping:
-            frame = self._skip(read, position, end) if skipping else self._next(read, position, end, final=final)
-            if frame is None or frame.end == position:
-                return
-            yield frame
-            position = frame.end
-            skipping = not isinstance(frame, Chunk) and not frame.complete
-            if skipping and isinstance(frame, SkippedRest):
+        while position < end:
+            if skipping:
+                rest = self._skip(read, position, end, final=final)
+                if rest.end > position:
+                    yield rest
+                if not rest.complete:
+                    return
+                position, skipping = rest.end, False
+                continue
+            begun = position
+            for frame in self._next(read, position, end, final=final):
+                yield frame
+                position = frame.end
+                skipping = isinstance(frame, LongLine) and not frame.complete
+            if position == begun:
                 return
 
-    def _next(self, read: Reader, position: int, end: int, *, final: bool) -> Chunk | LongLine | None:
-        wanted = max(BLOCK_BYTES, self._limit)
-        first = min(wanted, BLOCK_BYTES, end - position)
+    def _next(self, read: Reader, position: int, end: int, *, final: bool) -> Iterator[Chunk | LongLine]:
+        """What one read yields: nothing when it holds no complete line."""
+        wanted = min(max(self._block_bytes, self._limit), end - position)
+        first = min(wanted, self._block_bytes)
         block = read(position, first)
-        cut = block.rfind(self._delimiter)
-        if cut < 0 and len(block) == first and first < min(wanted, end - position):
-            block = read(position, min(wanted, end - position))
-            cut = block.rfind(self._delimiter)
-        if cut >= 0:
-            return self._cut(block, position, cut)
-        if len(block) >= self._limit:
-            return LongLine(block[: self._max_bytes], position, position + len(block) - self._overlap(), False, self._tail(block))
-        if final and block and position + len(block) >= end:
-            return self._partial(block, position)
-        return None
+        raw = block.split(self._delimiter)
+        if len(raw) == 1 and len(block) == first < wanted:
+            block = read(position, wanted)
+            raw = block.split(self._delimiter)
+        rest = raw.pop()
+        if raw:
+            yield from self._lines(block, raw, position, len(block) - len(rest))
+        elif len(block) >= self._limit:
+            passed = len(block) - self._overlap
+            yield LongLine(block[: self._max_bytes], position, position + passed, False, block[:passed][-TAIL_BYTES:])
+        elif final and block and position + len(block) >= end:
+            yield self._partial(block, position)
 
-    def _cut(self, block: bytes, position: int, cut: int) -> Chunk | LongLine:
-        """The complete lines of `block`, up to the first that is too long."""
-        raw = block[:cut].split(self._delimiter)
-        end = position + cut + len(self._delimiter)
-        if cut > self._max_bytes:
-            index = next((i for i, line in enumerate(raw) if self._too_long(line)), None)
-            if index == 0:
-                size = len(raw[0]) + len(self._delimiter)
-                return LongLine(raw[0][: self._max_bytes], position, position + size, True, block[:size][-TAIL_BYTES:])
-            if index is not None:
-                raw = raw[:index]
-                end = position + sum(map(len, raw)) + len(raw) * len(self._delimiter)
-        tail = block[max(0, end - position - TAIL_BYTES) : end - position]
-        return Chunk(raw, self._values(raw, block), position, end, self._delimiter, self._strip_cr, self._skip_empty, tail)
+    def _lines(self, block: bytes, raw: list[bytes], position: int, size: int) -> Iterator[Chunk | LongLine]:
+        """The lines of `block`, which fill its first `size` bytes, cut where one is too long."""
+        if size <= self._max_bytes or len(max(raw, key=len)) <= self._max_bytes:
+            yield self._chunk(block, raw, position, 0, size)
+            return
+        begin = place = first = 0
+        for index, line in enumerate(raw):
+            after = place + len(line) + len(self._delimiter)
+            if self._too_long(line):
+                if index > first:
+                    yield self._chunk(block, raw[first:index], position, begin, place)
+                tail = block[max(place, after - TAIL_BYTES) : after]
+                yield LongLine(line[: self._max_bytes], position + place, position + after, True, tail)
+                begin, first = after, index + 1
+            place = after
+        if first < len(raw):
+            yield self._chunk(block, raw[first:], position, begin, place)
+
+    def _chunk(self, block: bytes, raw: list[bytes], position: int, begin: int, end: int) -> Chunk:
+        """The lines `raw`, which are bytes `begin` to `end` of `block`."""
+        tail = block[max(begin, end - TAIL_BYTES) : end]
+        values = self._values(raw, block)
+        return Chunk(raw, values, position + begin, position + end, self._delimiter, self._strip_cr, self._skip_empty, tail)
 
     def _too_long(self, line: bytes) -> bool:
         size = len(line)
@@ -106,25 +126,19 @@ class LineFrames:
             return LongLine(block[: self._max_bytes], position, position + len(block), True, block[-TAIL_BYTES:])
         return Chunk([block], [block], position, position + len(block), b"", False, False, block[-TAIL_BYTES:], partial=True)
 
-    def _skip(self, read: Reader, start: int, end: int) -> SkippedRest:
-        """Pass what is left of an over-long line, in bounded steps."""
+    def _skip(self, read: Reader, start: int, end: int, *, final: bool) -> SkippedRest:
+        """Pass what is left of an over-long line, in bounded steps. What may be half a delimiter is left, unless nobody adds to it."""
         position, tail = start, b""
         while position < end:
-            block = read(position, min(BLOCK_BYTES, end - position))
+            block = read(position, min(self._block_bytes, end - position))
             cut = block.find(self._delimiter)
             if cut >= 0:
                 size = cut + len(self._delimiter)
                 return SkippedRest(start, position + size, True, (tail + block[:size])[-TAIL_BYTES:])
-            passed = len(block) - self._overlap()
+            is_last = final and position + len(block) >= end
+            passed = len(block) - (0 if is_last else self._overlap)
             if passed <= 0:
                 break
             tail = (tail + block[:passed])[-TAIL_BYTES:]
             position += passed
         return SkippedRest(start, position, False, tail)
-
-    def _overlap(self) -> int:
-        """Bytes at the end of a block that may be the beginning of a delimiter."""
-        return len(self._delimiter) - 1
-
-    def _tail(self, block: bytes) -> bytes:
-        return block[: len(block) - self._overlap()][-TAIL_BYTES:]

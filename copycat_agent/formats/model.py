@@ -49,7 +49,6 @@ class Chunk(NamedTuple):
                 yield Row(value, position, end, index)
             position = end
 
-
     def tail_before(self, index: int) -> bytes:
         """Up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
         stretches = self.raw[max(0, index - TAIL_BYTES) : index]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.batch import run_batch
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.runner import bounded, failed
+from copycat_agent.runner import bounded, failed, unread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results, Run
-    from copycat_agent.spark.host import SparkHost
+    from copycat_agent.spark.host import Session, SparkHost
 
 ANSWER_SECONDS = 60.0
 """As in `runners`: after `max_seconds` and so long the job is cancelled, which ends its worker."""
@@ -95,7 +95,9 @@ class JobExecutor:
         """Raises RetriableError when the job fails, takes too long or is cancelled by `close`."""
         from copycat_agent.spark.session import reason_of, run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
 
-        session = self._host.session(PLACE_SECONDS)
+        session = self._session(stop_file)
+        if session is None:
+            return unread(batch)
         job = _Job(session.context, stop_file.name, self._closed)
         threading.Thread(target=job.guard, args=(batch.max_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True).start()
         try:
@@ -108,6 +110,19 @@ class JobExecutor:
             job.end()
         answer: Results = pickle.loads(results)  # noqa: S301 - from our own worker
         return answer
+
+
+    def _session(self, stop_file: Path) -> Session | None:
+        """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""
+        deadline = time.monotonic() + PLACE_SECONDS
+        while True:
+            try:
+                return self._host.session(_GUARD_SECONDS)
+            except RetriableError:
+                if stop_file.exists():
+                    return None
+                if self._closed.is_set() or time.monotonic() > deadline:
+                    raise
 
 
 class _Job:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.batch import run_batch
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unread
 from copycat_agent.spark.link import Door, Link, Pending
 
 if TYPE_CHECKING:
@@ -90,9 +90,14 @@ class RunnerExecutor:
         return pending.future
 
     def settle(self, task: TaskId) -> None:
-        """See `Executor.settle`."""
+        """See `Executor.settle`. A batch that still waits for a runner comes back as it is."""
         with self._changed:
+            unsent = [pending for pending in self._waiting if pending.batch.task == task]
+            for pending in unsent:
+                self._waiting.remove(pending)
             links = [link for link in self._links.values() if any(one.batch.task == task for one in link.pending.values())]
+        for pending in unsent:
+            pending.future.set_result(unread(pending.batch))
         for link in links:
             link.send(pickle.dumps(Settle(task), PICKLE))
 

@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import JavaGateway, java_import
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -132,6 +132,7 @@ def _reset(gateway: JavaGateway | None) -> None:
     """What pyspark keeps in its classes."""
     if gateway is not None:
         with contextlib.suppress(Exception):
+            gateway._gateway_client.finalizer_deque.append(SHUTDOWN_FINALIZER_WORKER)  # a thread; only a live JVM's shutdown ends it
             gateway.close()
     with SparkContext._lock:
         SparkContext._active_spark_context = None
@@ -144,15 +145,22 @@ def _reset(gateway: JavaGateway | None) -> None:
 
 def reason_of(error: BaseException) -> str:
     """One line of why a Spark call failed, without the stack: the last line of the Python traceback in it, if there is one."""
-    text = ""
+    text = _message_of(error)
+    if text is None:
+        return "the JVM does not answer"
+    if "exited unexpectedly" in text:
+        return "its Python worker was ended"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "^"))]
+    telling = [line for line in lines if "Error: " in line or line.endswith("Error")]
+    return (telling or lines or [type(error).__name__])[-1][:300]
+
+
+def _message_of(error: BaseException) -> str | None:
+    """What the JVM says; None when it says nothing any more."""
     if isinstance(error, Py4JJavaError):
         with contextlib.suppress(Py4JError, OSError):
-            text = str(error.java_exception.getMessage())
-    elif isinstance(error, (Py4JError, OSError)):
-        return "the JVM does not answer"
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "^"))]
-    telling = [line for line in lines if "Error: " in line or "exited unexpectedly" in line or line.endswith("Error")]
-    return (telling or lines or [type(error).__name__])[-1][:300]
+            return str(error.java_exception.getMessage())
+    return None if isinstance(error, (Py4JError, OSError)) else ""
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

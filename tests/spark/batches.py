@@ -121,6 +121,7 @@ def _burn(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
 
 
 ACTS: dict[str, Callable[[Batch, str, Callable[[], bool]], Results]] = {
-    "answer": _answer, "burn": _burn, "die": _die, "echo": _echo, "hang": _hang, "log": _log, "raise": _raise, "stop-process": _stop_process,
-    "told": _told, "too-few": _too_few, "unpicklable": _unpicklable, "until-told": _until_told,
+    "answer": _answer, "burn": _burn, "die": _die, "echo": _echo, "hang": _hang, "log": _log, "raise": _raise,
+    "stop-process": _stop_process, "told": _told, "too-few": _too_few, "unpicklable": _unpicklable,
+    "until-told": _until_told,
 }

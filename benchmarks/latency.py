@@ -1,0 +1,86 @@
+"""A log that trickles: from append to consumer, and what following it costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.measuring import Meter
+from benchmarks.tools import TOOLS, Job, end
+
+_WARM_SECONDS = 3.0
+_LIMIT_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds from append to consumer, and processor use as a share of one core."""
+
+    tool: str
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    cpu_share: float
+    idle_cpu_share: float
+
+
+def measure(tool: str, job: Job, per_second: int, seconds: float) -> Latency:
+    """Append `per_second` lines a second, one write each, for `seconds`, after a warm-up; then watch the tool idle."""
+    job.path.write_text("")
+    process = TOOLS[tool](job)
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "benchmark", "fetch.wait.max.ms": 500})
+    consumer.assign([TopicPartition(job.topic, 0, 0)])
+    try:
+        _until_it_follows(job, consumer)
+        delays: list[float] = []
+        stop = threading.Event()
+        reader = threading.Thread(target=_read, args=(consumer, delays, stop))
+        reader.start()
+        with Meter(process.pid) as meter:
+            _append(job, per_second, _WARM_SECONDS)
+            before, begin = meter.usage(), time.monotonic()
+            warm = len(delays)
+            _append(job, per_second, seconds)
+            share = (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - begin)
+            time.sleep(2)
+            before, begin = meter.usage(), time.monotonic()
+            time.sleep(10)
+            idle = (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - begin)
+        stop.set()
+        reader.join()
+    finally:
+        end(process)
+        consumer.close()
+    ordered = sorted(delays[warm:])
+    return Latency(tool, ordered[len(ordered) // 2] * 1e3, ordered[int(len(ordered) * 0.99)] * 1e3, ordered[-1] * 1e3, share, idle)
+
+
+def _append(job: Job, per_second: int, seconds: float) -> None:
+    with job.path.open("ab", buffering=0) as file:
+        begin = time.monotonic()
+        for number in range(int(per_second * seconds)):
+            pause = begin + number / per_second - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+            file.write(b"%d %s\n" % (time.monotonic_ns(), b"x" * 150))
+
+
+def _until_it_follows(job: Job, consumer: Consumer) -> None:
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    with job.path.open("ab", buffering=0) as file:
+        file.write(b"0 first\n")
+    while consumer.poll(0.5) is None:
+        if time.monotonic() > deadline:
+            msg = "the first line did not arrive"
+            raise TimeoutError(msg)
+
+
+def _read(consumer: Consumer, delays: list[float], stop: threading.Event) -> None:
+    while not stop.is_set():
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            written = int((message.value() or b"0").split(b" ", 1)[0])
+            delays.append((time.monotonic_ns() - written) / 1e9)

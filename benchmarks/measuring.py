@@ -1,0 +1,97 @@
+"""What a run costs: processor time and memory of a process with everything it started, and what has arrived in a topic."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from typing import Self
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+
+_SAMPLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Processor seconds since the start and the most memory (proportional set size) so far, of all processes together."""
+
+    cpu_seconds: float
+    peak_bytes: int
+
+
+class Meter:
+    """Samples a process tree until closed. Processes that ended keep what they had used when last seen."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._cpu: dict[int, float] = {}
+        self._peak = 0
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._sample_until_stopped, daemon=True)
+        self._thread.start()
+
+    def usage(self) -> Usage:
+        """Up to now."""
+        self._sample(memory=False)
+        with self._lock:
+            return Usage(sum(self._cpu.values()), self._peak)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample_until_stopped(self) -> None:
+        while not self._stop.wait(_SAMPLE_SECONDS):
+            self._sample(memory=True)
+
+    def _sample(self, *, memory: bool) -> None:
+        total = 0
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in [self._root, *self._root.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                    times = process.cpu_times()
+                    with self._lock:
+                        self._cpu[process.pid] = times.user + times.system
+                    if memory:
+                        total += _pss(process.pid)
+        with self._lock:
+            self._peak = max(self._peak, total)
+
+
+def _pss(pid: int) -> int:
+    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+        return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
+
+
+class Arrivals:
+    """How many records a single-partition topic has."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark"})
+        self._partition = TopicPartition(topic, 0)
+
+    def count(self) -> int:
+        """Records now."""
+        _, high = self._consumer.get_watermark_offsets(self._partition, timeout=30)
+        return int(high)
+
+    def wait_for(self, count: int, seconds: float) -> float:
+        """Wait until there are `count` records; returns the time (`time.monotonic()`). Raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while self.count() < count:
+            if time.monotonic() > deadline:
+                msg = f"{self.count()} of {count} records after {seconds} s"
+                raise TimeoutError(msg)
+            time.sleep(0.01)
+        return time.monotonic()
+
+    def close(self) -> None:
+        """Free the consumer."""
+        self._consumer.close()
