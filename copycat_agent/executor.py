@@ -36,12 +36,16 @@ class Executor(Protocol):
         """End everything this executor started; futures under way yield `RetriableError` results."""
 
 
+THREADS = 64
+"""Batches of an `InlineExecutor` at a time: enough that one that waits for a broker holds up nobody else's."""
+
+
 class InlineExecutor:
     """Runs batches on threads of this process: no Spark, the same `run_batch`."""
 
     def __init__(self) -> None:
         self._producers = Producers()
-        self._threads = ThreadPoolExecutor(thread_name_prefix="inline")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
         self._stopping: dict[TaskId, threading.Event] = {}
 
     def submit(self, batch: Batch) -> Results:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from watchdog.events import (
@@ -22,22 +24,24 @@ from watchdog.events import (
     FileSystemEvent,
     FileSystemEventHandler,
 )
-from watchdog.observers.api import BaseObserver
-from watchdog.observers.inotify import InotifyEmitter, InotifyObserver
-from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
+from watchdog.observers import Observer
 
 from copycat_agent import logs
 
 if TYPE_CHECKING:
-    from watchdog.observers.api import ObservedWatch
+    from watchdog.observers.api import BaseObserver, ObservedWatch
 
 _EVENTS: list[type[FileSystemEvent]] = [
     FileModifiedEvent, FileCreatedEvent, FileDeletedEvent, FileMovedEvent, DirCreatedEvent, DirDeletedEvent, DirMovedEvent,
 ]
 MAX_SINGLE_WATCHES = 64
 """A watch costs a thread. With more directories than this, their common roots are watched with everything below."""
-PACE_SECONDS = 0.04
-"""Least time between two reads of the kernel's event queue: below `delivery.linger`, so that it adds no delay to a trickle."""
+MAX_DIRECTORIES_BELOW = 8192
+"""A root with more directories below it is not watched: it would use up what the kernel allows the whole host."""
+MAX_TOLD = 100
+"""Directories that cannot be watched and are told one by one."""
+MAX_GROWN = 10_000
+"""Paths kept for a connector that does not ask; with more it is told to look at everything."""
 
 _log = logs.get("watch")
 
@@ -55,7 +59,7 @@ class Wake(FileSystemEventHandler):
     def dispatch(self, event: FileSystemEvent) -> None:
         """Called by watchdog's thread."""
         with self._condition:
-            if type(event) is FileModifiedEvent:
+            if type(event) is FileModifiedEvent and len(self._grown) < MAX_GROWN:
                 self._grown.add(os.fsdecode(event.src_path))
             else:
                 self._other = True
@@ -92,102 +96,129 @@ class Wake(FileSystemEventHandler):
         return grown, other
 
 
-class _PacedReader(InotifyFD):
-    """Reads the kernel's queue at most every `PACE_SECONDS`; until then the kernel folds equal events into one.
+@dataclass(slots=True)
+class _Place:
+    """One watch, shared by all connectors that want it. `directory` is its device and inode: made anew, it needs a new watch."""
 
-    Without it, a file that is written to 200 times a second cost 7 % of a core in three threads of watchdog. The first event
-    after a pause is still read at once.
-    """
-
-    _read_at = 0.0
-
-    def read_events(self, **options: int) -> list[InotifyEvent]:
-        """See `InotifyFD.read_events`."""
-        pause = self._read_at + PACE_SECONDS - time.monotonic()
-        if pause > 0:
-            self.stopped_event.wait(pause)
-        events = super().read_events(**options)
-        self._read_at = time.monotonic()
-        return events
-
-
-class _PacedObserver(InotifyObserver):
-    """watchdog's observer for Linux with a `_PacedReader`."""
-
-    def __init__(self) -> None:
-        self._inotify_fd = _PacedReader()
-        self._inotify_fd.start()
-        BaseObserver.__init__(self, InotifyEmitter, inotify_fd=self._inotify_fd)
+    watch: ObservedWatch
+    directory: tuple[int, int]
+    wakes: set[Wake] = field(default_factory=set)
 
 
 class Watcher:
-    """File-system events for all connectors of the agent. Thread-safe."""
+    """File-system events for all connectors of the agent. Thread-safe. Where events cannot be had, scans do alone."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._observer = _PacedObserver()
-        self._observer.start()
-        self._watched: dict[Wake, dict[str, tuple[ObservedWatch, int]]] = {}
-        self._failed: set[str] = set()
+        self._observer: BaseObserver | None = None
+        self._places: dict[tuple[str, bool], _Place] = {}
+        self._told: set[str] = set()
+        try:
+            self._observer = Observer()
+            self._observer.start()
+        except OSError as error:
+            self._observer = None
+            self._cannot("", error.strerror or "")
 
     def watch(self, wake: Wake, directories: Collection[str]) -> None:
         """From now on events in exactly `directories` reach `wake`. What cannot be watched is left to scans, with one warning."""
         recursive = len(directories) > MAX_SINGLE_WATCHES
         wanted = _roots(directories) if recursive else set(directories)
+        present = {(path, recursive): directory for path in wanted if (directory := _directory(path))}
         with self._lock:
-            watched = self._watched.setdefault(wake, {})
-            present = {path: inode for path in wanted if (inode := _inode(path))}
-            for path in [path for path, (_, inode) in watched.items() if present.get(path) != inode]:
-                self._forget(wake, *watched.pop(path))
-            for path in present.keys() - watched.keys():
-                watch = self._schedule(wake, path, recursive=recursive)
-                if watch is not None:
-                    watched[path] = (watch, present[path])
+            for key, place in list(self._places.items()):
+                if key in present and place.directory != present[key]:
+                    self._renew(key, place, present[key])
+                if wake in place.wakes and key not in present:
+                    self._leave(key, place, wake)
+            for key, directory in present.items():
+                if key not in self._places or wake not in self._places[key].wakes:
+                    self._join(key, directory, wake)
 
     def unwatch(self, wake: Wake) -> None:
         """No more events for `wake`."""
         self.watch(wake, ())
-        with self._lock:
-            self._watched.pop(wake, None)
 
     def close(self) -> None:
         """Stop watching."""
-        self._observer.stop()
-        self._observer.join()
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join()
 
-    def _schedule(self, wake: Wake, path: str, *, recursive: bool) -> ObservedWatch | None:
-        try:
-            watch = self._observer.schedule(wake, path, recursive=recursive, event_filter=_EVENTS)
-        except OSError as error:
-            if path not in self._failed:
-                self._failed.add(path)
-                _log.warning(
-                    "directory cannot be watched, it is looked at every scan_interval instead", path=path,
-                    why=error.strerror, hint="raise fs.inotify.max_user_watches and fs.inotify.max_user_instances",
-                )
+    def _join(self, key: tuple[str, bool], directory: tuple[int, int], wake: Wake) -> None:
+        place = self._places.get(key)
+        watch = self._schedule(key, wake)
+        if watch is None:
+            return
+        if place is None:
+            place = self._places[key] = _Place(watch, directory)
+        place.wakes.add(wake)
+
+    def _leave(self, key: tuple[str, bool], place: _Place, wake: Wake) -> None:
+        assert self._observer is not None
+        place.wakes.discard(wake)
+        self._observer.remove_handler_for_watch(wake, place.watch)
+        if not place.wakes:
+            self._observer.unschedule(place.watch)
+            del self._places[key]
+
+    def _renew(self, key: tuple[str, bool], place: _Place, directory: tuple[int, int]) -> None:
+        """The directory was made anew: everyone's watch is on the old one. Who cannot be moved asks again at its next scan."""
+        assert self._observer is not None
+        self._observer.unschedule(place.watch)
+        del self._places[key]
+        for wake in place.wakes:
+            self._join(key, directory, wake)
+
+    def _schedule(self, key: tuple[str, bool], wake: Wake) -> ObservedWatch | None:
+        if self._observer is None:
             return None
-        self._failed.discard(path)
+        path, recursive = key
+        if recursive and key not in self._places and _has_too_much_below(path):
+            self._cannot(path, f"more than {MAX_DIRECTORIES_BELOW} directories lie below it")
+            return None
+        try:  # watchdog follows links below a recursive watch without end, hence only a single directory's
+            watch = self._observer.schedule(wake, path, recursive=recursive, event_filter=_EVENTS, follow_symlink=not recursive)
+        except (OSError, RuntimeError) as error:  # RuntimeError: no more threads
+            self._cannot(path, str(error))
+            return None
+        self._told.discard(path)
         return watch
 
-    def _forget(self, wake: Wake, watch: ObservedWatch, _inode: int) -> None:
-        self._observer.remove_handler_for_watch(wake, watch)
-        others = any(watch == entry[0] for owner, entries in self._watched.items() if owner is not wake for entry in entries.values())
-        if not others:
-            self._observer.unschedule(watch)
+    def _cannot(self, path: str, why: str) -> None:
+        if path not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(path)
+            _log.warning(
+                "directory cannot be watched, it is looked at every scan_interval instead", path=path or "any",
+                why=why, hint="raise fs.inotify.max_user_watches and fs.inotify.max_user_instances",
+            )
 
 
 def _roots(directories: Collection[str]) -> set[str]:
     """Those of `directories` that lie in none of the others."""
     roots: set[str] = set()
-    for path in sorted(directories):
-        if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots):
+    latest = "\0"
+    for path in sorted(directories, key=lambda path: path.split("/")):
+        if path != latest and not path.startswith(latest.rstrip("/") + "/"):
             roots.add(path)
+            latest = path
     return roots
 
 
-def _inode(path: str) -> int:
-    """Inode of a directory, 0 when there is none: one that was made anew needs a new watch."""
+def _has_too_much_below(root: str) -> bool:
+    """Whether there are more than `MAX_DIRECTORIES_BELOW` directories; counts no further."""
+    count = 0
+    for _, names, _ in os.walk(root):
+        count += len(names)
+        if count > MAX_DIRECTORIES_BELOW:
+            return True
+    return False
+
+
+def _directory(path: str) -> tuple[int, int] | None:
+    """Device and inode of a directory, None when there is none."""
     try:
-        return os.stat(path).st_ino
+        info = Path(path).stat()
     except OSError:
-        return 0
+        return None
+    return info.st_dev, info.st_ino

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from copycat_agent.batch.pipeline import Bound, StageError, origin_headers
 from copycat_agent.batch.progress import Progress
-from copycat_agent.errors import DataError, FatalError
+from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats import Chunk, LongLine, Row
 from copycat_agent.model import Rejection
 from copycat_agent.options import Definition
@@ -25,10 +25,10 @@ class Item(NamedTuple):
     outcome: Outcome
 
 
-class StopAt(Exception):
-    """A bad record that stops the connector: everything before `row` may settle, `row` may not."""
+class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
+    """Here is the end for now: everything before `row` may settle, `row` may not. FatalError for a bad record, or BlockedError."""
 
-    def __init__(self, row: Row, error: FatalError) -> None:
+    def __init__(self, row: Row, error: CopycatError) -> None:
         super().__init__(row.start, error)
         self.row = row
         self.error = error
@@ -50,7 +50,7 @@ class Items:
             if position < begun:
                 continue
             try:
-                message = bound.message(row, first + row.index, partial=chunk.partial)
+                message = bound.message(row, first + row.ordinal, partial=chunk.partial)
                 items.append(Item(row, message, "dropped" if message is None else "acknowledged"))
             except StageError as bad:
                 try:

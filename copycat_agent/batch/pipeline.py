@@ -31,7 +31,7 @@ ANY_PARTITION = -1
 @lru_cache(maxsize=256)
 def compiled(pickled: bytes) -> Pipeline:
     """The pipeline of a pickled definition, kept by the definition's bytes. Called by `run_batch` in every process."""
-    return Pipeline(pickle.loads(pickled))
+    return Pipeline(pickle.loads(pickled))  # noqa: S301 - from the driver, over an authenticated socket
 
 
 class Pipeline:
@@ -77,7 +77,7 @@ class Bound:
         self._key = pipeline.key.bind(meta) if pipeline.key else None
         self._headers = {name: template.bind(meta) for name, template in pipeline.headers.items()}
         self._timestamp = split.mtime_ms if definition.record.timestamp == "file" else 0
-        self.bulk = self._bulk(meta) if self._is_bulk() else None
+        self.bulk = self._bulk() if self._is_bulk() else None
 
     def _is_bulk(self) -> bool:
         pipeline = self._pipeline
@@ -89,7 +89,7 @@ class Bound:
             and all(template.fields <= _SPLIT_NAMES for template in templates)
         )
 
-    def _bulk(self, meta: SplitMeta) -> Bulk:
+    def _bulk(self) -> Bulk:
         """All records of the split share everything but their value."""
         nothing = Record(b"", 0, 0, 0)
         topic = self._pipeline.topic.literal_prefix
@@ -192,4 +192,4 @@ def _by_shape(value: bytes | str | dict[str, Any]) -> bytes:
     return value if isinstance(value, bytes) else _json(value)
 
 
-_json: Converter = CONVERTERS["json"].build(CONVERTERS["json"].options())
+_json: Converter = CONVERTERS["json"].build(CONVERTERS["json"].options(type="json"))

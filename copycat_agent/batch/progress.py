@@ -30,6 +30,7 @@ class Progress:
         self._counts = Counts()
         self._unsettled = Counts()
         self._rejections: list[Rejection] = []
+        self._unsettled_rejections: list[Rejection] = []
 
     @property
     def unsettled_bytes(self) -> int:
@@ -49,9 +50,9 @@ class Progress:
         self._unsettled += counts
 
     def reject(self, rejection: Rejection) -> None:
-        """Name a bad record."""
-        if len(self._rejections) < REJECTIONS_NAMED:
-            self._rejections.append(rejection)
+        """Name a bad record, once it is settled."""
+        if len(self._rejections) + len(self._unsettled_rejections) < REJECTIONS_NAMED:
+            self._unsettled_rejections.append(rejection)
 
     def settle(self) -> None:
         """Kafka has everything that was sent: the offset moves there, with a fingerprint of what was read."""
@@ -65,13 +66,17 @@ class Progress:
         )
         self._counts += self._unsettled
         self._unsettled = Counts()
+        self._rejections += self._unsettled_rejections
+        self._unsettled_rejections.clear()
 
     def rewind(self) -> None:
-        """Forget what was sent since the last `settle`: it will be read again."""
+        """Forget what was sent since the last `settle`: it will be read again, so the end is not reached."""
+        self.at_end = False
         self.sent_position, self.sent_records = self.settled.position, self.settled.records
         self._skipping = self.settled.skipping
         self._tail = b""
         self._unsettled = Counts()
+        self._unsettled_rejections.clear()
 
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""

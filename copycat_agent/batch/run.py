@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from copycat_agent.batch.items import Item, Items, StopAt
+from copycat_agent.batch.passing import count, move, passed, passed_long_line, passed_up_to
 from copycat_agent.batch.pipeline import Bound, Pipeline
 from copycat_agent.batch.progress import Progress
-from copycat_agent.errors import DataError, FatalError, FileError
-from copycat_agent.formats import Chunk, Frame, LongLine, Row, SkippedRest
+from copycat_agent.errors import BlockedError, DataError, FileError
+from copycat_agent.formats import Chunk, Frame, LongLine, SkippedRest
 from copycat_agent.model import Batch, Counts
 from copycat_agent.producer import Refused, TaskProducer
 
@@ -26,6 +26,8 @@ RUN_FILES = 128
 """Files that one run may hold open."""
 GROUP_RECORDS = 100
 """Records between two flushes while a refused record is being looked for."""
+SEARCH_SECONDS = 10.0
+"""So long a refused record is looked for; then the batch returns what it has settled, and the next one goes on."""
 
 _runs = itertools.count()
 
@@ -71,20 +73,26 @@ class BatchRun:
                 progress.changed = True
         except FileError as error:
             progress.error = error
+        except BlockedError as error:
+            if self._producer.broken:
+                raise
+            progress.error = error  # a topic of this file's records; those of the others may be there
         except StopAt as stop:
             self._settle()
-            raise stop.error from None
+            if not isinstance(stop.error, BlockedError):
+                raise stop.error from None
+            progress.error = stop.error
 
     def _read(self, progress: Progress) -> None:
         bound = self._bound(progress)
-        for frame in self._frames(progress, progress.split.end):
+        for frame in self._frames(progress):
             before = progress.sent_position
             self._send(progress, bound, frame)
             self._bytes_left -= progress.sent_position - before
             if self._run_is_full():
                 self._settle()
-                if progress.changed or progress.error:
-                    return
+                if progress.sent_position != frame.end:
+                    return  # it changed, or looking for a refused record took all the time
             if self._spent():
                 return
         progress.at_end = True
@@ -92,11 +100,11 @@ class BatchRun:
     def _bound(self, progress: Progress) -> Bound:
         return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs))
 
-    def _frames(self, progress: Progress, end: int) -> Iterator[Frame]:
+    def _frames(self, progress: Progress) -> Iterator[Frame]:
         """Frames from what is settled on."""
         assert progress.stream is not None
-        settled, final = progress.settled, progress.split.final
-        return self._pipeline.frames.frames(progress.stream.read, settled.position, end, skipping=settled.skipping, final=final)
+        settled, final, frames = progress.settled, progress.split.final, self._pipeline.frames.frames
+        return frames(progress.stream.read, settled.position, progress.split.end, skipping=settled.skipping, final=final)
 
     def _run_is_full(self) -> bool:
         return len(self._open) >= RUN_FILES or sum(progress.unsettled_bytes for progress in self._open) >= RUN_BYTES
@@ -109,13 +117,13 @@ class BatchRun:
             sent, stop = self._hand_over(progress, [self._items.of_long_line(progress, bound, frame)])
             if stop:
                 raise stop
-            _passed_long_line(progress, frame, sent)
+            passed_long_line(progress, frame, sent)
         else:
             begun = 0 if bound.bulk is None or frame.partial else self._send_bulk(bound, frame)
             progress.count(Counts(acknowledged=begun))
             if begun < len(frame.values):
                 self._send_rows(progress, bound, frame, begun)
-            _passed(progress, frame)
+            passed(progress, frame)
 
     def _send_bulk(self, bound: Bound, chunk: Chunk) -> int:
         """The fast way, for records that differ in their value only. Returns how many values went before the first bad one."""
@@ -136,35 +144,45 @@ class BatchRun:
         """The other way, from the `begun`-th value on: each row on its own account."""
         items, stop = self._items.of_rows(progress, bound, chunk, begun)
         sent, earlier = self._hand_over(progress, items)
-        _count(progress, sent)
+        count(progress, sent)
         stop = earlier or stop
         if stop:
-            _passed_up_to(progress, chunk, stop.row, begun + len(sent))
+            passed_up_to(progress, chunk, stop.row, begun + len(sent))
             raise stop
 
     def _hand_over(self, progress: Progress, items: list[Item]) -> tuple[list[Item], StopAt | None]:
         """Send `items`; what is refused on the spot becomes a dead letter or is passed over. Returns the items as they went."""
+        todo, stop = self._with_topics(items)
         done: list[Item] = []
-        todo = items
         while todo:
             sending = [item for item in todo if item.message is not None]
             try:
-                self._know_topics(sending)
                 self._producer.send_each([item.message for item in sending if item.message is not None])
             except Refused as refused:
                 index = todo.index(sending[refused.sent])
                 done += todo[:index]
                 try:
-                    todo = [self._instead(progress, todo[index], refused.reason), *todo[index + 1 :]]
-                except StopAt as stop:
-                    return done, stop
+                    replacement, stop_here = self._with_topics([self._instead(progress, todo[index], refused.reason)])
+                except StopAt as found:
+                    return done, found
+                if stop_here:
+                    return done, stop_here
+                todo = [*replacement, *todo[index + 1 :]]
             else:
-                return done + todo, None
-        return done, None
+                return done + todo, stop
+        return done, stop
 
-    def _know_topics(self, items: list[Item]) -> None:
-        for topic in {item.message[0] for item in items if item.message is not None}:
-            self._producer.topics.partitions(topic)
+    def _with_topics(self, items: list[Item]) -> tuple[list[Item], StopAt | None]:
+        """The items up to the first whose topic is missing or closed to this user, and that one as what stops here."""
+        known: set[str] = set()
+        for index, item in enumerate(items):
+            if item.message is not None and item.message[0] not in known:
+                try:
+                    self._producer.topics.partitions(item.message[0])
+                except BlockedError as error:
+                    return items[:index], StopAt(item.row, error)
+                known.add(item.message[0])
+        return items, None
 
     def _instead(self, progress: Progress, item: Item, reason: DataError) -> Item:
         if item.outcome == "dead_lettered":
@@ -180,49 +198,72 @@ class BatchRun:
             except DataError:
                 self._settle_one_by_one(pending)
         for progress in pending:
-            _move(progress)
+            move(progress)
             if progress not in self._open:
                 progress.close()
 
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
         """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
-        targets = [(progress, progress.sent_position) for progress in pending]
+        until = time.monotonic() + SEARCH_SECONDS
+        targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()
-        for progress, target in targets:
-            bound = self._bound(progress)
+        for progress, target, at_end in targets:
             try:
-                for frame in self._frames(progress, target):
-                    self._send_slowly(progress, bound, frame)
+                progress.at_end = self._again(progress, target, until) and at_end
             except FileError as error:
                 progress.rewind()
                 progress.error = error
             except StopAt as stop:
-                _move(progress)
+                move(progress)
                 raise stop.error from None
+            move(progress)
 
-    def _send_slowly(self, progress: Progress, bound: Bound, frame: Frame) -> None:
+    def _again(self, progress: Progress, target: int, until: float) -> bool:
+        """Send and settle this split's part of the run, up to byte `target`. False when the time is over before."""
+        if progress.sent_position == target:
+            return True
+        bound = self._bound(progress)
+        for frame in self._frames(progress):
+            if not self._send_slowly(progress, bound, frame, until):
+                self._bytes_left = 0
+                return False
+            if progress.sent_position >= target:
+                return True  # perhaps beyond it: reading anew cuts blocks elsewhere
+        if progress.sent_position < target:
+            raise FileError(f"{progress.split.path!r} changed while it was read", "the agent reads it again")
+        return True
+
+    def _send_slowly(self, progress: Progress, bound: Bound, frame: Frame, until: float) -> bool:
+        """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
         if isinstance(frame, Chunk):
-            items, stop = self._items.of_rows(progress, bound, frame, 0)
-            delivered = 0
-            for index in range(0, len(items), GROUP_RECORDS):
-                count, earlier = self._deliver(progress, items[index : index + GROUP_RECORDS])
-                delivered += count
-                stop = earlier or stop
-                if earlier:
-                    break
-            if stop:
-                _passed_up_to(progress, frame, stop.row, delivered)
-                raise stop
-            _passed(progress, frame)
-        elif isinstance(frame, LongLine):
-            item = self._items.of_long_line(progress, bound, frame)
-            _, stop = self._deliver(progress, [item])
+            return self._send_rows_slowly(progress, bound, frame, until)
+        if isinstance(frame, LongLine):
+            _, stop = self._deliver(progress, [self._items.of_long_line(progress, bound, frame)])
             if stop:
                 raise stop
-            _passed_long_line(progress, frame, [])
+            passed_long_line(progress, frame, [])
         else:
             progress.advance(frame.end, 0, frame.tail, skipping=not frame.complete)
+        return True
+
+    def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk, until: float) -> bool:
+        items, stop = self._items.of_rows(progress, bound, chunk, 0)
+        delivered = 0
+        while delivered < len(items):
+            if delivered and (self._stopping() or time.monotonic() > until):
+                passed_up_to(progress, chunk, items[delivered].row, delivered)
+                return False
+            settled, earlier = self._deliver(progress, items[delivered : delivered + GROUP_RECORDS])
+            delivered += settled
+            if earlier:
+                stop = earlier
+                break
+        if stop:
+            passed_up_to(progress, chunk, stop.row, delivered)
+            raise stop
+        passed(progress, chunk)
+        return True
 
     def _deliver(self, progress: Progress, items: list[Item]) -> tuple[int, StopAt | None]:
         """Send and settle a group; a group with a refused record is sent once more, record by record.
@@ -234,7 +275,7 @@ class BatchRun:
             self._producer.settle()
         except DataError as refused:
             return self._deliver_singly(progress, sent, refused, stop)
-        _count(progress, sent)
+        count(progress, sent)
         return len(sent), stop
 
     def _deliver_singly(self, progress: Progress, items: list[Item], refused: DataError, stop: StopAt | None) -> tuple[int, StopAt | None]:
@@ -247,40 +288,3 @@ class BatchRun:
             if found_later:
                 return index, found_later
         return len(items), stop
-
-
-def _count(progress: Progress, items: list[Item]) -> None:
-    progress.count(Counts(**Counter(item.outcome for item in items)))
-
-
-def _passed(progress: Progress, chunk: Chunk) -> None:
-    """All of the chunk is on its way; what it has fewer values than lines are empty lines that were left out."""
-    progress.count(Counts(dropped=len(chunk.raw) - len(chunk.values)))
-    progress.advance(chunk.end, len(chunk.raw), chunk.tail)
-
-
-def _passed_up_to(progress: Progress, chunk: Chunk, row: Row, sent: int) -> None:
-    """Only what stands before `row` is on its way, `sent` records of it."""
-    progress.count(Counts(dropped=row.index - sent))
-    progress.advance(row.start, row.index, chunk.tail_before(row.index))
-
-
-def _passed_long_line(progress: Progress, line: LongLine, sent: list[Item]) -> None:
-    _count(progress, sent)
-    progress.count(Counts(too_long=1))
-    progress.advance(line.end, 1, line.tail, skipping=not line.complete)
-
-
-def _move(progress: Progress) -> None:
-    """Settle what was sent, if the file is still the one it was read from; else nothing of this run counts."""
-    if progress.stream is None or progress.changed:
-        return
-    try:
-        if progress.stream.is_still(progress.sent_position):
-            progress.settle()
-        else:
-            progress.rewind()
-            progress.changed = True
-    except FileError as error:
-        progress.rewind()
-        progress.error = error

@@ -13,12 +13,12 @@ Reader = Callable[[int, int], bytes]
 
 
 class Row(NamedTuple):
-    """One record within a chunk: bytes `start` up to, not including, `end`, delimiter included; the `index`-th frame of it."""
+    """One record within a chunk: bytes `start` up to, not including, `end`, delimiter included. `ordinal` lines go before it."""
 
     value: bytes
     start: int
     end: int
-    index: int
+    ordinal: int
 
 
 class Chunk(NamedTuple):

@@ -39,11 +39,13 @@ class Producers:
         """Keep `producer` for the task's next batch, unless it is broken; close those that have been idle for long."""
         now = time.monotonic()
         with self._lock:
-            idle = [name for name, (_, _, used) in self._kept.items() if now - used > IDLE_SECONDS]
-            leaving = [self._kept.pop(name)[1] for name in idle]
-            if not producer.broken:
+            surplus = [name for name, (_, _, used) in self._kept.items() if name == task or now - used > IDLE_SECONDS]
+            leaving = [self._kept.pop(name)[1] for name in surplus]
+            if producer.broken:
+                leaving.append(producer)
+            else:
                 self._kept[task] = (options, producer, now)
-        for one in leaving + ([producer] if producer.broken else []):
+        for one in leaving:
             one.close()
 
     def close(self) -> None:

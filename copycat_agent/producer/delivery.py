@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import classify, translate
+from copycat_agent.producer.outcomes import classify, translate, with_trouble
 from copycat_agent.producer.settings import MESSAGE_TIMEOUT_MS, producer_settings
 from copycat_agent.producer.topics import Topics
 
@@ -33,7 +33,7 @@ _SLACK_SECONDS = 15.0
 """Beyond the message time-out, how long a flush may take before the producer is given up."""
 
 
-class Refused(CopycatError):
+class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` is the error
     """A record that was refused on the spot. `sent` counts the records of the same call before it, which are on their way."""
 
     def __init__(self, sent: int, reason: DataError) -> None:
@@ -49,8 +49,9 @@ class TaskProducer:
         """Raises FatalError when the configuration is refused or has no broker address."""
         self._options = options
         self._failures: dict[int, KafkaError] = {}
-        self._trouble = ""
+        self._trouble: KafkaError | None = None
         self._stopping: Callable[[], bool] = lambda: False
+        self._stop_deadline: float | None = None
         settings: dict[str, Any] = producer_settings(options, client_id)
         timeout_ms = int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)
         self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
@@ -58,12 +59,13 @@ class TaskProducer:
             self._client = Producer({**settings, "on_delivery": self._on_delivery, "error_cb": self._on_error})
         except KafkaException as exception:
             raise _refused_settings(exception.args[0]) from None
-        self.topics = Topics(self._client, options, lambda: self._stopping(), lambda: self._trouble)
+        self.topics = Topics(self._client, options, self._is_stopping, lambda: self._trouble)
         self.broken = False
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
         self._stopping = stopping
+        self._stop_deadline = None
         self._failures.clear()
 
     def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
@@ -108,7 +110,7 @@ class TaskProducer:
         while True:
             self._client.poll(_ROOM_SECONDS)
             self._raise_failures_that_are_not_a_records_own()
-            if self._stopping() or time.monotonic() > deadline:
+            if self._is_over(deadline):
                 raise self._gave_up("the queue to Kafka stays full")
             try:
                 return send_one(item)
@@ -125,31 +127,36 @@ class TaskProducer:
         be counted as settled, and after the latter three `broken` asks for a new producer.
         """
         deadline = time.monotonic() + self._flush_seconds
-        stop_deadline: float | None = None
         while self._client.flush(0.2):
             self._raise_failures_that_are_not_a_records_own()
-            if stop_deadline is None and self._stopping():
-                stop_deadline = time.monotonic() + _SETTLE_SECONDS
-            if time.monotonic() > min(deadline, stop_deadline or deadline):
+            if self._is_over(deadline):
                 raise self._gave_up("no acknowledgement from Kafka")
         self._raise_failures_that_are_not_a_records_own()
         if self._failures:
             first = translate(next(iter(self._failures.values())), "Kafka refused a record")
             self._failures.clear()
             raise first
+        self._trouble = None
+
+    def _is_stopping(self) -> bool:
+        return self._stopping()
+
+    def _is_over(self, deadline: float) -> bool:
+        """Whether to wait no longer: `deadline` is over, or, after a stop request, the time in which to settle."""
+        now = time.monotonic()
+        if self._stop_deadline is None and self._stopping():
+            self._stop_deadline = now + _SETTLE_SECONDS
+        return now > min(deadline, self._stop_deadline or deadline)
 
     def _raise_failures_that_are_not_a_records_own(self) -> None:
         worst = next((error for error in self._failures.values() if classify(error) is not DataError), None)
         if worst is not None:
             self.broken = True
-            translated = translate(worst, self._where())
-            if self._trouble:
-                translated = type(translated)(f"{translated.message} ({self._trouble})", translated.hint)
-            raise translated
+            raise with_trouble(translate(worst, self._where()), self._trouble)
 
-    def _gave_up(self, words: str) -> RetriableError:
+    def _gave_up(self, words: str) -> CopycatError:
         self.broken = True
-        return RetriableError(f"{self._where()}: {words}{f' ({self._trouble})' if self._trouble else ''}")
+        return with_trouble(RetriableError(f"{self._where()}: {words}"), self._trouble)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
         """What `produce` raised: the refusal of one record, or the trouble of the whole producer."""
@@ -157,7 +164,7 @@ class TaskProducer:
         if isinstance(translated, DataError):
             return Refused(sent, translated)
         self.broken = True
-        return translated
+        return with_trouble(translated, self._trouble)
 
     def _where(self) -> str:
         return f"sending to {','.join(self._options.bootstrap_servers)}"
@@ -167,12 +174,15 @@ class TaskProducer:
             self._failures.setdefault(error.code(), error)
 
     def _on_error(self, error: KafkaError) -> None:
-        self._trouble = error.str()
+        self._trouble = error
 
     def close(self) -> None:
-        """Give up what is queued and free the client. Never blocks for the network."""
+        """Give up what is queued and free the client, which cannot be used any more. Never blocks for the network."""
+        self.broken = True
         self._client.purge(in_queue=True, in_flight=True, blocking=False)
         self._client.poll(0)
+        # Both hold the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
+        del self.topics, self._client
 
 
 def _refused_settings(error: KafkaError) -> CopycatError:

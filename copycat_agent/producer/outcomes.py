@@ -6,6 +6,8 @@ Broker codes: https://kafka.apache.org/protocol#protocol_error_codes. Names that
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError
 
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError
@@ -81,6 +83,9 @@ _HINTS = {
     "_SSL": "check ca_file, cert_file and key_file under kafka.security",
 }
 
+_VARYING = re.compile(r" \(after \d+ms in state [^)]*\)")
+"""Part of librdkafka's words that differs each time: the same trouble should read the same, in logs and as a reason."""
+
 _CODES: dict[int, str] = {
     getattr(KafkaError, name): name
     for name in RECORD | BLOCKED | FATAL | RETRIABLE | NOT_PRODUCING
@@ -106,3 +111,16 @@ def classify(error: KafkaError) -> type[CopycatError]:
 def translate(error: KafkaError, what: str) -> CopycatError:
     """`error` as one of ours: `what` (what was being done, to which topic or broker), the broker's words, and the next step."""
     return classify(error)(f"{what}: {error.str()}", _HINTS.get(code_name(error), ""))
+
+
+def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatError:
+    """`error`, with the client's latest word on its connections (None: it had none), which mostly is the cause.
+
+    A refused login is told that way only: then somebody has to act, and the error becomes a `BlockedError`.
+    """
+    if trouble is None:
+        return error
+    cause = translate(trouble, "")
+    words = _VARYING.sub("", trouble.str())
+    kind = BlockedError if isinstance(error, RetriableError) and isinstance(cause, BlockedError) else type(error)
+    return kind(f"{error.message} ({words})", error.hint or cause.hint)

@@ -68,6 +68,11 @@ def connection_settings(options: KafkaOptions) -> dict[str, str]:
     return {"bootstrap.servers": ",".join(options.bootstrap_servers), **_security(options.security)}
 
 
+def client_settings(options: KafkaOptions) -> dict[str, str | int | float | bool]:
+    """The configuration of a client that asks and administers, with what `kafka.client` says about connections."""
+    return {"log_level": "0", **options.client, **connection_settings(options)}
+
+
 def producer_settings(options: KafkaOptions, client_id: str) -> dict[str, str | bool]:
     """The whole configuration of an idempotent, acks=all producer. `kafka.client` overrides defaults, never promises."""
     return {"client.id": client_id, **_DEFAULTS, **options.client, **connection_settings(options), **_OURS}

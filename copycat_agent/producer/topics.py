@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
-from copycat_agent.errors import BlockedError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions, TopicOptions
-from copycat_agent.producer.outcomes import translate
-from copycat_agent.producer.settings import connection_settings
+from copycat_agent.producer.outcomes import translate, with_trouble
+from copycat_agent.producer.settings import client_settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -22,13 +23,17 @@ ANSWER_SECONDS = 10.0
 _MISSING_SECONDS = 1.5
 """A broker that creates topics by itself says "unknown" at first; missing for longer than this is missing."""
 _CREATE_SECONDS = 15.0
+_LOOK_SECONDS = 0.05
+_NO_ANSWER_YET = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE})  # noqa: SLF001 - its spelling
 
 
 class Topics:
     """Knows the partition count of the topics that one producer has used."""
 
-    def __init__(self, client: Producer, options: KafkaOptions, stopping: Callable[[], bool], last_trouble: Callable[[], str]) -> None:
-        """`last_trouble` gives the client's latest connection error, "" when none, for the message of a time-out."""
+    def __init__(
+        self, client: Producer, options: KafkaOptions, stopping: Callable[[], bool], last_trouble: Callable[[], KafkaError | None]
+    ) -> None:
+        """`last_trouble` gives the client's latest connection error, None when it had none, to explain a time-out."""
         self._client = client
         self._options = options
         self._stopping = stopping
@@ -66,32 +71,37 @@ class Topics:
                 self._client.poll(0.1)
 
     def _metadata(self, topic: str, begin: float) -> tuple[int, KafkaError | None]:
-        """One answer from the cluster. Waits in short steps, so that a stop request or a dead address is not waited out."""
+        """One answer from the cluster. Waits in steps, so that a stop request is heard; each is longer, for slow connections."""
+        step = 1.0
         while True:
             try:
-                found = self._client.list_topics(topic, timeout=1.0).topics[topic]
+                found = self._client.list_topics(topic, timeout=step).topics[topic]
             except KafkaException as exception:
                 self._client.poll(0)
-                if not self._stopping() and time.monotonic() - begin < ANSWER_SECONDS and self._patient(exception.args[0]):
+                if not self._stopping() and time.monotonic() - begin < ANSWER_SECONDS and self._is_patient(exception.args[0]):
+                    step = min(2 * step, 4.0)
                     continue
                 raise self._unreachable(exception.args[0]) from None
             return len(found.partitions), found.error
 
-    def _patient(self, error: KafkaError) -> bool:
-        return error.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE)
+    def _is_patient(self, error: KafkaError) -> bool:
+        return error.code() in _NO_ANSWER_YET
 
-    def _unreachable(self, error: KafkaError) -> RetriableError:
+    def _unreachable(self, error: KafkaError) -> CopycatError:
         servers = ",".join(self._options.bootstrap_servers)
-        translated = translate(error, f"no broker answers at {servers}")
-        trouble = self._last_trouble()
-        kind = type(translated) if isinstance(translated, RetriableError) else RetriableError
-        return kind(f"{translated.message} ({trouble})" if trouble else translated.message, translated.hint)
+        return with_trouble(translate(error, f"no broker answers at {servers}"), self._last_trouble())
 
     def _create(self, topic: str, options: TopicOptions) -> None:
-        admin = AdminClient(connection_settings(self._options))
+        admin = AdminClient(client_settings(self._options))
         wanted = NewTopic(topic, options.partitions, options.replication_factor, config=dict(options.config))
         try:
-            admin.create_topics([wanted], operation_timeout=_CREATE_SECONDS)[topic].result(_CREATE_SECONDS + 5)
+            answer = admin.create_topics([wanted], operation_timeout=ANSWER_SECONDS, request_timeout=ANSWER_SECONDS)[topic]
+            deadline = time.monotonic() + _CREATE_SECONDS
+            while not answer.done():
+                if self._stopping() or time.monotonic() > deadline:
+                    raise RetriableError(f"creating topic {topic}: no answer")
+                time.sleep(_LOOK_SECONDS)
+            answer.result()
         except KafkaException as exception:
             if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translate(exception.args[0], f"creating topic {topic}") from None

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from copycat_agent.formats import LineFrames
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
 from copycat_agent.sources.stream import Stream
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
 
 Offsets = Mapping[SourcePartition, SourceOffset]
 

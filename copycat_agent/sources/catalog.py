@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint
+from copycat_agent.sources.absent import Absent
 from copycat_agent.sources.base import Changes, Offsets
+from copycat_agent.sources.descriptors import Descriptors
 from copycat_agent.sources.discovery import Discovery, Found
-from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.identity import identify
+from copycat_agent.sources.passed_over import PassedOver
 from copycat_agent.sources.rotation import family
 from copycat_agent.sources.start import StartAt
 from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
@@ -26,64 +26,66 @@ STARTED = "started"
 
 
 class Catalog:
-    """The connector's files. `offsets` are the saved ones; who saves changes calls `saved`."""
+    """The connector's files. `offsets` are the saved ones; who saves changes calls `saved`.
 
-    def __init__(self, connector: str, discovery: Discovery, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
+    `files` by device and inode; `dirty` those that may have something to read; `gone` those that no pattern finds any more.
+    """
+
+    def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
         self.connector = connector
         self.offsets = dict(offsets)
         self.files: dict[tuple[int, int], TrackedFile] = {}
-        self.by_path: dict[str, TrackedFile] = {}
         self.dirty: set[TrackedFile] = set()
+        self.gone: set[TrackedFile] = set()
+        self.descriptors = Descriptors(options.max_open_files)
+        self.passed_over = PassedOver(log)
         self.lost_bytes = 0
-        self._discovery = discovery
+        self._discovery = Discovery(options.include, options.exclude, follow_symlinks=options.follow_symlinks)
         self._start = StartAt(options.start_at, options.line)
         self._follow = options.follow_symlinks
-        self._forget_seconds = options.forget_after
-        self._max_open = options.max_open_files
-        self._aged_at = 0.0
         self._log = log
-        self._warned: dict[str, str] = {}
-        self._warned_before: dict[str, str] = {}
+        self._absent = Absent(self.offsets, options.forget_after, log)
+        self._paths: dict[str, tuple[int, int]] = {}
+        self._told_unmatched: set[str] = set()
         self._latest: dict[tuple[str, str], TrackedFile] = {}
-        self._unmet: dict[int, list[SourcePartition]] = {}
         for partition in self.offsets:
-            self._remember(partition)
+            if partition.key != STARTED:
+                self._absent.add(partition)
 
     @property
     def directories(self) -> set[str]:
         """Directories that the last scan walked."""
         return self._discovery.directories
 
+    def at(self, path: str) -> TrackedFile | None:
+        """The file that the last scan found under this name."""
+        return self.files.get(self._paths.get(path, (-1, -1)))
+
+    def may_find(self, path: str) -> bool:
+        """Whether a scan may find a new file there: the name matches, and what is there has not just been passed over."""
+        return path not in self.passed_over and self._discovery.may_match(path)
+
     def scan(self) -> Changes:
         """Compare what is there with what is known. Returns what has to be saved before anything new is read."""
         changes = Changes({}, set())
-        first = SourcePartition(self.connector, STARTED) not in self.offsets
+        started = SourcePartition(self.connector, STARTED)
+        first = started not in self.offsets
         if first:
-            now_ms = int(time.time() * 1000)
-            changes.offsets[SourcePartition(self.connector, STARTED)] = SourceOffset(now_ms)
-        self._warned_before, self._warned = self._warned, {}
-        by_path: dict[str, TrackedFile] = {}
+            changes.offsets[started] = SourceOffset(int(time.time() * 1000))
+        self.passed_over.begin_scan()
+        names, strangers = self._look()
         present: set[TrackedFile] = set()
-        strangers: list[Found] = []
-        for found in self._discovery.scan(self._warn):
-            file = self.files.get((found.stat.st_dev, found.stat.st_ino))
-            if file is None:
+        for file, found in names.items():
+            same = self._observe(file, found, changes)
+            if same is None:
                 strangers.append(found)
-            elif file not in present:
-                by_path[found.path] = self._observe(file, found, changes)
-                present.update((file, by_path[found.path]))
-        opened: deque[TrackedFile] = deque()
-        for found in sorted(strangers, key=lambda one: (one.stat.st_mtime_ns, one.path)):
-            met = self._meet(found, changes, first=first)
-            if met is not None:
-                present.add(met)
-                by_path[found.path] = met
-                opened.append(met)
-                if len(opened) > self._max_open:
-                    opened.popleft().close()
-        self.by_path = by_path
+            else:
+                present.add(same)
+        present |= self._meet_all(strangers, changes, first=first)
         self._miss(present)
-        self._age(changes)
+        self._absent.age(changes)
+        self.descriptors.make_room(0, unread=True)
+        self._tell_unmatched()
         return changes
 
     def saved(self, changes: Changes) -> None:
@@ -94,28 +96,32 @@ class Catalog:
 
     def touch(self, file: TrackedFile) -> None:
         """Note whether there is something to read in `file`."""
-        if file.unread:
+        if file.unread and not file.removed:
             self.dirty.add(file)
         else:
             self.dirty.discard(file)
 
     def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
-        """The file no longer holds what was read from it: its next generation begins at byte 0."""
+        """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight."""
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
-        self.note_cut(file)
-        partition = SourcePartition(self.connector, file.identity.key(file.generation + 1))
+        file.cut = file.cut or (file.proven_size, 0)
+        self._note_cut(file)
         changes.forget.add(file.partition)
-        self.dirty.discard(file)
         fresh = TrackedFile(
-            partition, file.identity, file.generation + 1, file.path, SourceOffset(0, path=file.path), size=file.size,
-            mtime_ns=file.mtime_ns, fd=file.fd, gone_since=file.gone_since, family=file.family,
+            SourcePartition(self.connector, file.identity.key(file.generation + 1)), file.identity, file.generation + 1, file.path,
+            SourceOffset(0, path=file.path), self.descriptors.opened, size=file.size, mtime_ns=file.mtime_ns,
+            proven_size=file.size, gone_since=file.gone_since, family=file.family,
         )
-        file.fd = -1  # the fresh one has it now
+        fd = file.hand_over()
+        latest = self._latest.get(file.family) is file
+        self._drop(file)
+        if fd >= 0:
+            fresh.adopt(fd)
+        if fresh.gone_since is not None:
+            self.gone.add(fresh)
         self.files[fresh.inode_key] = fresh
-        if self._latest.get(file.family) is file:
+        if latest:
             self._latest[file.family] = fresh
-        if self.by_path.get(file.path) is file:
-            self.by_path[file.path] = fresh
         self.touch(fresh)
         return fresh
 
@@ -126,46 +132,56 @@ class Catalog:
 
     def remove(self, file: TrackedFile) -> None:
         """Stop following a file; its offset stays saved until it is forgotten."""
+        self._drop(file)
+        self._absent.add(file.partition)
+
+    def _drop(self, file: TrackedFile) -> None:
         file.close()
+        file.removed = True
         self.dirty.discard(file)
+        self.gone.discard(file)
         if self.files.get(file.inode_key) is file:
             del self.files[file.inode_key]
-            self._remember(file.partition)
         if self._latest.get(file.family) is file:
             del self._latest[file.family]
 
-    def warn(self, path: str, why: str) -> None:
-        """Say once what is wrong with a path, and again only after it was right for a scan or is wrong in another way."""
-        self._warn(path, why)
+    def _look(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
+        """What is there: known files with one name each, the old one where it still leads there, and unknown ones."""
+        names: dict[TrackedFile, Found] = {}
+        strangers: list[Found] = []
+        self._paths = {}
+        for found in self._discovery.scan(self.passed_over.warn):
+            inode_key = (found.stat.st_dev, found.stat.st_ino)
+            self._paths[found.path] = inode_key
+            file = self.files.get(inode_key)
+            if file is None:
+                strangers.append(found)
+            elif file not in names or found.path == file.path:
+                names[file] = found
+        return names, strangers
 
-    def _warn(self, path: str, why: str) -> None:
-        if self._warned_before.get(path) != why and self._warned.get(path) != why:
-            self._log.warning("path passed over", path=path, why=why)
-        self._warned[path] = why
-
-    def _remember(self, partition: SourcePartition) -> None:
-        """A saved partition whose file may come back."""
-        if partition.key != STARTED:
-            identity, _ = Identity.parse(partition.key)
-            self._unmet.setdefault(identity.inode, []).append(partition)
-
-    def _observe(self, file: TrackedFile, found: Found, changes: Changes) -> TrackedFile:
-        """A known file, under its old name or a new one."""
-        if file.path != found.path and file.path in self.by_path:
+    def _observe(self, file: TrackedFile, found: Found, changes: Changes) -> TrackedFile | None:
+        """A known file, under its old name or a new one. None when it is another file, which has its inode now."""
+        if file.path != found.path:
             self._log.info("file renamed", path=file.path, to=found.path)
-        file.path = found.path
+            file.path = found.path
         file.gone_since = None
+        self.gone.discard(file)
         file.observe(found.stat)
         if file.in_flight:
             return file
         why = self._what_changed(file)
+        if file.replaced:
+            self._lose_rest(file, "the file was deleted while it was closed (see max_open_files)")
+            self.remove(file)
+            return None
         if why:
             return self.begin_anew(file, why, changes)
-        self.note_cut(file)
+        self._note_cut(file)
         self.touch(file)
         return file
 
-    def note_cut(self, file: TrackedFile) -> None:
+    def _note_cut(self, file: TrackedFile) -> None:
         """A file that shrank: what lay beyond its new end and was not read is gone. It is not in flight."""
         if file.cut is not None:
             largest, smallest = file.cut
@@ -173,133 +189,120 @@ class Catalog:
             if largest > start:
                 self.lose(file.path, start, largest, "the file was cut before they were read")
             file.cut = None
+            file.proven_size = min(file.proven_size, file.size)
+
+    def _lose_rest(self, file: TrackedFile, why: str) -> None:
+        if file.backlog:
+            self.lose(file.path, file.offset.position, file.size, why)
 
     def _what_changed(self, file: TrackedFile) -> str:
         """Why a file that was read is not what was read, as far as can be told without reading on; "" when it is."""
         if file.rewritten:
             return "it holds other bytes than were read"
-        if file.size < file.offset.position:
-            return f"it is {file.size} bytes long, {file.offset.position} were read"
-        if file.size > file.offset.position or file.mtime_ns == file.verified_mtime_ns or not file.offset.position:
+        position = file.offset.position
+        if not position or file.size > position or (file.size == position and file.mtime_ns == file.verified_mtime_ns):
             return ""
-        try:  # nothing new to read, yet written to: the same number of other bytes?
+        was_open = file.fd >= 0
+        try:
             if not file.open(follow_symlinks=self._follow):
                 return ""
             file.verified_mtime_ns = file.mtime_ns
-            return "" if file.holds() else "it holds other bytes of the same number"
+            if file.size < position:
+                return f"it is {file.size} bytes long, {position} were read"
+            return "" if file.holds() else "it holds other bytes of the same number"  # written to, yet nothing new to read
         except OSError as error:
-            self._warn(file.path, f"cannot be read: {error.strerror}")
+            self.passed_over.warn(file.path, f"cannot be read: {error.strerror}")
             return ""
+        finally:
+            if not was_open:
+                file.close()
+
+    def _meet_all(self, strangers: list[Found], changes: Changes, *, first: bool) -> set[TrackedFile]:
+        """Files that are not being followed, oldest first; as many stay open as there is room for."""
+        room = self.descriptors.make_room(len(strangers), unread=False)
+        met: set[TrackedFile] = set()
+        for found in sorted(strangers, key=lambda one: (one.stat.st_mtime_ns, one.path)):
+            known = (found.stat.st_dev, found.stat.st_ino) in self.files  # another name of a file that was just met
+            file = self._meet(found, changes, first=first)
+            if file is None:
+                continue
+            met.add(file)
+            room -= not known
+            if room < 0 and not known:
+                file.close()
+        return met
 
     def _meet(self, found: Found, changes: Changes, *, first: bool) -> TrackedFile | None:
-        """A file that is not being followed: one that was before, or a new one."""
+        """A file that is not being followed: one that was before, or a new one. None when it cannot be read."""
         try:
             fd, info = open_regular(found.path, follow_symlinks=self._follow)
         except FileNotFoundError:
             return None
         except OSError as error:
             why = "is not a regular file" if isinstance(error, NotRegularError) else f"cannot be opened: {error.strerror}"
-            self._warn(found.path, why)
+            self.passed_over.warn(found.path, why)
             return None
         try:
             return self._take_up(found.path, fd, info, changes, first=first)
         except OSError as error:
             os.close(fd)
-            self._warn(found.path, f"cannot be read: {error.strerror}")
+            self.passed_over.warn(found.path, f"cannot be read: {error.strerror}")
             return None
 
     def _take_up(self, path: str, fd: int, info: os.stat_result, changes: Changes, *, first: bool) -> TrackedFile:
+        """The file behind `fd`, which belongs to it from now on. Raises OSError, and then `fd` is the caller's."""
         identity = identify(fd, info)
         known = self.files.get((identity.device, identity.inode))
-        if known is not None:  # it took this name between the listing and now
+        if known is not None and known.identity == identity:  # another name of it, or it took this one just now
             os.close(fd)
-            if known.identity == identity:
-                return known
+            return known
+        if known is not None:  # it was closed, or the kernel would not have given its inode to another file
+            self._lose_rest(known, "the file was deleted while it was closed (see max_open_files)")
             self.remove(known)
-            return self._take_up(path, open_regular(path, follow_symlinks=self._follow)[0], info, changes, first=first)
-        partition, offset, generation = self._recall(fd, info, identity, changes)
+        partition, offset, generation = self._absent.recall(fd, info, identity, changes)
         if partition is None:
             partition = SourcePartition(self.connector, identity.key(generation))
             offset = self._start.offset(fd, info, path, first=first and not generation)
             if offset.position:
                 changes.offsets[partition] = offset
-        file = TrackedFile(partition, identity, generation, path, offset, fd=fd)
+        file = TrackedFile(partition, identity, generation, path, offset, self.descriptors.opened)
         file.observe(info)
-        file.verified_mtime_ns = file.mtime_ns
+        file.verified_mtime_ns, file.proven_size = file.mtime_ns, file.size
+        file.adopt(fd)
+        self._paths[path] = file.inode_key
         self.files[file.inode_key] = file
         self._put_in_line(file)
         self.touch(file)
         return file
 
-    def _recall(
-        self, fd: int, info: os.stat_result, identity: Identity, changes: Changes
-    ) -> tuple[SourcePartition | None, SourceOffset, int]:
-        """The saved offset of this very file, if it still holds what was read. Else None, and the generation to begin."""
-        generation = 0
-        for partition in self._unmet.pop(identity.inode, []):
-            offset = self.offsets.get(partition)
-            saved, saved_generation = Identity.parse(partition.key)
-            if offset is None:
-                continue
-            if not _may_be_same(saved, identity, offset):
-                self._remember(partition)
-            elif info.st_size >= offset.position and fingerprint.holds(_reader(fd), offset.fingerprint, offset.position):
-                if offset.gone_ms:
-                    offset = changes.offsets[partition] = replace(offset, gone_ms=0)
-                return partition, offset, saved_generation
-            else:
-                changes.forget.add(partition)
-                if saved == identity:
-                    generation = saved_generation + 1
-                    self._log.warning("file begun anew while the agent was away, reading from its beginning", path=offset.path)
-        return None, SourceOffset(0), generation
-
     def _put_in_line(self, file: TrackedFile) -> None:
         """Generations of one log are read oldest first: this one after the latest that is known."""
         file.family = family(file.path)
         before = self._latest.get(file.family)
-        if before is not None and before.fd >= 0:
+        if before is not None:
             before.refresh()
+            self.touch(before)
             if before.unread or before.in_flight:
                 file.after, file.barrier = before, before.size
         self._latest[file.family] = file
 
-    def _age(self, changes: Changes) -> None:
-        """Offsets of files that are gone: noted when, and forgotten `forget_after` later."""
-        if time.monotonic() - self._aged_at < min(60.0, self._forget_seconds / 2):
-            return
-        self._aged_at = time.monotonic()
-        now_ms = int(time.time() * 1000)
-        for inode, partitions in list(self._unmet.items()):
-            for partition in list(partitions):
-                offset = self.offsets.get(partition)
-                if offset is not None and not offset.gone_ms:
-                    changes.offsets[partition] = replace(offset, gone_ms=now_ms)
-                elif offset is None or now_ms - offset.gone_ms > self._forget_seconds * 1000:
-                    partitions.remove(partition)
-                    changes.forget.add(partition)
-            if not partitions:
-                del self._unmet[inode]
-
     def _miss(self, present: set[TrackedFile]) -> None:
-        """Files that no pattern finds any more."""
+        """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
         now = time.monotonic()
+        unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self._discovery.unlisted)
         for file in [one for one in self.files.values() if one not in present]:
+            if unlisted and file.path.startswith(unlisted):
+                continue
             if file.fd < 0 and not file.in_flight:
-                if file.unread:
-                    self.lose(file.path, file.offset.position, file.size, "the file went away while it was closed (see max_open_files)")
+                self._lose_rest(file, "the file went away while it was closed (see max_open_files)")
                 self.remove(file)
             elif file.gone_since is None:
                 file.gone_since = now
+                self.gone.add(file)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
 
-
-def _may_be_same(saved: Identity, met: Identity, offset: SourceOffset) -> bool:
-    """Inodes are equal. Another device number is the same file only with its birth time and something read to prove it."""
-    if saved.birth_ns != met.birth_ns:
-        return False
-    return saved.device == met.device or bool(met.birth_ns and offset.fingerprint.head_bytes)
-
-
-def _reader(fd: int) -> fingerprint.Reader:
-    return lambda position, size: os.pread(fd, size, position)
+    def _tell_unmatched(self) -> None:
+        """Say once that a pattern matches nothing: it may be wrong, or early."""
+        for pattern in sorted(self._discovery.unmatched - self._told_unmatched):
+            self._told_unmatched.add(pattern)
+            self._log.info("no file matches yet", pattern=pattern)

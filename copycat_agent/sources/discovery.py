@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 Warn = Callable[[str, str], None]
@@ -28,73 +29,90 @@ class Discovery:
     """
 
     def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...], *, follow_symlinks: bool) -> None:
-        self._include = [_parts(pattern) for pattern in include]
+        self._include = {pattern: _parts(pattern) for pattern in include}
+        self._include_paths = [_path_regex(pattern) for pattern in include]
         self._exclude_names = [_name_regex(pattern) for pattern in exclude if "/" not in pattern]
         self._exclude_paths = [_path_regex(pattern) for pattern in exclude if "/" in pattern]
         self._follow = follow_symlinks
+        self._visited: set[tuple[object, tuple[str, ...]]] = set()
         self.directories: set[str] = set()
-        self._visited: set[tuple[int, int, tuple[str, ...]]] = set()
+        self.unlisted: set[str] = set()
+        self.unmatched: set[str] = set()
 
     def scan(self, warn: Warn) -> Iterator[Found]:
-        """Every matching regular file once, in directory order. Afterwards `directories` are those to watch.
+        """Every matching regular file once. What cannot be read or is no regular file goes to `warn` and is passed over.
 
-        What cannot be read or is no regular file goes to `warn` and is passed over.
+        Afterwards `directories` are those to watch, `unlisted` those that are there but could not be listed (nothing is known
+        about the files in them), and `unmatched` the patterns that matched nothing.
         """
-        self.directories = set()
+        self.directories, self.unlisted, self.unmatched = set(), set(), set()
         self._visited.clear()
         seen: set[str] = set()
-        for root, parts in self._include:
-            for found in self._walk(root, parts, warn):
-                if found.path not in seen and not self._excluded(found.path):
-                    seen.add(found.path)
-                    yield found
+        for pattern, (root, parts) in self._include.items():
+            matched = False
+            todo = [(root, parts)]
+            while todo:
+                for found in self._walk(*todo.pop(), todo, warn):
+                    matched = True
+                    if found.path not in seen and not self._excluded(found.path):
+                        seen.add(found.path)
+                        yield found
+            if not matched:
+                self.unmatched.add(pattern)
+
+    def may_match(self, path: str) -> bool:
+        """Whether a scan might find a file at `path`; False is certain."""
+        return any(regex.match(path) for regex in self._include_paths) and not self._excluded(path)
 
     def _excluded(self, path: str) -> bool:
         name = path.rpartition("/")[2]
         return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
 
-    def _walk(self, directory: str, parts: tuple[str, ...], warn: Warn) -> Iterator[Found]:
-        if self._follow and self._been_there(directory, parts):
+    def _walk(self, directory: str, parts: tuple[str, ...], todo: list[tuple[str, tuple[str, ...]]], warn: Warn) -> Iterator[Found]:
+        """Files of one directory; the directories below it that the pattern leads to go to `todo`."""
+        if self._been_there(directory, parts):
             return
         self.directories.add(directory)
-        part, rest = parts[0], parts[1:]
-        if part == "**":
-            yield from self._walk(directory, rest or ("*",), warn)
-        regex = _name_regex("*" if part == "**" else part)
-        try:
-            with os.scandir(directory) as listing:
-                entries = [entry for entry in listing if regex.match(entry.name)]
-        except OSError as error:
-            if not isinstance(error, FileNotFoundError):
-                warn(directory, f"cannot be listed: {error.strerror}")
-            return
-        for entry in entries:
-            if part == "**":
-                if self._is_directory(entry):
-                    yield from self._walk(entry.path, parts, warn)
-            elif rest:
-                yield from self._descend(entry, rest, warn)
-            else:
+        deep = parts[0] == "**"
+        part, rest = (parts[1] if deep else parts[0]), parts[2 if deep else 1 :]
+        for entry in self._entries(directory, part, warn, deep=deep):
+            if deep and not entry.name.startswith(".") and self._is_directory(entry):
+                todo.append((entry.path, parts))
+            if not _name_regex(part).match(entry.name):
+                continue
+            if not rest:
                 found = self._file(entry, warn)
                 if found is not None:
                     yield found
+            elif self._is_directory(entry):
+                todo.append((entry.path, rest))
+            elif part != "*" and not entry.is_symlink():
+                warn(entry.path, "is not a directory; the pattern expects one")
+
+    def _entries(self, directory: str, part: str, warn: Warn, *, deep: bool) -> list[os.DirEntry[str]]:
+        regex = _name_regex(part)
+        try:
+            with os.scandir(directory) as listing:
+                return [entry for entry in listing if deep or regex.match(entry.name)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.unlisted.add(directory)
+            warn(directory, f"cannot be listed: {error.strerror}")
+            return []
 
     def _been_there(self, directory: str, parts: tuple[str, ...]) -> bool:
         """Links may lead in circles: a directory is walked once per rest of a pattern."""
-        try:
-            info = os.stat(directory)
-        except OSError:
-            return False
-        place = (info.st_dev, info.st_ino, parts)
-        known = place in self._visited
-        self._visited.add(place)
+        place: object = directory
+        if self._follow:
+            try:
+                info = Path(directory).stat()
+            except OSError:
+                return False
+            place = (info.st_dev, info.st_ino)
+        known = (place, parts) in self._visited
+        self._visited.add((place, parts))
         return known
-
-    def _descend(self, entry: os.DirEntry[str], rest: tuple[str, ...], warn: Warn) -> Iterator[Found]:
-        if self._is_directory(entry):
-            yield from self._walk(entry.path, rest, warn)
-        elif not entry.is_symlink():
-            warn(entry.path, "is not a directory; the pattern expects one")
 
     def _is_directory(self, entry: os.DirEntry[str]) -> bool:
         try:
@@ -125,12 +143,15 @@ def normalise(pattern: str) -> str:
 
 
 def _parts(pattern: str) -> tuple[str, tuple[str, ...]]:
-    """The directory to begin at, and the pattern of each level below it."""
+    """The directory to begin at, and the pattern of each level below it. `**` never stands last, nor twice in a row."""
     parts = normalise(pattern)[1:].split("/")
     fixed = 0
     while fixed < len(parts) - 1 and not _is_wild(parts[fixed]):
         fixed += 1
-    return "/" + "/".join(parts[:fixed]), tuple(parts[fixed:])
+    levels = [part for part, before in zip(parts[fixed:], ["", *parts[fixed:]], strict=False) if (part, before) != ("**", "**")]
+    if levels[-1] == "**":
+        levels.append("*")
+    return "/" + "/".join(parts[:fixed]), tuple(levels)
 
 
 def _is_wild(part: str) -> bool:

@@ -5,9 +5,9 @@ The driver's half: plans splits of files that have something new, and lets go of
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import FileError
@@ -15,8 +15,8 @@ from copycat_agent.formats import LineFrames
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Changes, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
-from copycat_agent.sources.discovery import Discovery
 from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.released import Released
 from copycat_agent.sources.stream import Stream
 from copycat_agent.sources.tracked import TrackedFile
 
@@ -39,8 +39,7 @@ class LogFiles:
 
     def __init__(self, connector: str, options: LogFileOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the connector's saved ones."""
-        discovery = Discovery(options.include, options.exclude, follow_symlinks=options.follow_symlinks)
-        self._catalog = Catalog(connector, discovery, options, offsets, log)
+        self._catalog = Catalog(connector, options, offsets, log)
         self._options = options
         self._delivery = delivery
         self._log = log
@@ -48,7 +47,7 @@ class LogFiles:
         self._flying: dict[object, TrackedFile] = {}
         self._finalise = False
         self._needs_scan = False
-        self._released: dict[str, tuple[int, int, int]] = {}
+        self._released = Released(self._catalog.lose)
         self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + 2**16)
 
     @property
@@ -65,30 +64,38 @@ class LogFiles:
         """See `Source.scan`."""
         self._needs_scan = False
         changes = self._catalog.scan()
-        for file in [one for one in self._catalog.files.values() if one.gone_since is not None]:
+        for file in list(self._catalog.gone):
             self._follow_to_its_end(file, changes)
-        self._look_after_released()
+        self._released.look(self._catalog.files)
         if self._finalise:
             self._finalise_all()
-        self._close_surplus(0)
         return changes
 
     def wake(self, paths: Collection[str]) -> bool:
-        """See `Source.wake`."""
-        known = True
-        for path in paths:
-            file = self._catalog.by_path.get(path)
-            try:
-                info = os.stat(path, follow_symlinks=self._options.follow_symlinks)
-            except OSError:
-                info = None
-            if file is None or info is None or (info.st_dev, info.st_ino) != file.inode_key:
-                known = False
-                continue
-            file.observe(info)
-            known = known and (file.in_flight or not file.needs_scan)
-            self._catalog.touch(file)
-        return known
+        """See `Source.wake`. Writes to files that match no pattern wake nobody, but they may be to a file that was renamed."""
+        known = [self._look_at(path) for path in paths]
+        if None in known:
+            known += [self._take_note(file) for file in self._catalog.gone]
+        return False not in known
+
+    def _look_at(self, path: str) -> bool | None:
+        """A file was written to. False when only a scan can tell what happened, None when it is no business of ours."""
+        file = self._catalog.at(path)
+        if file is None:
+            return False if self._catalog.may_find(path) else None
+        try:
+            info = Path(path).stat(follow_symlinks=self._options.follow_symlinks)
+        except OSError:
+            return False
+        if (info.st_dev, info.st_ino) != file.inode_key:
+            return False
+        file.observe(info)
+        return self._take_note(file)
+
+    def _take_note(self, file: TrackedFile) -> bool:
+        file.refresh()
+        self._catalog.touch(file)
+        return file.in_flight or not file.needs_scan
 
     @property
     def needs_scan(self) -> bool:
@@ -97,9 +104,11 @@ class LogFiles:
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`."""
-        now = time.monotonic()
-        ready = sorted((file for file in list(self._catalog.dirty) if self._is_ready(file, now)), key=lambda file: file.planned_at)
-        chosen = [file for file in ready[: min(FILES_PER_BATCH, -(-len(ready) // shares))] if self._open(file)]
+        ready = self._ready()
+        most = self._options.max_open_files - len(self._flying)
+        if not self._flying:
+            most = max(1, most)
+        chosen = self._have_open(ready[: max(0, min(FILES_PER_BATCH, -(-len(ready) // shares), most))])
         chosen.sort(key=lambda file: file.backlog)
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
@@ -134,6 +143,8 @@ class LogFiles:
                 self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
             elif result.error is None:
                 file.recover()
+                if not result.changed:
+                    file.proven_size = max(file.proven_size, result.split.end)
                 if result.at_end and result.split.end >= file.size:
                     file.stalled_size = result.split.end
                     file.final = False
@@ -153,47 +164,56 @@ class LogFiles:
 
     def lag(self) -> Lag:
         """See `Source.lag`."""
-        behind = list(self._catalog.dirty)
-        opened = sum(1 for file in self._catalog.files.values() if file.fd >= 0)
-        return Lag(sum(file.backlog for file in behind), len(behind), len(self._catalog.files), opened, self._catalog.lost_bytes)
+        behind, catalog = self._catalog.dirty, self._catalog
+        opened = len(catalog.descriptors.opened)
+        return Lag(sum(file.backlog for file in behind), len(behind), len(catalog.files), opened, catalog.lost_bytes)
 
     def close(self) -> None:
         """See `Source.close`."""
         for file in self._catalog.files.values():
             file.close()
 
-    def _is_ready(self, file: TrackedFile, now: float) -> bool:
-        return not file.in_flight and file.retry_at <= now and file.unread and not file.waits()
+    def _ready(self) -> list[TrackedFile]:
+        """Files whose turn it is, the longest unserved first."""
+        now, dirty = time.monotonic(), self._catalog.dirty
+        for file in [file for file in dirty if file.after is not None and file.waits()]:
+            assert file.after is not None
+            self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
+        ready = [file for file in dirty if file.after is None and not file.in_flight and file.retry_at <= now and file.unread]
+        return sorted(ready, key=lambda file: file.planned_at)
+
+    def _have_open(self, files: list[TrackedFile]) -> list[TrackedFile]:
+        """Those of `files` that are open, or can be opened now, and do have something to read."""
+        closed = sum(file.fd < 0 for file in files)
+        room = self._catalog.descriptors.make_room(closed, files, unread=True)
+        if not self._flying:
+            room = max(1, room)
+        usable = []
+        for file in files:
+            if file.fd < 0:
+                if room <= 0:
+                    continue
+                room -= 1
+            if self._open(file):
+                usable.append(file)
+        return usable
 
     def _open(self, file: TrackedFile) -> bool:
-        """Have `file` open for its turn. False when it cannot be."""
-        if file.fd >= 0:
-            file.refresh()
-            self._needs_scan |= file.needs_scan
-            return file.unread
-        self._close_surplus(1)
+        """Have `file` open for its turn. False when it cannot be, or is not what it was."""
         try:
             if file.open(follow_symlinks=self._options.follow_symlinks):
+                self._take_note(file)
+                self._needs_scan |= file.needs_scan
                 return file.unread
         except FileNotFoundError:
-            pass  # the next scan knows where it went
+            pass
         except OSError as error:
             file.back_off()
-            self._catalog.warn(file.path, f"cannot be opened: {error.strerror}")
+            self._catalog.passed_over.warn(file.path, f"cannot be opened: {error.strerror}")
             return False
         self._catalog.dirty.discard(file)
+        self._needs_scan = True  # a scan knows where it went
         return False
-
-    def _close_surplus(self, wanted: int) -> None:
-        """Close files that are up to date, the longest unused first, so that `wanted` more fit under the limit."""
-        opened = [file for file in self._catalog.files.values() if file.fd >= 0]
-        surplus = len(opened) + wanted - self._options.max_open_files
-        if surplus <= 0:
-            return
-        closable = [file for file in opened if not file.in_flight and file.gone_since is None]
-        closable.sort(key=lambda file: (file.unread, file.planned_at))
-        for file in closable[:surplus]:
-            file.close()
 
     def _finalise_all(self) -> None:
         for file in self._catalog.files.values():
@@ -220,30 +240,9 @@ class LogFiles:
         if file.backlog:
             self._finalise_one(file)
             return
-        self._release(file)
-
-    def _release(self, file: TrackedFile) -> None:
-        name = os.readlink(f"/proc/self/fd/{file.fd}")
-        if not file.is_deleted():
-            self._released[name] = (*file.inode_key, file.offset.position)
-            if len(self._released) > self._options.max_open_files:
-                del self._released[next(iter(self._released))]
-        self._log.info("file finished and closed", path=file.path, now=name, bytes=file.offset.position)
+        now = self._released.add(file)
+        self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
         self._catalog.remove(file)
-
-    def _look_after_released(self) -> None:
-        """Bytes that come to a file after `rotate_wait` are not read; say so."""
-        for name, (device, inode, position) in list(self._released.items()):
-            try:
-                info = os.stat(name, follow_symlinks=False)
-            except OSError:
-                del self._released[name]
-                continue
-            if (info.st_dev, info.st_ino) != (device, inode):
-                del self._released[name]
-            elif info.st_size > position:
-                self._catalog.lose(name, position, info.st_size, "written after rotate_wait to a file that no pattern matches")
-                self._released[name] = (device, inode, info.st_size)
 
 
 def _framing(options: LogFileOptions) -> LineFrames:

@@ -11,7 +11,7 @@ from copycat_agent.sources import fingerprint
 
 
 class StartAt:
-    """`start_at`: applies to files that are there when the connector looks for the first time. Later files were not there: all of them is new."""
+    """`start_at`: applies to files that are there when the connector looks for the first time. Later ones are new from byte 0."""
 
     def __init__(self, start_at: str, line: LineOptions) -> None:
         """`start_at` is beginning, end or an RFC 3339 time. Raises ValueError for anything else."""

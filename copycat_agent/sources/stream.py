@@ -26,10 +26,14 @@ class Stream:
         self._known = split.offset.fingerprint
         self._position = split.offset.position
         try:
+            is_other = split.inode and os.fstat(self._fd).st_ino != split.inode
             self._head = os.pread(self._fd, fingerprint.HEAD_BYTES, 0)
         except OSError as error:
             self.close()
             raise self._trouble("read", error) from None
+        if is_other:  # the driver has closed its descriptor, and the number is another file's now
+            self.close()
+            raise FileError(f"{self._name!r} is no longer open in the agent", "the agent tries again")
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""

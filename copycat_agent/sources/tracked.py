@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -37,9 +38,11 @@ def open_regular(path: str, *, follow_symlinks: bool) -> tuple[int, os.stat_resu
 class TrackedFile:
     """Driver's state of a file. Sizes in bytes, times from `time.monotonic()`.
 
-    `stalled_size`: no complete line lies between the offset and this size. `gone_since`: no pattern matches it any more.
-    `rewritten`: a task found other bytes than were read; the next scan begins it anew. `cut`: it was
-    seen to shrink, from the first to the second size. `after` and `barrier`: the file it was rotated from, and how much of that one goes first.
+    `opened` are all open files of the connector. `stalled_size`: no complete line lies between the offset and this size.
+    `proven_size`: so large was it when it still was what had been read. `cut`: it was seen to shrink, from the first to the
+    second size. `gone_since`: no pattern matches it any more. `rewritten`: a task found other bytes than were read;
+    `replaced`: its inode is another file's now; the next scan sorts both out. `removed`: nobody follows it any more.
+    `after` and `barrier`: the file it was rotated from, and how much of that one goes first.
     """
 
     partition: SourcePartition
@@ -47,17 +50,21 @@ class TrackedFile:
     generation: int
     path: str
     offset: SourceOffset
+    opened: set[TrackedFile] = field(repr=False)
     size: int = 0
     mtime_ns: int = 0
     verified_mtime_ns: int = 0
     fd: int = -1
     stalled_size: int = -1
+    proven_size: int = 0
     grown_at: float = field(default_factory=time.monotonic)
     gone_since: float | None = None
     in_flight: bool = False
     final: bool = False
     planned_at: int = 0
     rewritten: bool = False
+    replaced: bool = False
+    removed: bool = False
     cut: tuple[int, int] | None = None
     family: tuple[str, str] = ("", "")
     after: TrackedFile | None = None
@@ -73,12 +80,13 @@ class TrackedFile:
     @property
     def unread(self) -> bool:
         """Whether there may be something to read."""
-        return self.size > self.offset.position and not self.rewritten and (self.final or self.stalled_size != self.size)
+        changed = self.rewritten or self.replaced
+        return self.size > self.offset.position and not changed and (self.final or self.stalled_size != self.size)
 
     @property
     def needs_scan(self) -> bool:
         """Whether it is not what was read any more, which a scan sorts out."""
-        return self.rewritten or self.size < self.offset.position
+        return self.rewritten or self.replaced or self.size < self.offset.position
 
     @property
     def backlog(self) -> int:
@@ -87,41 +95,57 @@ class TrackedFile:
 
     def observe(self, info: os.stat_result) -> None:
         """Take over what stat says."""
-        if info.st_size != self.size or info.st_mtime_ns != self.mtime_ns:
-            if info.st_size < self.size:
-                largest, smallest = self.cut or (self.size, info.st_size)
-                self.cut = max(largest, self.size), min(smallest, info.st_size)
-            self.size, self.mtime_ns = info.st_size, info.st_mtime_ns
-            self.grown_at = time.monotonic()
+        if info.st_size == self.size and info.st_mtime_ns == self.mtime_ns:
+            return
+        if info.st_size < self.size:
+            largest, smallest = self.cut or (self.size, info.st_size)
+            self.cut = max(largest, self.size), min(smallest, info.st_size)
+        if info.st_size == self.size:
+            self.stalled_size = -1  # written to in place: there may be a whole line now
+        self.final = False  # someone writes to it still
+        self.size, self.mtime_ns = info.st_size, info.st_mtime_ns
+        self.grown_at = time.monotonic()
 
     def refresh(self) -> None:
-        """Look at the open file. No effect when it is closed. Raises OSError."""
+        """Look at the open file. No effect when it is closed, or cannot be looked at: who reads it will say why."""
         if self.fd >= 0:
-            self.observe(os.fstat(self.fd))
+            with contextlib.suppress(OSError):
+                self.observe(os.fstat(self.fd))
 
     def waits(self) -> bool:
         """Whether the file it was rotated from still has lines that go first. An ailing predecessor is not waited for."""
-        if self.after is None:
-            return False
         before = self.after
-        if before.fd < 0 or before.errors or before.offset.position >= self.barrier:
-            self.after = None
+        if before is None:
             return False
-        before.refresh()
-        if before.in_flight or before.unread:
-            return True
+        if not before.removed and not before.errors and before.offset.position < self.barrier:
+            before.refresh()
+            if before.in_flight or before.unread:
+                return True
         self.after = None
         return False
+
+    def adopt(self, fd: int) -> None:
+        """`fd` is open on this file and belongs to it from now on."""
+        self.fd = fd
+        self.opened.add(self)
+
+    def hand_over(self) -> int:
+        """Give its descriptor, perhaps -1, to the caller."""
+        fd, self.fd = self.fd, -1
+        self.opened.discard(self)
+        return fd
 
     def open(self, *, follow_symlinks: bool) -> bool:
         """Open it by its path, if it is not open. False when another file is there now. Raises OSError."""
         if self.fd >= 0:
             return True
         fd, info = open_regular(self.path, follow_symlinks=follow_symlinks)
-        if identify(fd, info) != self.identity:
+        found = identify(fd, info)
+        if found != self.identity:
             os.close(fd)
+            self.replaced = (found.device, found.inode) == self.inode_key
             return False
-        self.fd = fd
+        self.adopt(fd)
         self.observe(info)
         return True
 
@@ -144,7 +168,7 @@ class TrackedFile:
     def back_off(self) -> float:
         """It could not be read: try again later, more slowly each time. Returns seconds to wait."""
         first, longest = _RETRY_SECONDS
-        delay = min(longest, first * 2 ** min(self.errors, 10))
+        delay = min(longest, first * 2.0 ** min(self.errors, 10))
         self.errors += 1
         self.retry_at = time.monotonic() + delay
         return delay
@@ -172,6 +196,6 @@ class TrackedFile:
 
     def close(self) -> None:
         """Close it; the offset stays known."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd = self.hand_over()
+        if fd >= 0:
+            os.close(fd)

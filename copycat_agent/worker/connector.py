@@ -38,7 +38,7 @@ IDLE_SECONDS = 1.0
 class Connector:
     """A definition and the thread that runs it. Public methods are thread-safe."""
 
-    def __init__(  # noqa: PLR0913 - everything it works with, wired in one place
+    def __init__(
         self, definition: Definition, store: OffsetStore, executor: Executor, watcher: Watcher, *, until_idle: bool = False,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -61,6 +61,7 @@ class Connector:
         self._next_scan = 0.0
         self._scan_allowed_at = 0.0
         self._plan_at = 0.0
+        self._save_at = 0.0
         self._finalised = False
 
     @property
@@ -110,8 +111,10 @@ class Connector:
                 self._cycle()
                 self._pause()
         finally:
-            self._settle_what_flies()
-            self._source.close()
+            try:
+                self._settle_what_flies()
+            finally:
+                self._source.close()
         if self._status.state is not State.FAILED:
             self._become(State.STOPPED, "")
 
@@ -128,6 +131,8 @@ class Connector:
         now = time.monotonic()
         if not self._uncommitted and now >= self._plan_at and now >= self._backoff.retry_at:
             self._plan()
+            if grown and self._plan_at <= now:  # nothing to do yet for files that grow: not to be woken for every line
+                self._plan_at = now + self.definition.delivery.linger
         self._note(lag=self._source.lag())
 
     def _scan(self) -> None:
@@ -151,13 +156,14 @@ class Connector:
 
     def _commit(self) -> None:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
-        while self._uncommitted and time.monotonic() >= self._backoff.retry_at:
+        while self._uncommitted and time.monotonic() >= self._save_at:
             results, changes = self._uncommitted[0]
             try:
                 self._store.commit(changes.offsets)
                 self._store.forget(changes.forget)
             except RetriableError as error:
                 self._retry(error)
+                self._save_at = self._backoff.retry_at
                 return
             self._uncommitted.pop(0)
             self._source.finish(results, changes)
@@ -226,13 +232,20 @@ class Connector:
         return self._source.drained() and not self._uncommitted
 
     def _settle_what_flies(self) -> None:
-        """Let batches under way come to their end, until the deadline; what is not settled then is read again next time."""
+        """Let batches under way come to their end, until the deadline; what is not settled then is read again next time.
+
+        Raises the first error that ends the connector, once all that could be saved is saved.
+        """
+        failure: CopycatError | None = None
         deadline = self._stop_at or time.monotonic() + FAILED_SETTLE_SECONDS
         for task in self._flying:
             self._executor.settle(task)
         while self._flying or self._uncommitted:
-            self._backoff.retry_at = 0.0
-            self._harvest()
+            self._save_at = 0.0
+            try:
+                self._harvest()
+            except CopycatError as error:
+                failure = failure or error
             left = deadline - time.monotonic()
             if left <= 0:
                 break
@@ -240,6 +253,8 @@ class Connector:
                 self._wake.wait(min(left, 0.2), deaf=True)
         if self._flying:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
+        if failure is not None:
+            raise failure
 
     def _retry(self, error: RetriableError) -> None:
         wait = self._backoff.failed(error)
@@ -254,8 +269,10 @@ class Connector:
         self._become(State.FAILED, str(error))
 
     def _become(self, state: State, reason: str) -> None:
-        self._log.info("connector state", state=state, **({"why": reason} if reason else {}))
-        self._note(state=state, reason=reason, since=time.time())
+        log = self._log.bind(why=reason) if reason else self._log
+        log.info("connector state", state=state)
+        since = self._status.since if state is self._status.state else time.time()
+        self._note(state=state, reason=reason, since=since)
 
     def _note(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]

@@ -87,7 +87,8 @@ def _stop_process(batch: Batch, argument: str, stopping: Callable[[], bool]) -> 
     """The whole worker stands still."""
     Path(argument).write_text(str(os.getpid()))
     os.kill(os.getpid(), signal.SIGSTOP)
-    return done(batch)
+    while True:  # the signal stops all threads, this one not necessarily first
+        time.sleep(60)
 
 
 def _die(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:

@@ -160,7 +160,7 @@ def test_the_worker_of_a_job_that_hangs_is_ended(jobs: JobExecutor, flag: Path) 
 
 def test_what_a_worker_logs_is_in_the_agents_log(runners: RunnerExecutor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        runners.submit(batch("log")).result(SECONDS)
+        assert runners.submit(batch("log")).result(SECONDS)[0].error is None
         wait_until(lambda: "a word from the worker" in caplog.text, SECONDS, "the worker's word")
 
 

@@ -1,0 +1,30 @@
+"""Paths that match but are not read, each told once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+
+
+class PassedOver:
+    """What is wrong with which path, as of this scan and the one before; nothing older is remembered."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._now: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._now
+
+    def begin_scan(self) -> None:
+        """From here on it counts as this scan."""
+        self._before, self._now = self._now, {}
+
+    def warn(self, path: str, why: str) -> None:
+        """Say what is wrong with a path; again only after it was right for a scan, or is wrong in another way."""
+        if self._before.get(path) != why and self._now.get(path) != why:
+            self._log.warning("path passed over", path=path, why=why)
+        self._now[path] = why

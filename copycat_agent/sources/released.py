@@ -1,0 +1,45 @@
+"""Files that were let go `rotate_wait` after they left their patterns: what is written to them later is told, not read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.tracked import TrackedFile
+
+_REMEMBERED = 1000
+"""Files looked after at a time; each costs a stat per scan."""
+
+
+class Released:
+    """The latest files that were let go. `lose(path, start, end, why)` is told what is written to them."""
+
+    def __init__(self, lose: Callable[[str, int, int, str], None]) -> None:
+        self._lose = lose
+        self._files: dict[str, tuple[tuple[int, int], int]] = {}
+
+    def add(self, file: TrackedFile) -> str:
+        """`file` is open still, but read and quiet. Returns the name it has now."""
+        name = os.fsdecode(Path(f"/proc/self/fd/{file.fd}").readlink())
+        if not file.is_deleted():
+            self._files[name] = (file.inode_key, file.offset.position)
+            if len(self._files) > _REMEMBERED:
+                del self._files[next(iter(self._files))]
+        return name
+
+    def look(self, followed: Container[tuple[int, int]]) -> None:
+        """See whether something was written to them; those that are `followed` again, or gone, are let alone."""
+        for name, (inode_key, position) in list(self._files.items()):
+            try:
+                info = Path(name).lstat()
+            except OSError:
+                del self._files[name]
+                continue
+            if (info.st_dev, info.st_ino) != inode_key or inode_key in followed:
+                del self._files[name]
+            elif info.st_size > position:
+                self._lose(name, position, info.st_size, "written after rotate_wait to a file that no pattern matches")
+                self._files[name] = (inode_key, info.st_size)

@@ -1,0 +1,103 @@
+"""A connector's driver half and a task that reads its splits in this process: no Spark, no Kafka, no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent import logs
+from copycat_agent.errors import FileError, RetriableError
+from copycat_agent.formats import Chunk, LineFrames, LineOptions
+from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.options import DeliveryOptions
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.log_file import LogFiles
+from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.stream import Stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Behaviour = Callable[[], str]
+"""What a task does with a split: `read` all of it, `stop` after one record, `fail` before it has sent anything."""
+
+
+class Agent:
+    """`LogFiles` with a store that survives `restart`. What was read is in `lines`, in order, with repeats."""
+
+    def __init__(self, include: tuple[str, ...], **options: Any) -> None:
+        self.lines: list[bytes] = []
+        self.store: dict[SourcePartition, SourceOffset] = {}
+        self.options = LogFileOptions(type="log_file", include=include, **{"watch": "poll", "rotate_wait": 0.0, **options})
+        self.source = self._make()
+
+    def restart(self) -> None:
+        """End without settling anything, as a crash does, and begin again from the store."""
+        self.source.close()
+        self.source = self._make()
+
+    def scan(self) -> None:
+        """One scan, saved."""
+        self._save((), self.source.scan())
+
+    def work(self, behaviour: Behaviour = lambda: "read") -> int:
+        """One plan, read and saved. Returns the number of splits."""
+        splits = self.source.plan(1).splits
+        results = tuple(self._read(split, behaviour()) for split in splits)
+        if results:
+            self._save(results, self.source.settle(results))
+        return len(splits)
+
+    def drain(self) -> None:
+        """Scan and read until two rounds find nothing more."""
+        quiet = 0
+        for _ in range(200):
+            self.scan()
+            quiet = 0 if self.work() else quiet + 1
+            if quiet == 2:
+                return
+        raise AssertionError("never quiet")
+
+    def _make(self) -> LogFiles:
+        return LogFiles("app", self.options, DeliveryOptions(), dict(self.store), logs.get("test"))
+
+    def _save(self, results: tuple[SplitResult, ...], changes: Changes) -> None:
+        self.store.update(changes.offsets)
+        for partition in changes.forget:
+            self.store.pop(partition, None)
+        self.source.finish(results, changes)
+
+    def _read(self, split: Split, how: str) -> SplitResult:
+        if how == "fail":
+            return SplitResult(split, split.offset, error=RetriableError("no broker"))
+        try:
+            stream = Stream(split)
+        except FileError as error:
+            return SplitResult(split, split.offset, error=error)
+        try:
+            if not stream.is_what_was_read():
+                return SplitResult(split, split.offset, changed=True)
+            return self._frames(split, stream, stop=how == "stop")
+        finally:
+            stream.close()
+
+    def _frames(self, split: Split, stream: Stream, *, stop: bool) -> SplitResult:
+        offset = split.offset
+        for frame in LineFrames(LineOptions()).frames(stream.read, offset.position, split.end, final=split.final):
+            assert isinstance(frame, Chunk)
+            rows = list(frame.rows())[: 1 if stop else None]
+            end = rows[-1].end
+            self.lines += [row.value for row in rows]
+            tail = stream.read(max(0, end - 256), min(256, end))
+            offset = replace(offset, position=end, path=split.path, fingerprint=stream.fingerprint(end, tail))
+            if stop:
+                return SplitResult(split, offset)
+        if not stream.is_still(offset.position):
+            return SplitResult(split, split.offset, changed=True)
+        return SplitResult(split, offset, at_end=True)
+
+
+def agent_for(directory: Path, pattern: str = "*", **options: Any) -> Agent:
+    """An agent over `directory / pattern`."""
+    return Agent((f"{directory}/{pattern}",), **options)
