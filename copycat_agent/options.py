@@ -69,6 +69,12 @@ def _size(value: object, info: ValidationInfo) -> object:
     return int(match[1]) * _SIZE_BYTES[match[2]]
 
 
+def _memory(value: object, info: ValidationInfo) -> object:
+    """A size, or one in Spark's and Java's own spelling: `"512m"`, `"2g"`."""
+    match = re.fullmatch(r"(\d{1,9})([mg])", value, re.ASCII) if isinstance(value, str) else None
+    return _size(value if match is None else f"{match[1]}{match[2].upper()}iB", info)
+
+
 def format_duration(seconds: float) -> str:
     """Seconds as a definition writes them, in the largest unit that leaves a whole number: 0.05 -> `50ms`, 5.0 -> `5s`."""
     milliseconds = round(seconds * 1000)
@@ -127,6 +133,12 @@ ByteSize = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^\d+(B|KiB|MiB|GiB|kB|KB|MB|GB)$", "examples": ["64KiB", "10MiB"]}),
 ]
 """Bytes, written with a unit."""
+
+JvmMemory = Annotated[
+    int, BeforeValidator(_memory), PlainSerializer(format_size, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(m|g|MiB|GiB|MB|GB)$", "examples": ["512m", "1GiB"]}),
+]
+"""Bytes of a JVM's heap, written with a unit, Spark's own included."""
 
 Secret = Annotated[SecretStr, PlainSerializer(lambda _: HIDDEN, return_type=str)]
 """A text that no repr, log or dump shows; `.get_secret_value()` at the one place that needs it."""
@@ -305,7 +317,7 @@ class SparkOptions(Options):
     """The local Spark session."""
 
     master: str = Field("local", description="local: one core per runner. Or local[N].")
-    driver_memory: ByteSize = Field(512 * 2**20, ge=450 * 2**20, description="Heap of the JVM.")
+    driver_memory: JvmMemory = Field(512 * 2**20, ge=512 * 2**20, description="Heap of the JVM, at least 512m.")
     conf: dict[str, ScalarText] = Field({}, description="Further Spark settings.")
 
 
