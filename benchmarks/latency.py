@@ -39,7 +39,7 @@ def measure(tool: str, job: Job, per_second: int, seconds: float) -> Latency:
         stop = threading.Event()
         reader = threading.Thread(target=_read, args=(consumer, delays, stop))
         reader.start()
-        with Meter(process.pid) as meter:
+        with Meter(process.pid, memory=False) as meter:
             _append(job, per_second, _WARM_SECONDS)
             before, begin = meter.usage(), time.monotonic()
             warm = len(delays)

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import psutil
@@ -25,7 +26,9 @@ class Usage:
 class Meter:
     """Samples a process tree until closed. Processes that ended keep what they had used when last seen."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, memory: bool = True) -> None:
+        """`memory` False: only processor time, without the disturbance of looking at memory."""
+        self._memory = memory
         self._root = psutil.Process(pid)
         self._cpu: dict[int, float] = {}
         self._peak = 0
@@ -49,7 +52,7 @@ class Meter:
 
     def _sample_until_stopped(self) -> None:
         while not self._stop.wait(_SAMPLE_SECONDS):
-            self._sample(memory=True)
+            self._sample(memory=self._memory)
 
     def _sample(self, *, memory: bool) -> None:
         total = 0
@@ -66,7 +69,7 @@ class Meter:
 
 
 def _pss(pid: int) -> int:
-    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+    with Path(f"/proc/{pid}/smaps_rollup").open() as rollup:
         return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
 
 

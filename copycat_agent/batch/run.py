@@ -28,6 +28,8 @@ GROUP_RECORDS = 100
 """Records between two flushes while a refused record is being looked for."""
 SEARCH_SECONDS = 10.0
 """So long a refused record is looked for; then the batch returns what it has settled, and the next one goes on."""
+GRACE_SECONDS = 10.0
+"""What waiting for missing topics may add to a batch's time."""
 
 _runs = itertools.count()
 
@@ -42,6 +44,8 @@ class BatchRun:
         self._stopping = stopping
         self._deadline = time.monotonic() + batch.max_seconds
         self._bytes_left = batch.max_bytes
+        self._grace_seconds = GRACE_SECONDS
+        self._refused = 0
         self._open: list[Progress] = []
         self._items = Items(pipeline.definition, pipeline.frames.on_too_long)
 
@@ -64,6 +68,7 @@ class BatchRun:
 
     def _one(self, progress: Progress) -> None:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
+        begun = time.monotonic()
         try:
             progress.stream = self._pipeline.source.open(progress.split)
             self._open.append(progress)
@@ -76,12 +81,19 @@ class BatchRun:
         except BlockedError as error:
             if self._producer.broken:
                 raise
-            progress.error = error  # a topic of this file's records; those of the others may be there
+            self._blocked(progress, error, begun)
         except StopAt as stop:
             self._settle()
             if not isinstance(stop.error, BlockedError):
                 raise stop.error from None
-            progress.error = stop.error
+            self._blocked(progress, stop.error, begun)
+
+    def _blocked(self, progress: Progress, error: BlockedError, begun: float) -> None:
+        """A topic of this file's records is missing or closed; those of the others may be there, and the wait is not their fault."""
+        progress.error = error
+        waited = min(time.monotonic() - begun, self._grace_seconds)
+        self._grace_seconds -= waited
+        self._deadline += waited
 
     def _read(self, progress: Progress) -> None:
         bound = self._bound(progress)
@@ -185,6 +197,7 @@ class BatchRun:
         return items, None
 
     def _instead(self, progress: Progress, item: Item, reason: DataError) -> Item:
+        self._refused += 1
         if item.outcome == "dead_lettered":
             return self._items.smaller(item, reason)
         return self._items.bad(progress, item.row, "send", reason)
@@ -204,7 +217,7 @@ class BatchRun:
 
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
         """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
-        until = time.monotonic() + SEARCH_SECONDS
+        until, refused = time.monotonic() + SEARCH_SECONDS, self._refused
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()
@@ -218,6 +231,9 @@ class BatchRun:
                 move(progress)
                 raise stop.error from None
             move(progress)
+        if self._refused == refused and time.monotonic() < until:
+            self._producer.smaller_batches()  # no single record was to blame
+            self._bytes_left = 0
 
     def _again(self, progress: Progress, target: int, until: float) -> bool:
         """Send and settle this split's part of the run, up to byte `target`. False when the time is over before."""

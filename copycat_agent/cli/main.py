@@ -17,7 +17,10 @@ from copycat_agent.definitions import render
 from copycat_agent.errors import CopycatError, DefinitionError
 
 app = typer.Typer(
-    name="copycat", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="copycat",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     help="Ships log files to Kafka: nothing lost, nothing silent.",
 )
 

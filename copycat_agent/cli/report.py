@@ -15,8 +15,11 @@ def account(statuses: Iterable[Status]) -> str:
 def _line(status: Status) -> str:
     counts = status.counts
     parts = [f"{counts.read:,} records read ({counts.read_bytes:,} bytes)", f"{counts.acknowledged:,} acknowledged"]
-    parts += [f"{getattr(counts, name):,} {name.replace('_', '-')}" for name in ("dead_lettered", "dropped", "rejected", "too_long")
-              if getattr(counts, name)]
+    parts += [
+        f"{getattr(counts, name):,} {name.replace('_', '-')}"
+        for name in ("dead_lettered", "dropped", "rejected", "too_long")
+        if getattr(counts, name)
+    ]
     if status.lag.lost_bytes:
         parts.append(f"{status.lag.lost_bytes:,} bytes lost before they were read")
     if status.reason:

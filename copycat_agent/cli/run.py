@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from copycat_agent import logs
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent import Agent
 from copycat_agent.cli.options import (
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
 
 _LOOK_SECONDS = 0.5
+
+_log = logs.get("agent")
 
 
 def run(  # noqa: PLR0913, PLR0917 - the command's options
@@ -58,6 +61,8 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
         agent.apply(definitions)
         while not (stop.asked or agent.given_up) and not (until_idle and agent.worker.wait(0)):
             agent.wake.wait(_LOOK_SECONDS) if not until_idle else agent.worker.wait(_LOOK_SECONDS)
+        if stop.asked:
+            _log.info("agent is asked to stop", signal=stop.name)
     if agent.given_up:
         typer.echo(f"error: {agent.given_up}", err=True)
         raise typer.Exit(exits.GAVE_UP)
@@ -87,7 +92,8 @@ def _definitions(directory: Path, settings: Settings, only: list[str], *, color:
     if not any(one.kafka.bootstrap_servers for one in chosen):
         typer.echo(
             "error: no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers;\n"
-            "for a trial, start a broker with: copycat dev-broker", err=True,
+            "for a trial, start a broker with: copycat dev-broker",
+            err=True,
         )
         raise typer.Exit(exits.DEFINITION_ERROR)
     return chosen
@@ -98,10 +104,11 @@ class _Signals:
 
     def __init__(self) -> None:
         self.asked = False
+        self.name = ""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if self.asked:
             os._exit(exits.INTERRUPTED if number == signal.SIGINT else 128 + number)
-        self.asked = True
+        self.asked, self.name = True, signal.Signals(number).name

@@ -33,6 +33,10 @@ _SLACK_SECONDS = 15.0
 """Beyond the message time-out, how long a flush may take before the producer is given up."""
 
 
+_LEAST_BATCH_BYTES = 4096
+"""A topic that takes less than this at once gets its records through, but each batch has to be sent again to find out."""
+
+
 class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` is the error
     """A record that was refused on the spot. `sent` counts the records of the same call before it, which are on their way."""
 
@@ -45,14 +49,14 @@ class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` i
 class TaskProducer:
     """An idempotent producer that one task uses, from one thread at a time."""
 
-    def __init__(self, options: KafkaOptions, client_id: str) -> None:
-        """Raises FatalError when the configuration is refused or has no broker address."""
+    def __init__(self, options: KafkaOptions, client_id: str, batch_bytes: int = 0) -> None:
+        """`batch_bytes`: see `smaller_batches`. Raises FatalError when the configuration is refused or has no broker address."""
         self._options = options
         self._failures: dict[int, KafkaError] = {}
         self._trouble: KafkaError | None = None
         self._stopping: Callable[[], bool] = lambda: False
         self._stop_deadline: float | None = None
-        settings: dict[str, Any] = producer_settings(options, client_id)
+        settings: dict[str, Any] = producer_settings(options, client_id, batch_bytes)
         timeout_ms = int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)
         self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
         try:
@@ -61,6 +65,8 @@ class TaskProducer:
             raise _refused_settings(exception.args[0]) from None
         self.topics = Topics(self._client, options, self._is_stopping, lambda: self._trouble)
         self.broken = False
+        self.batch_bytes = self.next_batch_bytes = batch_bytes
+        self._present_bytes = int(settings["batch.size"])
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
@@ -137,6 +143,13 @@ class TaskProducer:
             self._failures.clear()
             raise first
         self._trouble = None
+
+    def smaller_batches(self) -> None:
+        """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.
+
+        The library does not cut such a batch in two, as Java's does. The task's next producer makes batches a quarter as large.
+        """
+        self.next_batch_bytes = max(_LEAST_BATCH_BYTES, self._present_bytes // 4)
 
     def _is_stopping(self) -> bool:
         return self._stopping()

@@ -83,7 +83,7 @@ _HINTS = {
     "_SSL": "check ca_file, cert_file and key_file under kafka.security",
 }
 
-_VARYING = re.compile(r" \(after \d+ms in state [^)]*\)")
+_VARYING = re.compile(r" \(after \d+ms in state [A-Z_]+(, \d+ identical error\(s\) suppressed)?\)")
 """Part of librdkafka's words that differs each time: the same trouble should read the same, in logs and as a reason."""
 
 _CODES: dict[int, str] = {

@@ -39,6 +39,7 @@ class Topics:
         self._stopping = stopping
         self._last_trouble = last_trouble
         self._partitions: dict[str, int] = {}
+        self._missing: set[str] = set()
 
     def partitions(self, topic: str) -> int:
         """Number of partitions of `topic`, which exists when this returns.
@@ -63,12 +64,19 @@ class Topics:
                 created, begin = True, time.monotonic()
             elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
                 raise translate(error, f"topic {topic}")
-            elif time.monotonic() - begin > (ANSWER_SECONDS if created else _MISSING_SECONDS):
+            elif self._stopping() or time.monotonic() - begin > self._patience(topic, created=created):
                 if error.code() == KafkaError.LEADER_NOT_AVAILABLE:
                     raise translate(error, f"topic {topic}")
+                self._missing.add(topic)
                 raise BlockedError(f"topic {topic} does not exist", "create it, or set kafka.create_topics")
             else:
                 self._client.poll(0.1)
+
+    def _patience(self, topic: str, *, created: bool) -> float:
+        """Seconds until a topic that is not there counts as missing. One that was missing before has had its time."""
+        if created:
+            return ANSWER_SECONDS
+        return 0.0 if topic in self._missing else _MISSING_SECONDS
 
     def _metadata(self, topic: str, begin: float) -> tuple[int, KafkaError | None]:
         """One answer from the cluster. Waits in steps, so that a stop request is heard; each is longer, for slow connections."""

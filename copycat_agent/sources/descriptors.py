@@ -14,7 +14,8 @@ class Descriptors:
     """The open files of one connector. A `TrackedFile` enters and leaves `opened` by itself.
 
     Never closed for room: files in flight (a task opens them through the driver's descriptor) and files that no pattern finds
-    any more (they could not be opened again). So `max_open_files` bounds what matches; followed leftovers come on top.
+    any more (they could not be opened again). So `max_open_files` bounds what matches; followed leftovers come on top,
+    and one file while it is looked at for the first time.
     """
 
     def __init__(self, limit: int) -> None:

@@ -104,12 +104,13 @@ class LogFiles:
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`."""
-        ready = self._ready()
+        ready, followers = self._ready()
         most = self._options.max_open_files - len(self._flying)
         if not self._flying:
             most = max(1, most)
         chosen = self._have_open(ready[: max(0, min(FILES_PER_BATCH, -(-len(ready) // shares), most))])
         chosen.sort(key=lambda file: file.backlog)
+        chosen = self._with_followers(chosen, followers, most)
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
             limit = max(self._least_bytes, limit // len(chosen))
@@ -173,20 +174,38 @@ class LogFiles:
         for file in self._catalog.files.values():
             file.close()
 
-    def _ready(self) -> list[TrackedFile]:
-        """Files whose turn it is, the longest unserved first."""
+    def _ready(self) -> tuple[list[TrackedFile], dict[TrackedFile, TrackedFile]]:
+        """Files whose turn it is, the longest unserved first; and those that wait for another one, by that one."""
         now, dirty = time.monotonic(), self._catalog.dirty
+        followers = {}
         for file in [file for file in dirty if file.after is not None and file.waits()]:
             assert file.after is not None
             self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
+            followers[file.after] = file
         ready = [file for file in dirty if file.after is None and not file.in_flight and file.retry_at <= now and file.unread]
-        return sorted(ready, key=lambda file: file.planned_at)
+        return sorted(ready, key=lambda file: file.planned_at), followers
 
-    def _have_open(self, files: list[TrackedFile]) -> list[TrackedFile]:
+    def _with_followers(self, chosen: list[TrackedFile], followers: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
+        """Behind each file those that wait for it, while one batch reaches that far: a task reads its splits in this order."""
+        chain: list[TrackedFile] = []
+        left = min(FILES_PER_BATCH, most) - len(chosen)
+        for file in chosen:
+            chain.append(file)
+            while left > 0 and (follower := followers.get(chain[-1])) and self._reaches(chain[-1], follower.barrier):
+                if follower.retry_at > time.monotonic() or not self._have_open([follower], keep=[*chosen, *chain]):
+                    break
+                chain.append(follower)
+                left -= 1
+        return chain
+
+    def _reaches(self, file: TrackedFile, position: int) -> bool:
+        return file.offset.position + self._least_bytes >= position
+
+    def _have_open(self, files: list[TrackedFile], keep: Collection[TrackedFile] = ()) -> list[TrackedFile]:
         """Those of `files` that are open, or can be opened now, and do have something to read."""
         closed = sum(file.fd < 0 for file in files)
-        room = self._catalog.descriptors.make_room(closed, files, unread=True)
-        if not self._flying:
+        room = self._catalog.descriptors.make_room(closed, [*files, *keep], unread=True)
+        if not self._flying and not keep:
             room = max(1, room)
         usable = []
         for file in files:

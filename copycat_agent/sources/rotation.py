@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 _SUFFIX = re.compile(
     r"""
-    (?P<base>.*[^.\-_])
+    (?P<base>.*?[^.\-_])
     [.\-_]
     (?: \d{1,5}                                             # logrotate, log4j: app.log.1
       | \d{4}-?\d{2}-?\d{2} (?: [T_.\-]? [\d:.\-]{1,12} )?  # dateext: app.log-20261121, app.log-20261121-1795302180, 0.log.20261121-050000

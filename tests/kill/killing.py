@@ -34,6 +34,19 @@ def schedule(dice: random.Random, rounds: int) -> list[Victim]:
     return [victim for _ in range(rounds) for victim in dice.sample(ROUND, len(ROUND))]
 
 
+def found(find: Callable[[], psutil.Process | None], message: Callable[[], str]) -> psutil.Process:
+    """The process that `find` finds, waited for."""
+    process = wait_until(find, 60, message)
+    assert process is not None
+    return process
+
+
+def kill(process: psutil.Process) -> None:
+    """SIGKILL, and wait until it is dead."""
+    process.kill()
+    wait_until(lambda: not is_alive(process), 20, lambda: f"{process} does not die")
+
+
 class Killer:
     """Kills processes of a running agent under load, and knows what it did."""
 
@@ -80,10 +93,10 @@ class Killer:
 
     def _kill_child(self, victim: Victim) -> None:
         """Kill a process of the agent; return when it, and what hangs on it, is gone, so that what comes next is new."""
-        target = wait_until(self._finder(victim), 60, lambda: f"no {victim}: {self._agent.descendants()}")
+        target = found(self._finder(victim), lambda: f"no {victim}: {self._agent.descendants()}")
         dependants = {"jvm": self._agent.python_processes, "daemon": self._workers, "worker": list}[victim]()
-        target.kill()
-        wait_until(lambda: not any(map(is_alive, [target, *dependants])), 20, lambda: f"{victim} {target} is dead, not all of {dependants}")
+        kill(target)
+        wait_until(lambda: not any(map(is_alive, dependants)), 20, lambda: f"{victim} {target} is dead, not all of {dependants}")
 
     def _finder(self, victim: Victim) -> Callable[[], psutil.Process | None]:
         return {

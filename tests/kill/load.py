@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.rig.waiting import wait_until
 
@@ -97,8 +98,13 @@ class Topic:
 
     def size(self) -> int:
         """Records in it."""
-        marks = [self._consumer.get_watermark_offsets(partition, timeout=10) for partition in self._partitions]
-        return sum(mark[1] for mark in marks if mark)
+        return sum(wait_until(self._ends, 30, "the broker does not tell the ends"))
+
+    def _ends(self) -> list[int]:
+        """Empty while a partition of a new topic has no leader."""
+        with suppress(KafkaException):
+            return [self._consumer.get_watermark_offsets(partition, timeout=10)[1] for partition in self._partitions]
+        return []
 
     def wait_growth(self, deadline: float = 60.0) -> None:
         """Return when there are more records than now."""

@@ -45,15 +45,24 @@ def test_nothing_is_lost_and_no_process_is_left_whoever_is_killed(
 ) -> None:
     victims: list[Victim] = [*schedule(rng, 1), "driver", "worker", "jvm"]
     _run(killer, victims, loaded_agent, load, target)
-    _assert_all_there(ledger.verify_topic(broker.bootstrap, target.name), killer.kills)
+    verdict = ledger.verify_topic(broker.bootstrap, target.name)
+    print(killer.report(), verdict, sep="\n")
+    _assert_all_there(verdict, killer.kills)
     loaded_agent.stop()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_over_many_kills(
-    killer: Killer, loaded_agent: AgentProcess, load: Load, target: Topic, ledger: Ledger, broker: DevBroker, rng: random.Random,
-    seed: int, capsys: pytest.CaptureFixture[str],
+    killer: Killer,
+    loaded_agent: AgentProcess,
+    load: Load,
+    target: Topic,
+    ledger: Ledger,
+    broker: DevBroker,
+    rng: random.Random,
+    seed: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     _run(killer, schedule(rng, 9), loaded_agent, load, target)
     verdict = ledger.verify_topic(broker.bootstrap, target.name)

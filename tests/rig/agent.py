@@ -90,11 +90,13 @@ class AgentProcess:
     def descendants(self) -> list[psutil.Process]:
         """Everything alive that this agent started, the driver not included: JVM, Spark's Python daemon, workers.
 
-        Found through the session, so that orphans count too; those seen once are remembered.
+        Found through the session, and through the state directory, where the JVM (in a session of its own) and all below it
+        work: so orphans count too. Those seen once are remembered.
         """
         for process in psutil.process_iter():
             try:
-                if process.pid != self.pid and os.getsid(process.pid) == self.pid:
+                is_ours = os.getsid(process.pid) == self.pid or Path(f"/proc/{process.pid}/cwd").readlink().is_relative_to(self.state_dir)
+                if process.pid != self.pid and is_ours:
                     self._recorded[process.pid] = process
             except OSError:  # it ended in between
                 continue

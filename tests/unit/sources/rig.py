@@ -42,9 +42,14 @@ class Agent:
         self._save((), self.source.scan())
 
     def work(self, behaviour: Behaviour = lambda: "read") -> int:
-        """One plan, read and saved. Returns the number of splits."""
+        """One plan, read and saved. Returns the number of splits. As in a real batch, nothing is read behind one that was cut short."""
         splits = self.source.plan(1).splits
-        results = tuple(self._read(split, behaviour()) for split in splits)
+        how = "read"
+        results: tuple[SplitResult, ...] = ()
+        for split in splits:
+            cut_short = how != "read"
+            how = how if cut_short else behaviour()
+            results += (SplitResult(split, split.offset) if cut_short else self._read(split, how),)
         if results:
             self._save(results, self.source.settle(results))
         return len(splits)

@@ -18,9 +18,10 @@ COUNTS = st.integers(1, 5)
 
 
 class History(RuleBasedStateMachine):
-    """Lines are numbered through, so each is unique. `owed` must arrive; `once` of them exactly once, in order per file name.
+    """Lines are numbered through, so each is unique. All of them are owed, exactly once, but for these.
 
-    A line is owed once it is complete and the agent has had the chance to see it: its file was open, or is there still.
+    `excused` may be missing: destroyed before the agent could see them, or while nobody held their file open. `held` are lines
+    of deleted files, which a running agent still reads. `repeatable` were copied to a file that matches too.
     """
 
     @initialize(
@@ -37,6 +38,7 @@ class History(RuleBasedStateMachine):
         self.number = 0
         self.written: dict[Path, list[bytes]] = {}
         self.owed: list[bytes] = []
+        self.held: list[bytes] = []
         self.excused: set[bytes] = set()
         self.repeatable: set[bytes] = set()
         self.unfinished: dict[Path, bytes] = {}
@@ -137,9 +139,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        for path in list(self.written):
-            if not path.exists():
-                self._excuse(path)
+        self.excused.update(line for line in self.held if line not in self.agent.lines)
         for path in self._followed_only():
             self._excuse(path)
         self.agent.restart()
@@ -186,6 +186,7 @@ class History(RuleBasedStateMachine):
         """The name goes; an agent that has the file open still reads it."""
         if not self._is_open(path):
             self._excuse(path)
+        self.held += self.written.get(path, [])
         self._retire(path)
         path.unlink()
 
@@ -202,12 +203,12 @@ class History(RuleBasedStateMachine):
 
     def _check(self) -> None:
         lines = Counter(self.agent.lines)
-        owed = {line for line in (*self.owed, *(line for lines in self.written.values() for line in lines))} - self.excused
+        owed = {*self.owed, *(line for lines in self.written.values() for line in lines)} - self.excused
         missing = sorted(line for line in owed if not lines[line])
         assert not missing, f"lost {missing}"
         repeated = sorted(line for line, count in lines.items() if count > 1 and line not in self.repeatable)
         assert not repeated, f"repeated {repeated}"
-        known = owed | self.excused | {line for line in self.owed}
+        known = owed | self.excused | set(self.owed)
         phantom = sorted(line for line in lines if line not in known)
         assert not phantom, f"never written {phantom}"
 

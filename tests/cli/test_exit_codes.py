@@ -1,0 +1,148 @@
+"""What `copycat run` says, and with which code it ends, when it cannot begin."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import COMMAND
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from tests.cli.conftest import Done
+    from tests.rig.agent import AgentProcess
+
+NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
+
+
+def test_78_when_no_definition_loads_with_the_place_of_what_is_wrong(copycat: Callable[..., Done], connectors: Path) -> None:
+    (connectors / "bad.yaml").write_text("name: bad\nsource: {type: log_fil}\n")
+    done = copycat("run", connectors, *NOWHERE)
+    assert done.returncode == 78
+    assert "connectors.d/bad.yaml:2:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_78_when_the_directory_is_empty_or_missing(copycat: Callable[..., Done], connectors: Path) -> None:
+    for directory in (connectors, connectors / "missing"):
+        done = copycat("run", directory, *NOWHERE)
+        assert (done.returncode, done.stdout) == (78, "")
+        assert str(directory) in done.stderr
+
+
+def test_78_when_agent_yaml_is_wrong(copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path) -> None:
+    define("app")
+    (tmp_path / "agent.yaml").write_text("kafka: {bootstrap_server: [a:1]}\n")
+    done = copycat("run", connectors)
+    assert done.returncode == 78
+    assert "agent.yaml:1:" in done.stderr
+
+
+def test_78_without_any_kafka_address_and_dev_broker_is_named(
+    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path]
+) -> None:
+    define("app")
+    done = copycat("run", connectors)
+    assert done.returncode == 78
+    assert "copycat dev-broker" in done.stderr
+    assert "--bootstrap-servers" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "connectors.d", "--no-such-option"], ["no-such-command"]])
+def test_2_for_wrong_usage(copycat: Callable[..., Done], connectors: Path, arguments: list[str]) -> None:
+    done = copycat(*arguments)
+    assert done.returncode == 2
+    assert "Usage" in done.stderr
+
+
+def test_2_for_only_of_a_connector_that_is_not_there(copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path]) -> None:
+    define("app")
+    done = copycat("run", connectors, *NOWHERE, "--only", "ap")
+    assert done.returncode == 2
+    assert "no definition named ap" in done.stderr
+
+
+def test_1_without_java_and_it_says_so(copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path) -> None:
+    define("app")
+    done = copycat("run", connectors, *NOWHERE, env={"PATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert "error: Spark needs Java 17 or newer" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_1_for_a_damaged_store_which_is_kept_aside_until_someone_decides(
+    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path
+) -> None:
+    define("app")
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "offsets.db").write_bytes(b"this is no database" * 100)
+    for _ in range(2):
+        done = copycat("run", connectors, *NOWHERE, "--state-dir", state)
+        assert done.returncode == 1
+        assert "damaged" in done.stderr
+        assert "Traceback" not in done.stderr
+    (kept,) = state.glob("offsets.db.damaged-*")
+    assert kept.read_bytes() == b"this is no database" * 100
+
+
+def test_1_for_a_second_agent_on_a_state_directory_and_the_first_is_named(
+    copycat: Callable[..., Done], agent: AgentProcess, define: Callable[..., Path], connectors: Path
+) -> None:
+    define("app")
+    agent.define("app", (connectors / "app.yaml").read_text())
+    agent.start()
+    wait_until(lambda: "agent starts" in agent.log, 30, lambda: agent.log)
+    done = copycat("run", connectors, *NOWHERE, "--state-dir", agent.state_dir)
+    assert done.returncode == 1
+    assert f"another agent (pid {agent.pid})" in done.stderr
+    agent.stop()
+
+
+@pytest.mark.parametrize(("option", "variables", "colored"), [((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False)])
+def test_problems_are_colored_on_a_terminal_unless_told_otherwise(
+    connectors: Path, environment: dict[str, str], option: tuple[str, ...], variables: dict[str, str], colored: bool
+) -> None:
+    (connectors / "bad.yaml").write_text("name: bad\n")
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "run", str(connectors), *NOWHERE, *option]
+    done = subprocess.run(command, env=environment | variables, stdin=subprocess.DEVNULL, stderr=theirs, timeout=60, check=False)
+    os.close(theirs)
+    said = os.read(ours, 100_000)
+    os.close(ours)
+    assert done.returncode == 78
+    assert (b"\x1b[" in said) is colored
+
+
+@pytest.mark.parametrize("command", ["run", "check", "schema", "dev-broker", "demo", "version"])
+def test_every_command_explains_itself(copycat: Callable[..., Done], command: str) -> None:
+    assert f" {command} " in copycat("--help").stdout
+    done = copycat(command, "--help")
+    assert done.returncode == 0
+    assert f"Usage: copycat {command}" in done.stdout or f"Usage: python -m copycat_agent {command}" in done.stdout
+
+
+def test_version_is_one_line(copycat: Callable[..., Done]) -> None:
+    done = copycat("version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_bad_definition_stops_no_good_one(
+    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    (define("app", topic) / "a.log").write_text("one\n")
+    (connectors / "bad.yaml").write_text("name: bad\n")
+    done = copycat("run", connectors, "--until-idle", "--bootstrap-servers", broker.bootstrap, "--state-dir", tmp_path / "state")
+    assert done.returncode == 0, done.stderr
+    assert "bad.yaml" in done.stderr
+    assert "1 acknowledged" in done.stdout

@@ -1,0 +1,97 @@
+"""SIGTERM, SIGINT, dead and hanging children: how an agent ends, and when it does not."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kill.conftest import definition
+from tests.kill.killing import found, kill
+from tests.kill.load import Topic
+from tests.rig.kafka import create_topic, unique_topic
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from tests.kill.load import Load
+    from tests.rig.agent import AgentProcess
+    from tests.rig.ledger import Ledger
+
+STOPPING = "agent is asked to stop"
+"""The event that tells of the first signal."""
+
+
+def test_sigterm_under_load_exits_0_and_nothing_is_lost_or_repeated(
+    loaded_agent: AgentProcess, load: Load, target: Topic, ledger: Ledger, broker: DevBroker, rng: random.Random
+) -> None:
+    with load:
+        for _ in range(3):
+            loaded_agent.start()
+            target.wait_growth()
+            load.wait_lines(rng.randrange(2000))
+            loaded_agent.stop()
+    loaded_agent.start()
+    verdict = ledger.verify_topic(broker.bootstrap, target.name)
+    loaded_agent.stop()
+    assert verdict, verdict
+
+
+def test_sigterm_while_spark_still_starts_exits_0_at_once(loaded_agent: AgentProcess, logs_dir: Path) -> None:
+    (logs_dir / "app.log").write_text("a line\n" * 1000)
+    loaded_agent.start()
+    wait_until(lambda: '"state": "running"' in loaded_agent.log, 30, lambda: loaded_agent.log)
+    loaded_agent.stop(14.0)  # shorter than the time that what is in flight may take
+    assert "stopped before everything in flight" not in loaded_agent.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_exits_at_once_and_leaves_no_process(
+    own_broker: DevBroker, make_agent: Callable[..., AgentProcess], logs_dir: Path, load: Load, number: signal.Signals
+) -> None:
+    topic = Topic(own_broker.bootstrap, create_topic(own_broker.bootstrap, unique_topic()), 1)
+    agent = make_agent(own_broker.bootstrap)
+    agent.define("app", definition(logs_dir, topic.name))
+    agent.start()
+    with load:
+        topic.wait_growth()
+        topic.close()
+        own_broker.pause()
+        load.wait_lines(5000)  # some of them are in flight, and stay there
+        agent.signal(number)
+        wait_until(lambda: STOPPING in agent.log, 30, lambda: agent.log)
+        agent.signal(number)
+        assert agent.wait(10) == (130 if number == signal.SIGINT else 143)
+    wait_until(lambda: not agent.descendants(), 20, lambda: f"left behind: {agent.descendants()}")
+
+
+def test_a_jvm_that_dies_three_times_in_a_row_ends_the_agent_with_75(loaded_agent: AgentProcess) -> None:
+    loaded_agent.start()
+    for _ in range(3):
+        kill(found(loaded_agent.jvm, lambda: loaded_agent.log))
+    assert loaded_agent.wait(60) == 75, loaded_agent.log
+    assert "error: Spark did not come up 3 times in a row" in loaded_agent.log
+    wait_until(lambda: not loaded_agent.descendants(), 20, lambda: f"left behind: {loaded_agent.descendants()}")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_worker_that_hangs_is_killed_at_its_deadline_and_nothing_is_lost(
+    loaded_agent: AgentProcess, load: Load, target: Topic, ledger: Ledger, broker: DevBroker
+) -> None:
+    loaded_agent.start()
+    with load:
+        target.wait_growth()
+        workers = loaded_agent.python_processes()[1:]
+        for worker in workers:
+            worker.suspend()
+        wait_until(lambda: "runner hangs and is killed" in loaded_agent.log, 120, lambda: loaded_agent.log[-3000:])
+        target.wait_growth(120)
+    verdict = ledger.verify_topic(broker.bootstrap, target.name)
+    assert verdict.is_complete, verdict
+    loaded_agent.stop()

@@ -1,0 +1,278 @@
+"""Records that cannot be delivered, records dropped on purpose, and what a record looks like in Kafka."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.rig.kafka import consume, unique_topic
+from tests.rig.shipping import origin
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.rig.kafka import Consumed
+    from tests.rig.shipping import Shipping
+
+BROKER_REFUSES = {"client": {"message.max.bytes": 4_000_000}}
+"""The client lets pass what a topic with a small max.message.bytes refuses."""
+SMALL = {"max.message.bytes": "3000"}
+BIG = bytes(range(97, 123)) * 400
+"""Bigger than SMALL, smaller than the client's limit; incompressible it need not be: compression is off where it is used."""
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def position(shipping: Shipping) -> int:
+    """The committed position of the only file."""
+    return sum(offset.position for offset in shipping.offsets.values())
+
+
+def wait_position(shipping: Shipping, wanted: int) -> None:
+    wait_until(lambda: position(shipping) == wanted, message=lambda: f"{wanted}: {shipping.offsets} {shipping.status}")
+
+
+def wait_failed(shipping: Shipping) -> str:
+    """Wait for FAILED; returns the reason."""
+    wait_until(lambda: shipping.status.state == "failed", message=lambda: f"{shipping.status}")
+    return shipping.status.reason
+
+
+def headers(record: Consumed) -> dict[str, str]:
+    return {name: (value or b"").decode() for name, value in record.headers}
+
+
+def uncompressed(**client: object) -> dict[str, object]:
+    return {"client": {**BROKER_REFUSES["client"], "compression.type": "none", **client}}
+
+
+@pytest.mark.parametrize("bulk", [True, False])
+def test_a_record_that_the_topic_refuses_goes_to_the_dlq_and_the_rest_flows(
+    make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path, bulk: bool
+) -> None:
+    shipping, dlq = make_shipping(topic=make_topic(config=SMALL)), make_topic()
+    before, after = [f"before {n}" for n in range(150)], [f"after {n}" for n in range(150)]
+    data = "\n".join([*before, BIG.decode(), *after, ""]).encode()
+    append(logs_dir / "app", data)
+    shipping.start(
+        kafka=uncompressed(), errors={"tolerance": "all", "dlq": {"topic": dlq}}, record={"origin_headers": not bulk},
+    )
+    wait_position(shipping, len(data))
+    arrived = shipping.lines()
+    assert list(dict.fromkeys(arrived)) == before + after
+    (letter,) = consume(shipping.bootstrap, dlq)
+    assert letter.value == BIG
+    start = data.index(BIG)
+    assert headers(letter) == {
+        "copycat.connector": "app", "copycat.file": str(logs_dir / "app"), "copycat.offset": str(start),
+        "copycat.end": str(start + len(BIG) + 1), "copycat.length": str(len(BIG) + 1), "copycat.stage": "send",
+        "copycat.error": "DataError", "copycat.message": headers(letter)["copycat.message"],
+    }
+    assert "size" in headers(letter)["copycat.message"].lower()
+    counts = shipping.status.counts
+    assert (counts.read, counts.acknowledged, counts.dead_lettered) == (301, 300, 1)
+
+
+def test_a_record_that_the_topic_refuses_stops_the_connector_just_before_it(
+    make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path
+) -> None:
+    shipping = make_shipping(topic=make_topic(config=SMALL))
+    append(logs_dir / "app", b"one\ntwo\n" + BIG + b"\nthree\n")
+    shipping.start(kafka=uncompressed())
+    reason = wait_failed(shipping)
+    assert "bytes 8 to 10409" in reason
+    assert "max.message.bytes" in reason or "tolerance" in reason
+    assert BIG[:26].decode() not in reason
+    assert position(shipping) == 8
+    shipping.stop()
+    assert shipping.lines() == ["one", "two"]
+
+
+def test_a_record_over_the_clients_limit_is_dead_lettered_without_its_bytes_where_they_do_not_fit(
+    make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path
+) -> None:
+    shipping, dlq = make_shipping(), make_topic()
+    append(logs_dir / "app", b"one\n" + BIG + b"\nthree\n")
+    shipping.start(kafka={"client": {"message.max.bytes": 2000, "batch.size": 2000}}, errors={"tolerance": "all", "dlq": {"topic": dlq}})
+    wait_position(shipping, 10 + len(BIG) + 1)
+    assert shipping.lines() == ["one", "three"]
+    (letter,) = consume(shipping.bootstrap, dlq)
+    assert letter.value is None
+    assert headers(letter)["copycat.raw"].startswith("omitted")
+    assert headers(letter)["copycat.length"] == str(len(BIG) + 1)
+    assert (shipping.status.counts.acknowledged, shipping.status.counts.dead_lettered) == (2, 1)
+
+
+def test_without_a_dlq_a_refused_record_is_counted_and_passed(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"one\n" + BIG + b"\nthree\n")
+    shipping.start(kafka={"client": {"message.max.bytes": 2000, "batch.size": 2000}}, errors={"tolerance": "all"})
+    assert shipping.lines(until=2) == ["one", "three"]
+    wait_position(shipping, 10 + len(BIG) + 1)
+    assert (shipping.status.counts.acknowledged, shipping.status.counts.rejected) == (2, 1)
+
+
+def test_a_dlq_that_refuses_even_the_empty_letter_stops_the_connector_before_the_record(
+    make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path
+) -> None:
+    shipping, dlq = make_shipping(), make_topic(config={"max.message.bytes": "50"})
+    append(logs_dir / "app", b"one\n" + b"x" * 20 + b"\n")
+    shipping.start(source={"line": {"max_bytes": "10B"}}, errors={"tolerance": "all", "dlq": {"topic": dlq}})
+    assert dlq in wait_failed(shipping)
+    assert position(shipping) == 4
+
+
+def test_with_tolerance_none_a_long_line_stops_the_connector_just_before_it(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"one\n" + b"secret-word-" * 3 + b"\n")
+    shipping.start(source={"line": {"max_bytes": "10B"}})
+    reason = wait_failed(shipping)
+    assert "bytes 4 to 41" in reason
+    assert "line.max_bytes" in reason
+    assert "secret" not in reason
+    assert position(shipping) == 4
+    assert shipping.stop().state == "failed"
+    assert shipping.lines() == ["one"]
+
+
+def test_a_failed_connector_leaves_the_others_alone(
+    make_shipping: Callable[..., Shipping], logs_dir: Path
+) -> None:
+    bad, good = make_shipping("bad"), make_shipping("good")
+    append(logs_dir / "app", b"x" * 20 + b"\n")
+    bad.start(source={"line": {"max_bytes": "10B"}})
+    good.start()
+    wait_failed(bad)
+    append(logs_dir / "app", b"more\n")
+    assert good.lines(until=2) == ["x" * 20, "more"]
+    assert good.status.state == "running"
+
+
+def test_retry_timeout_ends_in_failed_with_the_cause(make_shipping: Callable[..., Shipping], logs_dir: Path) -> None:
+    shipping = make_shipping(topic=unique_topic())
+    append(logs_dir / "app", b"a\n")
+    shipping.start(errors={"retry_timeout": "0s"})
+    reason = wait_failed(shipping)
+    assert shipping.topic in reason
+    assert position(shipping) == 0
+
+
+def test_dropped_records_move_the_offset(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"keep 1\ndrop 2\nkeep 3\ndrop 4\ndrop 5\n")
+    shipping.start(transforms=[{"drop_if": {"message": {"matches": "^drop"}}}])
+    wait_position(shipping, 35)
+    assert shipping.lines() == ["keep 1", "keep 3"]
+    assert (shipping.status.counts.read, shipping.status.counts.acknowledged, shipping.status.counts.dropped) == (5, 2, 3)
+
+
+def test_a_file_of_dropped_records_only_is_not_read_again(shipping: Shipping, logs_dir: Path) -> None:
+    transforms = [{"drop_if": {"message": {"matches": "^drop"}}}]
+    append(logs_dir / "app", b"drop\n" * 100)
+    shipping.start(transforms=transforms)
+    wait_position(shipping, 500)
+    shipping.stop()
+    shipping.start(transforms=transforms)
+    append(logs_dir / "app", b"keep\n")
+    assert shipping.lines(until=1) == ["keep"]
+    wait_position(shipping, 505)
+    assert shipping.status.counts.read == 1
+
+
+@pytest.mark.parametrize(("partition", "numbers"), [("key", 1), ("file", 1), (2, 1)])
+def test_partition_keeps_a_file_together(
+    make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path, partition: str | int, numbers: int
+) -> None:
+    shipping = make_shipping(topic=make_topic(3))
+    for name in "abcdef":
+        append(logs_dir / name, b"x\n" * 20)
+    shipping.start(record={"partition": partition, "key": "{@file.path}"})
+    records = shipping.records(until=120)
+    by_file = {name: {record.partition for record in records if origin(record)[0] == name} for name in "abcdef"}
+    assert {len(found) for found in by_file.values()} == {numbers}
+    assert set.union(*by_file.values()) == {2} if partition == 2 else len(set.union(*by_file.values())) > 1
+
+
+def test_partition_sticky_ignores_the_key_and_spreads_runs(
+    make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path
+) -> None:
+    shipping = make_shipping(topic=make_topic(3))
+    shipping.start(record={"partition": "sticky", "key": "same"})
+    for number in range(6):
+        append(logs_dir / "app", b"x\n")
+        shipping.records(until=number + 1)
+    records = shipping.records()
+    assert {record.key for record in records} == {b"same"}
+    assert len({record.partition for record in records}) > 1
+
+
+def test_a_partition_that_the_topic_does_not_have_blocks(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"x\n")
+    shipping.start(record={"partition": 7})
+    wait_until(lambda: shipping.status.state == "blocked", message=lambda: f"{shipping.status}")
+    assert "partition" in shipping.status.reason.lower()
+    assert position(shipping) == 0
+
+
+def test_timestamp_file_is_the_files_modification_time(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"x\n")
+    shipping.start(record={"timestamp": "file"})
+    (record,) = shipping.records(until=1)
+    assert record.timestamp_ms == (logs_dir / "app").stat().st_mtime_ns // 1_000_000
+
+
+def test_timestamp_read_is_the_time_of_sending(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"x\n")
+    written_ms = (logs_dir / "app").stat().st_mtime_ns // 1_000_000
+    shipping.start()
+    (record,) = shipping.records(until=1)
+    assert record.timestamp_ms is not None
+    assert record.timestamp_ms >= written_ms
+
+
+def test_headers_and_key_are_rendered_for_each_record(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"one\ntwo\n")
+    record = {"key": "{@file.name}:{@offset}", "headers": {"fixed": 7, "name": "{@file.name}", "number": "{@record.number}"}}
+    shipping.start(record={**record, "origin_headers": False})
+    one, two = shipping.records(until=2)
+    assert (one.key, two.key) == (b"app:0", b"app:4")
+    assert [headers(record) for record in (one, two)] == [
+        {"fixed": "7", "name": "app", "number": "1"}, {"fixed": "7", "name": "app", "number": "2"},
+    ]
+
+
+def test_a_file_name_that_is_not_utf8_is_shipped_under_a_readable_name(shipping: Shipping, logs_dir: Path) -> None:
+    with open(bytes(logs_dir) + b"/caf\xe9.log", "ab") as file:  # noqa: PTH123 - the name is bytes
+        file.write(b"x\n")
+    shipping.start(record={"key": "{@file.name}", "headers": {"name": "{@file.name}"}})
+    (record,) = shipping.records(until=1)
+    assert record.key == rb"caf\xe9.log"
+    assert headers(record)["name"] == r"caf\xe9.log"
+    assert headers(record)["copycat.file"].endswith(r"/caf\xe9.log")
+
+
+@pytest.mark.parametrize(("converter", "expected"), [
+    (None, b"gr\xfc\xdfe"), ("bytes", b"gr\xfc\xdfe"), ("string", "gr��e".encode()), ("json", '{"message":"gr��e"}'.encode()),
+])  # fmt: skip
+def test_converters_make_the_value(shipping: Shipping, logs_dir: Path, converter: str | None, expected: bytes) -> None:
+    append(logs_dir / "app", b"gr\xfc\xdfe\n")
+    shipping.start(converters={"value": converter} if converter else {})
+    (record,) = shipping.records(until=1)
+    assert record.value == expected
+    if converter == "json":
+        json.loads(expected)
+
+
+def test_a_run_to_the_end_sends_the_unfinished_last_line_flagged_and_stops(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"one\nunfinished")
+    shipping.start(until_idle=True)
+    shipping.wait_idle()
+    one, last = shipping.records()
+    assert (one.value, last.value) == (b"one", b"unfinished")
+    assert "copycat.partial" not in headers(one)
+    assert headers(last)["copycat.partial"] == "true"
+    assert shipping.stop().state == "stopped"

@@ -1,0 +1,187 @@
+"""C and D. Files that are cut, replaced or take over an inode: what is new is read from its beginning, the rest not again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.rig.kafka import create_topic, unique_topic
+from tests.rig.proxy import PRODUCE
+from tests.rig.waiting import wait_until
+from tests.scenarios.log_files import append, descriptors, numbers, settled, take_inode, wait_read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import ProxiedBroker
+    from tests.rig.shipping import Shipping
+
+
+def test_a_truncated_file_is_read_from_its_beginning(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app.log"
+    append(log, *numbers(0, 5))
+    shipping.start()
+    wait_read(shipping, 5)
+    os.truncate(log, 0)
+    append(log, *numbers(5, 10))
+    assert settled(shipping, range(10)) == numbers(0, 10)
+
+
+def test_fifty_rewrites_in_place_yield_every_line_once(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app.log"
+    log.touch()
+    inode = log.stat().st_ino
+    shipping.start()
+    written = 0
+    for turn in range(50):
+        lines = [f"line {number:05}" for number in range(written, written + turn + 1)]
+        written += len(lines)
+        log.write_text("".join(f"{line}\n" for line in lines))
+        wait_read(shipping, written)
+    assert log.stat().st_ino == inode
+    assert settled(shipping, range(written)) == [f"line {number:05}" for number in range(written)]
+
+
+def test_a_file_cut_and_grown_beyond_its_old_size_while_the_agent_is_down_is_read_anew(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app.log"
+    append(log, "old")
+    shipping.start()
+    wait_read(shipping, 1)
+    shipping.stop()
+    log.write_text("another 1\nanother 2\n")
+    shipping.start()
+    assert settled(shipping, range(3)) == ["old", "another 1", "another 2"]
+
+
+def test_a_file_rewritten_with_as_many_other_bytes_is_read_anew(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app.log"
+    append(log, "aaa")
+    shipping.start()
+    wait_read(shipping, 1)
+    log.write_text("bbb\n")
+    assert settled(shipping, range(2)) == ["aaa", "bbb"]
+
+
+def test_a_truncation_under_lines_in_flight_loses_neither_them_nor_what_follows(
+    make_shipping: Callable[..., Shipping], proxied_broker: ProxiedBroker, logs_dir: Path
+) -> None:
+    bootstrap, proxy, log = proxied_broker.bootstrap, proxied_broker.proxy, logs_dir / "app.log"
+    shipping = make_shipping(bootstrap=bootstrap, topic=create_topic(bootstrap, unique_topic()))
+    append(log, "0")
+    shipping.start()
+    wait_read(shipping, 1)
+    seen = proxy.requests[PRODUCE]
+    proxy.delay(1.0)
+    append(log, "1", "2")
+    wait_until(lambda: proxy.requests[PRODUCE] > seen, message="the lines are on their way")
+    os.truncate(log, 0)
+    append(log, "x")
+    proxy.forward()
+    lines = shipping.lines(until=4)
+    assert {"0", "1", "2", "x"} == set(lines)
+    wait_until(lambda: [offset.position for offset in shipping.offsets.values()] == [len("x\n")], message=lambda: f"{shipping.offsets}")
+
+
+def test_bytes_cut_away_unread_are_counted(
+    make_shipping: Callable[..., Shipping], proxied_broker: ProxiedBroker, logs_dir: Path
+) -> None:
+    bootstrap, proxy, log = proxied_broker.bootstrap, proxied_broker.proxy, logs_dir / "app.log"
+    shipping = make_shipping(bootstrap=bootstrap, topic=create_topic(bootstrap, unique_topic()))
+    proxy.pause()
+    append(log, "never read")
+    shipping.start()
+    os.truncate(log, 0)
+    wait_until(lambda: shipping.status.lag.bytes == 0, message="the cut is seen")
+    proxy.forward()
+    wait_until(lambda: shipping.status.lag.lost_bytes == len("never read\n"), 60, lambda: f"{shipping.status}")
+    append(log, "x")
+    assert settled(shipping, range(1)) == ["x"]
+
+
+def test_a_file_made_anew_while_the_agent_is_down_is_read_though_it_has_the_old_inode(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app.log"
+    append(log, "1")
+    inode = log.stat().st_ino
+    shipping.start()
+    wait_read(shipping, 1)
+    shipping.stop()
+    log.unlink()
+    take_inode(log, inode, lambda path: append(path, "again"))
+    shipping.start()
+    assert settled(shipping, range(2)) == ["1", "again"]
+
+
+def test_the_new_log_may_take_the_inode_of_the_generation_that_rotation_deleted(shipping: Shipping, logs_dir: Path) -> None:
+    log, one, two = (logs_dir / name for name in ("app.log", "app.log.1", "app.log.2"))
+    for count, path in enumerate((two, one, log), 1):
+        append(path, f"line of {path.name}")
+        os.utime(path, (1_000_000 + count, 1_000_000 + count))
+    shipping.start()
+    wait_read(shipping, 3)
+    inode = two.stat().st_ino
+    two.unlink()
+    wait_until(lambda: len(descriptors(logs_dir)) == 2, message="the deleted file is closed")
+    one.rename(two)
+    log.rename(one)
+    take_inode(log, inode, lambda path: append(path, "line of the new app.log"))
+    assert settled(shipping, range(4))[3:] == ["line of the new app.log"]
+
+
+def test_a_closed_file_replaced_by_one_with_its_inode_between_two_scans_is_read(shipping: Shipping, logs_dir: Path) -> None:
+    rotated, log = logs_dir / "app.log.1", logs_dir / "app.log"
+    append(rotated, "old")
+    os.utime(rotated, (1_000_000, 1_000_000))
+    append(log, "current")
+    inode = rotated.stat().st_ino
+    shipping.start(source={"max_open_files": 1, "watch": "poll", "scan_interval": "1s"})
+    wait_read(shipping, 2)
+    append(log, "more")
+    wait_read(shipping, 3)
+    assert descriptors(logs_dir) == [str(log)]
+    rotated.unlink()
+    take_inode(logs_dir / "new.log", inode, lambda path: append(path, "a longer line than the old one"))
+    assert settled(shipping, range(4))[3:] == ["a longer line than the old one"]
+
+
+def test_restarts_of_a_growing_file_keep_one_row_and_repeat_nothing(shipping: Shipping, logs_dir: Path) -> None:
+    log, total = logs_dir / "app.log", 0
+    for more in (1, 1, 998, 1000):
+        append(log, *numbers(total, total + more))
+        total += more
+        shipping.start()
+        wait_read(shipping, more)
+        assert len(shipping.offsets) == 1
+        shipping.stop()
+    assert shipping.lines() == numbers(0, 2000)
+
+
+def test_a_single_short_line_in_a_new_file_is_enough(shipping: Shipping, logs_dir: Path) -> None:
+    shipping.start(source={"watch": "poll"})
+    line = "x" * 41
+    append(logs_dir / "app.log", line)
+    assert settled(shipping, range(1)) == [line]
+
+
+def test_a_directory_moved_away_and_back_is_not_read_again(shipping: Shipping, logs_dir: Path, tmp_path: Path) -> None:
+    log, away = logs_dir / "sub" / "app.log", tmp_path / "away"
+    log.parent.mkdir()
+    append(log, "1")
+    shipping.start(source={"include": [f"{logs_dir}/sub/*", f"{logs_dir}/other/*"], "rotate_wait": "0s"})
+    wait_read(shipping, 1)
+    log.parent.rename(away)
+    wait_until(lambda: shipping.status.lag.known_files == 0, message="it is let go")
+    append(away / "app.log", "2")
+    away.rename(log.parent)
+    assert settled(shipping, range(2)) == ["1", "2"]
+
+
+def test_a_file_swapped_by_rename_while_it_is_read_arrives_and_so_does_the_new_one(shipping: Shipping, logs_dir: Path) -> None:
+    log, fresh = logs_dir / "app.log", logs_dir / ".fresh"
+    append(log, *numbers(0, 50_000))
+    shipping.start(delivery={"max_batch_bytes": "64KiB", "linger": "0s"})
+    append(fresh, "new")
+    fresh.replace(log)
+    lines = settled(shipping, range(50_001))
+    assert [line for line in lines if line != "new"] == numbers(0, 50_000)
+    assert lines.count("new") == 1

@@ -1,0 +1,142 @@
+"""Events wake a connector; where there are none, one warning says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from watchdog.events import FileModifiedEvent
+
+from copycat_agent import watch
+from copycat_agent.watch import Wake, Watcher
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def watcher() -> Iterator[Watcher]:
+    watcher = Watcher()
+    yield watcher
+    watcher.close()
+
+
+def expect(wake: Wake, path: Path) -> None:
+    """Write to `path` until that arrives."""
+    seen: set[str] = set()
+
+    def arrived() -> bool:
+        with path.open("a") as file:
+            file.write("x")
+        seen.update(wake.take()[0])
+        return str(path) in seen
+
+    wait_until(arrived, 10, f"an event for {path}")
+
+
+def test_a_write_is_told_by_its_path(watcher: Watcher, tmp_path: Path) -> None:
+    wake = Wake()
+    watcher.watch(wake, {str(tmp_path)})
+    expect(wake, tmp_path / "f")
+
+
+def test_a_new_name_is_something_only_a_scan_can_tell(watcher: Watcher, tmp_path: Path) -> None:
+    wake = Wake()
+    watcher.watch(wake, {str(tmp_path)})
+    (tmp_path / "f").touch()
+    wait_until(lambda: wake.take()[1], 10)
+
+
+def test_a_directory_made_anew_is_watched_anew_by_all_who_share_it(watcher: Watcher, tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    directory.mkdir()
+    wakes = [Wake(), Wake()]
+    for wake in wakes:
+        watcher.watch(wake, {str(directory)})
+        expect(wake, directory / "f")
+    (directory / "f").unlink()
+    directory.rename(tmp_path / "old")  # so that the new one has another inode
+    directory.mkdir()
+    for wake in wakes:
+        watcher.watch(wake, {str(directory)})
+    for wake in wakes:
+        wake.take()
+        expect(wake, directory / "f")
+
+
+def test_who_leaves_hears_nothing_and_the_others_still_do(watcher: Watcher, tmp_path: Path) -> None:
+    stays, leaves = Wake(), Wake()
+    for wake in (stays, leaves):
+        watcher.watch(wake, {str(tmp_path)})
+    watcher.unwatch(leaves)
+    leaves.take()
+    expect(stays, tmp_path / "f")
+    assert leaves.take() == (set(), False)
+
+
+def test_a_directory_behind_a_link_is_watched_under_the_links_name(watcher: Watcher, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    wake = Wake()
+    watcher.watch(wake, {str(tmp_path / "link")})
+    expect(wake, tmp_path / "link" / "f")
+
+
+def test_many_directories_are_watched_by_their_root(watcher: Watcher, tmp_path: Path) -> None:
+    directories = [tmp_path / str(number) for number in range(watch.MAX_SINGLE_WATCHES + 1)]
+    for directory in directories:
+        directory.mkdir()
+    wake = Wake()
+    watcher.watch(wake, {str(tmp_path), *map(str, directories)})
+    expect(wake, directories[-1] / "f")
+    assert len(watcher._places) == 1
+
+
+def test_a_directory_that_is_not_there_is_watched_once_it_is(watcher: Watcher, tmp_path: Path) -> None:
+    wake, directory = Wake(), tmp_path / "d"
+    watcher.watch(wake, {str(directory)})
+    directory.mkdir()
+    watcher.watch(wake, {str(directory)})
+    expect(wake, directory / "f")
+
+
+def test_without_inotify_there_is_one_warning_and_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exhausted() -> None:
+        raise OSError(24, "inotify instance limit reached")
+
+    monkeypatch.setattr(watch, "Observer", exhausted)
+    watcher = Watcher()
+    for _ in range(3):
+        watcher.watch(Wake(), {str(tmp_path)})
+    watcher.close()
+    assert len(caplog.records) == 1
+
+
+def test_a_directory_that_cannot_be_watched_is_told_once(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise OSError(28, "inotify watch limit reached")
+
+    wake = Wake()
+    with monkeypatch.context() as patch:
+        assert watcher._observer is not None
+        patch.setattr(watcher._observer, "schedule", exhausted)
+        for _ in range(3):
+            watcher.watch(wake, {str(tmp_path)})
+    assert len(caplog.records) == 1
+    watcher.watch(wake, {str(tmp_path)})
+    expect(wake, tmp_path / "f")
+
+
+def test_a_connector_that_never_asks_is_told_to_look_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MAX_GROWN", 3)
+    wake = Wake()
+    for number in range(10):
+        wake.dispatch(FileModifiedEvent(f"/{number}"))
+    grown, other = wake.take()
+    assert (len(grown), other) == (3, True)

@@ -1,0 +1,126 @@
+"""What stands in for Spark and for a disk that is full: an executor whose answers a test scripts, a store that fails on demand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, SplitResult, TaskId
+
+if TYPE_CHECKING:
+    from copycat_agent.offsets import OffsetStore
+
+Results = tuple[SplitResult, ...]
+Answer = Callable[[Batch], Results | None]
+"""Results of a batch, or None: it stays in flight until the test calls `finish`."""
+
+
+def read_all(batch: Batch) -> Results:
+    """Every split is read and settled to its end."""
+    return tuple(settled(split) for split in batch.splits)
+
+
+def read_lines(batch: Batch) -> Results:
+    """Every split is settled to its last complete line, a final one to its end."""
+    results = []
+    for split in batch.splits:
+        complete = split.end if split.final else Path(split.path).read_bytes()[: split.end].rfind(b"\n") + 1
+        results.append(replace(settled(split, max(complete, split.offset.position)), at_end=True))
+    return tuple(results)
+
+
+def settled(split: Split, position: int | None = None, error: CopycatError | None = None) -> SplitResult:
+    """A result that settles the split up to `position`, its end when None."""
+    end = split.end if position is None else position
+    size = end - split.offset.position
+    counts = Counts(read=size, read_bytes=size, acknowledged=size)
+    return SplitResult(split, replace(split.offset, position=end, path=split.path), counts, at_end=end == split.end, error=error)
+
+
+def fails(error: CopycatError) -> Answer:
+    """Every split stands where it stood, for this reason."""
+    return lambda batch: tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
+
+
+class ScriptedExecutor:
+    """An `Executor` that answers from a script: the answers in `script` one after the other, then `otherwise` for ever."""
+
+    def __init__(self, *script: Answer, otherwise: Answer = read_all) -> None:
+        self.batches: list[Batch] = []
+        self.settle_requests: list[TaskId] = []
+        self.on_settle: Callable[[TaskId], None] = lambda _: None
+        self._script = list(script)
+        self._otherwise = otherwise
+        self._flying: dict[TaskId, tuple[Batch, Future[Results]]] = {}
+        self._lock = threading.Lock()
+
+    def submit(self, batch: Batch) -> Future[Results]:
+        with self._lock:
+            assert batch.task not in self._flying, "one batch per task at a time"
+            self.batches.append(batch)
+            answer = self._script.pop(0) if self._script else self._otherwise
+            future: Future[Results] = Future()
+            self._flying[batch.task] = batch, future
+        results = answer(batch)
+        if results is not None:
+            self.finish(batch.task, results)
+        return future
+
+    def finish(self, task: TaskId, results: Results | None = None) -> None:
+        """End the task's batch, with everything read unless `results` say otherwise."""
+        with self._lock:
+            batch, future = self._flying.pop(task)
+        future.set_result(read_all(batch) if results is None else results)
+
+    @property
+    def flying(self) -> list[TaskId]:
+        """Tasks with a batch under way."""
+        with self._lock:
+            return list(self._flying)
+
+    def settle(self, task: TaskId) -> None:
+        self.settle_requests.append(task)
+        self.on_settle(task)
+
+    def close(self) -> None:
+        pass
+
+
+class MoodyStore:
+    """An offset store whose commits fail as long as `fails` is set."""
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+        self.fails: CopycatError | None = None
+        self.refused = 0
+
+    def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
+        return self._store.read(connector)
+
+    def commit(self, offsets: Mapping[SourcePartition, SourceOffset]) -> None:
+        if self.fails is not None:
+            self.refused += 1
+            raise self.fails
+        self._store.commit(offsets)
+
+    def forget(self, partitions: Collection[SourcePartition]) -> None:
+        self._store.forget(partitions)
+
+    def positions(self) -> dict[str, int]:
+        """Saved positions of files by path."""
+        return {offset.path: offset.position for partition, offset in self._store.read("app").items() if partition.key != "started"}
+
+
+NO_ROOM = RetriableError("the disk is full", "make room")
+
+
+def write(path: Path, *lines: str) -> int:
+    """Append lines; returns the file's size."""
+    with path.open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    return path.stat().st_size

@@ -1,0 +1,356 @@
+"""One connector's life, with an executor that answers from a script and real files and offsets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from copycat_agent.errors import BlockedError, FatalError, FileError, RetriableError
+from copycat_agent.model import SplitResult
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import Definition
+from copycat_agent.sources import SOURCES
+from copycat_agent.watch import Watcher
+from copycat_agent.worker import State, Worker, connector
+from tests.rig.waiting import wait_until
+from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, fails, read_all, read_lines, settled, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from copycat_agent.model import Batch
+    from tests.unit.worker.doubles import Results
+
+UNWELL = RetriableError("the broker is away", "wait")
+
+
+def in_flight(_: Batch) -> Results | None:
+    """Stays until the test ends it."""
+    return None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MoodyStore]:
+    """A real store in a directory of its own."""
+    store = OffsetStore.open(tmp_path / "state")
+    yield MoodyStore(store)
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def watcher() -> Iterator[Watcher]:
+    """Real file-system events."""
+    watcher = Watcher()
+    yield watcher
+    watcher.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path, store: MoodyStore, watcher: Watcher) -> Iterator[Callable[..., Worker]]:
+    """`run(executor, ...)` starts a worker with one connector named app over `tmp_path / "logs"`."""
+    workers: list[Worker] = []
+    (tmp_path / "logs").mkdir()
+
+    def start(executor: ScriptedExecutor, *names: str, until_idle: bool = False, **sections: Any) -> Worker:
+        worker = Worker(cast("OffsetStore", store), executor, watcher, until_idle=until_idle)
+        workers.append(worker)
+        worker.apply([definition(tmp_path, name, **sections) for name in names or ("app",)])
+        return worker
+
+    yield start
+    store.fails = None
+    for worker in workers:
+        worker.stop(0.5)
+
+
+def definition(root: Path, name: str = "app", **sections: Any) -> Definition:
+    options = {"type": "log_file", "include": (f"{root}/logs/*",), "scan_interval": 0.1, **sections.pop("source", {})}
+    source = SOURCES["log_file"].options.model_validate(options)
+    return Definition.model_validate({"name": name, "source": source, "record": {"topic": "t"}, **sections})
+
+
+def wait_state(worker: Worker, state: State) -> str:
+    """Wait until the first connector is in this state; returns its reason."""
+    wait_until(lambda: worker.statuses()[0].state is state, message=lambda: f"{state}: {worker.statuses()}")
+    return worker.statuses()[0].reason
+
+
+def wait_saved(store: MoodyStore, path: Path, position: int) -> None:
+    wait_until(lambda: store.positions().get(str(path)) == position, message=lambda: f"{position}: {store.positions()}")
+
+
+def test_what_is_settled_is_saved_and_counted(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    size = write(tmp_path / "logs" / "a", "one", "two")
+    worker = run(ScriptedExecutor())
+    wait_saved(store, tmp_path / "logs" / "a", size)
+    wait_until(lambda: worker.statuses()[0].counts.acknowledged == size, message="the count")
+    assert worker.statuses()[0].state is State.RUNNING
+
+
+def test_the_next_batch_begins_where_the_last_one_settled(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+    executor = ScriptedExecutor(lambda batch: tuple(settled(split, 4) for split in batch.splits))
+    run(executor)
+    wait_saved(store, path, size)
+    assert [batch.splits[0].offset.position for batch in executor.batches] == [0, 4]
+
+
+def test_a_retriable_error_is_tried_again_from_what_was_settled_with_a_small_batch(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+    executor = ScriptedExecutor(lambda batch: tuple(settled(split, 4, UNWELL) for split in batch.splits))
+    worker = run(executor)
+    wait_saved(store, path, size)
+    first, second = executor.batches
+    assert (first.splits[0].offset.position, second.splits[0].offset.position) == (0, 4)
+    assert second.max_bytes == connector.PROBE_BYTES < first.max_bytes
+    assert worker.statuses()[0].retries == 1
+    wait_state(worker, State.RUNNING)
+
+
+@pytest.mark.parametrize(("error", "state"), [(UNWELL, State.RETRYING), (BlockedError("no topic", "create it"), State.BLOCKED)])
+def test_the_state_says_why_it_waits(run: Callable[..., Worker], tmp_path: Path, error: RetriableError, state: State) -> None:
+    write(tmp_path / "logs" / "a", "one")
+    worker = run(ScriptedExecutor(otherwise=fails(error)))
+    assert wait_state(worker, state) == str(error)
+
+
+def test_a_state_keeps_its_beginning_when_the_reason_changes(run: Callable[..., Worker], tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "a", "one")
+    worker = run(ScriptedExecutor(fails(UNWELL), otherwise=fails(RetriableError("still away"))))
+    wait_state(worker, State.RETRYING)
+    since = worker.statuses()[0].since
+    wait_until(lambda: worker.statuses()[0].reason == "still away", message="another reason")
+    assert worker.statuses()[0].since == since
+
+
+def test_results_of_one_task_are_saved_while_another_backs_off(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / "logs" / name, "one")
+    executor = ScriptedExecutor(in_flight, in_flight, otherwise=in_flight)
+    worker = run(executor, errors={"retry_max_delay": 3600.0})
+    wait_until(lambda: len(executor.flying) == 2, message="both tasks are at work")
+    one, two = executor.batches
+    executor.finish(one.task, fails(BlockedError("no topic"))(one))
+    wait_state(worker, State.BLOCKED)
+    worker._connectors["app"]._backoff.retry_at = time.monotonic() + 3600
+    executor.finish(two.task)
+    wait_saved(store, tmp_path / "logs" / two.splits[0].path, 4)
+
+
+def test_a_store_that_cannot_be_written_keeps_the_results_and_nothing_is_planned_meanwhile(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor, delivery={"tasks_max": 1})
+    wait_until(lambda: executor.flying, message="a batch is under way")
+    store.fails = NO_ROOM
+    executor.finish(executor.batches[0].task)
+    assert wait_state(worker, State.RETRYING) == str(NO_ROOM)
+    size = write(path, "two")
+    write(tmp_path / "logs" / "b", "another file")
+    wait_until(lambda: store.refused >= 3 and worker.statuses()[0].lag.known_files == 2, message="it tries again, and looks on")
+    assert len(executor.batches) == 1
+    assert str(path) not in store.positions() or store.positions()[str(path)] == 0
+    store.fails = None
+    wait_saved(store, path, size)
+    assert [split.offset.position for batch in executor.batches for split in batch.splits if split.path == str(path)] == [0, 4]
+    wait_state(worker, State.RUNNING)
+
+
+def test_a_fatal_error_fails_the_connector_and_no_other(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one")
+
+    def by_name(batch: Batch) -> Results | None:
+        answer = fails(FatalError("a bad record", "correct it")) if batch.task.connector == "app" else read_all
+        return answer(batch)
+
+    worker = run(ScriptedExecutor(otherwise=by_name), "app", "other")
+    assert wait_state(worker, State.FAILED) == "a bad record; correct it"
+    write(path, "two")
+    wait_until(lambda: worker.statuses()[1].counts.acknowledged == 8, message="the other goes on")
+    assert worker.statuses()[1].state is State.RUNNING
+    assert worker.statuses()[0].state is State.FAILED
+
+
+def test_a_fatal_error_saves_what_every_task_settled_before_its_own(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
+) -> None:
+    for name in "abc":
+        write(tmp_path / "logs" / name, "one", "two")
+    executor = ScriptedExecutor(in_flight, in_flight, in_flight)
+    worker = run(executor, delivery={"tasks_max": 3})
+    wait_until(lambda: len(executor.flying) == 3, message="all tasks are at work")
+
+    def stumble(number: int) -> None:
+        batch = executor.batches[number]
+        executor.finish(batch.task, tuple(settled(split, 4, FatalError(f"bad record {number}")) for split in batch.splits))
+
+    for number in range(3):
+        stumble(number)
+        wait_until(lambda: len(store.positions()) > number, message="it is saved")  # noqa: B023 - called at once
+    assert wait_state(worker, State.FAILED).startswith("bad record")
+    assert set(store.positions().values()) == {4}
+
+
+def test_a_failed_connector_closes_its_files_even_when_every_task_failed(run: Callable[..., Worker], tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / "logs" / name, "one")
+    executor = ScriptedExecutor(in_flight, in_flight)
+    worker = run(executor)
+    wait_until(lambda: len(executor.flying) == 2, message="both tasks are at work")
+    bad = fails(FatalError("a bad record"))
+    one, two = executor.batches
+    executor.on_settle = lambda task: executor.finish(task, bad(two))
+    executor.finish(one.task, bad(one))
+    wait_until(lambda: worker.wait(0.1), message="its end")
+    assert worker._connectors["app"]._source.lag().open_files == 0
+
+
+def test_a_file_that_cannot_be_read_is_not_the_connectors_trouble(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "bad", "one")
+    write(tmp_path / "logs" / "good", "one")
+    error = FileError("it cannot be read")
+
+    def answer(batch: Batch) -> Results:
+        return tuple(SplitResult(one, one.offset, error=error) if one.path.endswith("bad") else settled(one) for one in batch.splits)
+
+    worker = run(ScriptedExecutor(otherwise=answer))
+    wait_saved(store, tmp_path / "logs" / "good", 4)
+    assert worker.statuses()[0].state is State.RUNNING
+
+
+def test_a_bug_in_the_connector_is_told_by_place_and_leaves_the_others_alone(run: Callable[..., Worker], tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "a", "secret-word")
+
+    def bug(batch: Batch) -> Results:
+        if batch.task.connector == "app":
+            raise KeyError("secret-word")
+        return read_all(batch)
+
+    worker = run(ScriptedExecutor(otherwise=bug), "app", "other")
+    reason = wait_state(worker, State.FAILED)
+    assert "KeyError at test_connector.py" in reason
+    assert "secret-word" not in reason
+    wait_until(lambda: worker.statuses()[1].counts.read, message="the other goes on")
+
+
+def test_a_run_to_the_end_ends_when_everything_is_read(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one")
+    with path.open("a") as file:
+        file.write("unfinished")
+    executor = ScriptedExecutor(otherwise=read_lines)
+    worker = run(executor, until_idle=True)
+    assert worker.wait(20)
+    assert store.positions() == {str(path): path.stat().st_size}
+    assert [batch.splits[0].final for batch in executor.batches] == [False, True]
+    assert worker.statuses()[0].state is State.STOPPED
+
+
+def test_a_run_to_the_end_of_an_empty_directory_ends(run: Callable[..., Worker]) -> None:
+    worker = run(ScriptedExecutor(), until_idle=True)
+    assert worker.wait(20)
+    assert worker.statuses()[0].state is State.STOPPED
+
+
+def test_a_stop_asks_tasks_to_settle_and_saves_what_they_did(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one", "two")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor)
+    wait_until(lambda: executor.flying, message="a batch is under way")
+    executor.on_settle = lambda task: executor.finish(task, (settled(executor.batches[0].splits[0], 4),))
+    worker.stop(30)
+    assert executor.settle_requests == [executor.batches[0].task]
+    assert store.positions() == {str(path): 4}
+    assert worker.statuses()[0].state is State.STOPPED
+
+
+def test_a_stop_ends_at_its_deadline_whatever_is_in_flight(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "a", "one")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor)
+    wait_until(lambda: executor.flying, message="a batch is under way")
+    stopper = threading.Thread(target=worker.stop, args=(0.3,))
+    stopper.start()
+    stopper.join(10)
+    assert not stopper.is_alive()
+    assert worker.statuses()[0].state is State.STOPPED
+
+
+def test_a_stop_does_not_wait_for_a_back_off(run: Callable[..., Worker], tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "a", "one")
+    worker = run(ScriptedExecutor(otherwise=fails(UNWELL)), errors={"retry_max_delay": 3600.0})
+    wait_state(worker, State.RETRYING)
+    worker._connectors["app"]._backoff.retry_at = time.monotonic() + 3600
+    stopper = threading.Thread(target=worker.stop, args=(3600,))
+    stopper.start()
+    stopper.join(10)
+    assert not stopper.is_alive()
+
+
+def test_a_stop_with_an_error_in_flight_still_saves_and_fails_for_a_bad_record(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one", "two")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor)
+    wait_until(lambda: executor.flying, message="a batch is under way")
+    executor.on_settle = lambda task: executor.finish(task, (settled(executor.batches[0].splits[0], 4, FatalError("bad")),))
+    worker.stop(30)
+    assert store.positions() == {str(path): 4}
+    assert (worker.statuses()[0].state, worker.statuses()[0].reason) == (State.FAILED, "bad")
+
+
+def test_events_of_a_file_in_flight_do_not_keep_the_connector_awake(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor, delivery={"linger": 60.0}, source={"scan_interval": 3600.0})
+    wait_until(lambda: executor.flying, message="a batch is under way")
+    one = worker._connectors["app"]
+    one._plan_at = 0.0  # the pause after the first plan is over
+    cycles: list[connector.Connector] = []
+    cycle = connector.Connector._cycle
+
+    def counted(self: connector.Connector) -> None:
+        cycles.append(self)
+        cycle(self)
+
+    monkeypatch.setattr(connector.Connector, "_cycle", counted)
+    one._wake.nudge()
+    for number in range(300):
+        write(path, f"{number}")
+        wait_until(lambda: one._plan_at or not cycles, message="one look")
+    assert len(cycles) < 20
+
+
+def test_equal_definitions_go_on_untouched_and_others_are_replaced(run: Callable[..., Worker], tmp_path: Path) -> None:
+    worker = run(ScriptedExecutor(), "app", "other", "gone")
+    before = dict(worker._connectors)
+    worker.apply([definition(tmp_path, "app"), definition(tmp_path, "other", delivery={"tasks_max": 1}), definition(tmp_path, "new")])
+    assert sorted(worker._connectors) == ["app", "new", "other"]
+    assert worker._connectors["app"] is before["app"]
+    assert worker._connectors["other"] is not before["other"]
+    assert before["gone"].ended
+    assert before["other"].ended
+
+
+def test_a_disabled_definition_does_not_run(run: Callable[..., Worker], tmp_path: Path) -> None:
+    worker = run(ScriptedExecutor(), "app")
+    worker.apply([definition(tmp_path, "app", enabled=False)])
+    assert worker.statuses() == ()
