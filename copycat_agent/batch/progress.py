@@ -26,7 +26,7 @@ class Progress:
         self.sent_position = split.offset.position
         self.sent_records = split.offset.records
         self._skipping = split.offset.skipping
-        self._tail = b""
+        self._tail = self._settled_tail = b""
         self._counts = Counts()
         self._unsettled = Counts()
         self._rejections: list[Rejection] = []
@@ -36,6 +36,15 @@ class Progress:
     def unsettled_bytes(self) -> int:
         """Bytes sent but not settled."""
         return self.sent_position - self.settled.position
+
+    def begin(self, stream: Stream) -> None:
+        """Its file is open and is what was read before. Raises FileError.
+
+        The bytes before the offset are taken along, so that a fingerprint covers `TAIL_BYTES` however little is read at a time.
+        """
+        self.stream = stream
+        position = self.settled.position
+        self._tail = self._settled_tail = stream.read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
 
     def advance(self, end: int, records: int, tail: bytes, *, skipping: bool = False) -> None:
         """Everything before byte `end` is on its way, `records` more of them; `tail` are the last bytes before `end`."""
@@ -64,6 +73,7 @@ class Progress:
             self.settled, position=self.sent_position, records=self.sent_records, skipping=self._skipping,
             path=self.split.path, fingerprint=self.stream.fingerprint(self.sent_position, self._tail),
         )
+        self._settled_tail = self._tail
         self._counts += self._unsettled
         self._unsettled = Counts()
         self._rejections += self._unsettled_rejections
@@ -74,7 +84,7 @@ class Progress:
         self.at_end = False
         self.sent_position, self.sent_records = self.settled.position, self.settled.records
         self._skipping = self.settled.skipping
-        self._tail = b""
+        self._tail = self._settled_tail
         self._unsettled = Counts()
         self._unsettled_rejections.clear()
 

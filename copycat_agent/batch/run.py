@@ -70,9 +70,10 @@ class BatchRun:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
         begun = time.monotonic()
         try:
-            progress.stream = self._pipeline.source.open(progress.split)
+            stream = progress.stream = self._pipeline.source.open(progress.split)
             self._open.append(progress)
-            if progress.stream.is_what_was_read():
+            if stream.is_what_was_read():
+                progress.begin(stream)
                 self._read(progress)
             else:
                 progress.changed = True

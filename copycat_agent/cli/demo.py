@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -18,9 +16,10 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.agent import Agent
 from copycat_agent.cli.demo_view import View, make_view
 from copycat_agent.cli.options import NoColor, Settings, settle_settings
+from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions
-from copycat_agent.dev_broker import KAFKA_VERSION, DevBroker
+from copycat_agent.dev_broker import KAFKA_VERSION, DevBroker, fetch_kafka
 from copycat_agent.errors import FatalError
 from copycat_agent.producer.reading import read_topic
 from copycat_agent.worker import State
@@ -44,12 +43,12 @@ def demo(
 
     Exits 0 only when every line that was written arrived exactly once, in order. Ctrl-C ends it cleanly at any time.
     """
-    _interrupt_once()
+    stop = Stopping()
     view = make_view(no_color=no_color)
     try:
         with ExitStack() as until_end:
             root = _directory(directory, until_end)
-            proofs = _run(root, seconds, rate, view, until_end)
+            proofs = _run(root, seconds, rate, view, until_end, stop)
             view.verdict(proofs)
             if directory:
                 view.say(f"kept: {root}")
@@ -70,7 +69,7 @@ def _directory(wanted: Path | None, until_end: ExitStack) -> Path:
     return wanted.absolute()
 
 
-def _run(root: Path, seconds: float, rate: int, view: View, until_end: ExitStack) -> tuple[Proof, ...]:
+def _run(root: Path, seconds: float, rate: int, view: View, until_end: ExitStack, stop: Stopping) -> tuple[Proof, ...]:
     """Everything, up to the comparison. What is started here ends with `until_end`."""
     broker = DevBroker(root / "kafka")
     until_end.callback(broker.stop)
@@ -82,28 +81,30 @@ def _run(root: Path, seconds: float, rate: int, view: View, until_end: ExitStack
     view.say(f"definitions: {connectors}/*.yaml   agent's log: {root}/agent.log")
     with Traffic(root / "logs", rate, _ROTATE_SECONDS) as traffic, Agent(settings) as agent:
         view.say(f"starting Spark, and Kafka {KAFKA_VERSION} (the very first time it is downloaded: 43 MB)")
+        stop.leave_behind(fetch_kafka)
         broker.start()
+        stop.check()
         agent.apply(definitions)
         traffic.start()
         view.begin(broker.bootstrap)
         until_end.callback(view.end)
-        _grow(agent, traffic, view, seconds)
-        _catch_up(agent, traffic, view)
+        _grow(agent, traffic, view, seconds, stop)
+        _catch_up(agent, traffic, view, stop)
         view.end()
     view.say("reading the topics back")
-    return _compare(settings, traffic)
+    return _compare(settings, traffic, stop)
 
 
-def _grow(agent: Agent, traffic: Traffic, view: View, seconds: float) -> None:
+def _grow(agent: Agent, traffic: Traffic, view: View, seconds: float, stop: Stopping) -> None:
     """The part to watch."""
     end = time.monotonic() + seconds
-    _look(agent, traffic, view, lambda: time.monotonic() >= end)
+    _look(agent, traffic, view, lambda: time.monotonic() >= end, stop)
     traffic.stop()
     if traffic.error:
         raise FatalError(f"the made-up logs cannot be written: {traffic.error.strerror}", "give the demo a directory with --dir")
 
 
-def _catch_up(agent: Agent, traffic: Traffic, view: View) -> None:
+def _catch_up(agent: Agent, traffic: Traffic, view: View, stop: Stopping) -> None:
     """Until everything is acknowledged, or nothing moves any more: then the comparison shows what is missing."""
     best, since = -1, time.monotonic()
 
@@ -114,12 +115,13 @@ def _catch_up(agent: Agent, traffic: Traffic, view: View) -> None:
             best, since = acknowledged, time.monotonic()
         return acknowledged >= traffic.written or time.monotonic() - since > _CATCH_UP_SECONDS
 
-    _look(agent, traffic, view, done)
+    _look(agent, traffic, view, done, stop)
 
 
-def _look(agent: Agent, traffic: Traffic, view: View, done: Callable[[], bool]) -> None:
+def _look(agent: Agent, traffic: Traffic, view: View, done: Callable[[], bool], stop: Stopping) -> None:
     """Show how things are until `done`. Raises FatalError when Spark is given up, or a connector is."""
     while not done():
+        stop.check()
         statuses = agent.statuses()
         view.show(statuses, traffic.written, traffic.rotations)
         failed = [status for status in statuses if status.state is State.FAILED]
@@ -131,21 +133,11 @@ def _look(agent: Agent, traffic: Traffic, view: View, done: Callable[[], bool]) 
     view.show(agent.statuses(), traffic.written, traffic.rotations)
 
 
-def _compare(settings: Settings, traffic: Traffic) -> tuple[Proof, ...]:
-    lines = (line for topic in TOPICS.values() for line in read_topic(settings.agent.kafka, topic))
-    return prove(traffic.logs, lines)
+def _compare(settings: Settings, traffic: Traffic, stop: Stopping) -> tuple[Proof, ...]:
+    def lines() -> Iterator[bytes]:
+        for topic in TOPICS.values():
+            for line in read_topic(settings.agent.kafka, topic):
+                stop.check()
+                yield line
 
-
-def _interrupt_once() -> None:
-    """The first SIGINT or SIGTERM raises KeyboardInterrupt, so that everything is ended in order; a second one exits at once."""
-
-    def at_once(number: int, _frame: object) -> NoReturn:
-        os._exit(128 + number)
-
-    def first(_number: int, _frame: object) -> NoReturn:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, at_once)
-        raise KeyboardInterrupt
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, first)
+    return prove(traffic.logs, lines())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +24,7 @@ from copycat_agent.cli.options import (
     use_color,
 )
 from copycat_agent.cli.report import account
+from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.worker import State
 
@@ -56,7 +55,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     settings = settle_settings(directory, config, state_dir, bootstrap_servers)
     start_logging(settings.agent, verbose=verbose, quiet=quiet)
     definitions = _definitions(directory, settings, only or [], color=use_color(no_color=no_color))
-    stop = _Signals()
+    stop = Stopping()
     with Agent(settings, until_idle=until_idle) as agent:
         agent.apply(definitions)
         while not (stop.asked or agent.given_up) and not (until_idle and agent.worker.wait(0)):
@@ -97,18 +96,3 @@ def _definitions(directory: Path, settings: Settings, only: list[str], *, color:
         )
         raise typer.Exit(exits.DEFINITION_ERROR)
     return chosen
-
-
-class _Signals:
-    """SIGTERM and SIGINT: the first asks to stop, the second exits at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.name = ""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-
-    def _on_signal(self, number: int, _frame: object) -> None:
-        if self.asked:
-            os._exit(exits.INTERRUPTED if number == signal.SIGINT else 128 + number)
-        self.asked, self.name = True, signal.Signals(number).name

@@ -90,8 +90,8 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE TABLE agent (uuid TEXT NOT NULL, created_ms INTEGER NOT NULL, checksum INTEGER NOT NULL)")
     connection.execute(
         "CREATE TABLE offsets (connector TEXT NOT NULL, key TEXT NOT NULL, position TEXT NOT NULL, records INTEGER NOT NULL,"
-        " done INTEGER NOT NULL, skipping INTEGER NOT NULL, path BLOB NOT NULL, gone_ms INTEGER NOT NULL, head_bytes INTEGER NOT NULL, head TEXT NOT NULL,"
-        " tail_bytes INTEGER NOT NULL, tail TEXT NOT NULL, updated_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
+        " done INTEGER NOT NULL, skipping INTEGER NOT NULL, path BLOB NOT NULL, gone_ms INTEGER NOT NULL,"
+        " head_bytes INTEGER NOT NULL, head TEXT NOT NULL, tail_bytes INTEGER NOT NULL, tail TEXT NOT NULL, updated_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
         " PRIMARY KEY (connector, key)) WITHOUT ROWID",
     )
     identity = (str(uuid.uuid4()), time.time_ns() // 1_000_000)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Descriptors:
     """The open files of one connector. A `TrackedFile` enters and leaves `opened` by itself.
 
-    Never closed for room: files in flight (a task opens them through the driver's descriptor) and files that no pattern finds
-    any more (they could not be opened again). So `max_open_files` bounds what matches; followed leftovers come on top,
+    Never closed for room: files in flight (a task opens them through the driver's descriptor) and files that could not be
+    opened again, because they have lost their name. So `max_open_files` bounds what matches; followed leftovers come on top,
     and one file while it is looked at for the first time.
     """
 
@@ -29,10 +29,8 @@ class Descriptors:
         """
         surplus = len(self.opened) + wanted - self.limit
         if surplus > 0:
-            closable = [
-                file for file in self.opened
-                if not file.in_flight and file.gone_since is None and file not in keep and (unread or not file.unread)
-            ]
+            closable = [file for file in self.opened if not file.in_flight and file.gone_since is None and file not in keep]
             for file in heapq.nsmallest(surplus, closable, key=lambda file: (file.unread, file.planned_at)):
-                file.close()
+                if file.has_its_name() and (unread or not file.unread):
+                    file.close()
         return max(0, min(wanted, self.limit - len(self.opened)))

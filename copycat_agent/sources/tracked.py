@@ -9,6 +9,7 @@ import signal
 import stat
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources import fingerprint
@@ -180,6 +181,15 @@ class TrackedFile:
     def is_deleted(self) -> bool:
         """Whether no name leads to the open file any more."""
         return self.fd >= 0 and os.fstat(self.fd).st_nlink == 0
+
+    def has_its_name(self) -> bool:
+        """Whether `path` leads to the open file now, so that it could be opened again. Looks at its size as well."""
+        self.refresh()
+        try:
+            info = Path(self.path).stat()
+        except OSError:
+            return False
+        return (info.st_dev, info.st_ino) == self.inode_key
 
     def has_no_writer(self) -> bool:
         """Whether no process has the open file open for writing, as far as the kernel tells: a read lease is granted only then.

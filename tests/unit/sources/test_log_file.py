@@ -140,6 +140,23 @@ def test_a_scan_holds_no_more_files_open_than_allowed(tmp_path: Path) -> None:
     assert agent.source.lag().open_files == 0
 
 
+@pytest.mark.parametrize("how", ["deleted", "renamed"])
+def test_a_file_that_lost_its_name_since_the_last_scan_is_not_closed_for_room(tmp_path: Path, how: str) -> None:
+    old = tmp_path / "old.log"
+    append(old, "1")
+    agent = agent_for(tmp_path, "*.log", max_open_files=1)
+    agent.drain()
+    append(old, "2")
+    if how == "deleted":
+        old.unlink()
+    else:
+        old.rename(tmp_path / "away")
+    append(tmp_path / "new.log", "3")
+    agent.drain()
+    assert sorted(agent.lines) == [b"1", b"2", b"3"]
+    assert agent.source.lag().lost_bytes == 0
+
+
 def test_bytes_unread_in_a_file_that_was_rewritten_are_counted(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     append(log, "1")

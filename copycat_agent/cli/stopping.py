@@ -1,0 +1,58 @@
+"""SIGTERM and SIGINT: the first asks to stop, the second exits at once.
+
+Nothing is raised out of the signal handler: KeyboardInterrupt between two arbitrary instructions can leave a lock taken
+(Python's import lock was seen to be), and whoever ends threads afterwards waits for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from copycat_agent.cli import exits
+
+_LOOK_SECONDS = 0.1
+
+
+class Stopping:
+    """Installs the handlers when it is made, in the main thread."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.name = ""
+        """Of the first signal, "" when there was none."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt when a stop was asked for: called where it is safe to leave."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def leave_behind(self, work: Callable[[], object]) -> None:
+        """Do `work`, which may take minutes, and return when it is done; raises what it raises.
+
+        A stop that is asked for meanwhile raises KeyboardInterrupt at once and leaves `work` behind, on a daemon thread.
+        """
+        problems: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as problem:  # noqa: BLE001 - raised below
+                problems.append(problem)
+
+        thread = threading.Thread(target=run, name="left-behind", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            self.check()
+            thread.join(_LOOK_SECONDS)
+        if problems:
+            raise problems[0]
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self.asked:
+            os._exit(exits.INTERRUPTED if number == signal.SIGINT else 128 + number)
+        self.asked, self.name = True, signal.Signals(number).name
