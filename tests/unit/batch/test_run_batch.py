@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -459,3 +460,17 @@ def test_results_add_up_over_any_cut_into_batches(producers: Producers, broker: 
         offset, total = result.offset, total + result.counts
     assert total == Counts(read=500, read_bytes=path.stat().st_size, acknowledged=500)
     assert values(broker.bootstrap, topic) == [b"%d" % number for number in range(500)]
+
+
+def test_a_fingerprint_covers_256_bytes_however_little_was_read(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "f", *[b"line %03d" % number for number in range(100)])
+    (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path, start=99 * 9)), producers, never)
+    assert (result.offset.position, result.offset.fingerprint.tail_bytes) == (900, 256)
+    data = bytearray(path.read_bytes())
+    data[700] ^= 1  # within the 256 bytes, but not in what was read last
+    path.write_bytes(data)
+    again = replace(split_of(path), offset=result.offset, end=900)
+    (second,) = run_batch(batch_of(definition(broker.bootstrap, topic), again), producers, never)
+    assert second.changed
