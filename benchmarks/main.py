@@ -53,8 +53,12 @@ def _rates(options: argparse.Namespace, work: Path, bootstrap: str) -> None:
     base = medians["kcat"].lines_per_second if "kcat" in medians else 0.0
     for tool, one in medians.items():
         table.add_row(
-            tool, f"{one.lines_per_second:,.0f}", f"{one.lines_per_second / base:.2f}" if base else "-",
-            f"{one.cpu_seconds_per_million:.2f}", f"{one.first_record_seconds:.2f}", f"{one.start_cpu_seconds:.1f}",
+            tool,
+            f"{one.lines_per_second:,.0f}",
+            f"{one.lines_per_second / base:.2f}" if base else "-",
+            f"{one.cpu_seconds_per_million:.2f}",
+            f"{one.first_record_seconds:.2f}",
+            f"{one.start_cpu_seconds:.1f}",
             f"{one.peak_bytes / 2**20:.0f}",
         )
     console.print(table)
@@ -64,7 +68,11 @@ def _trickle(options: argparse.Namespace, work: Path, bootstrap: str) -> None:
     found = latency.measure("copycat", _job(work, bootstrap, work / "trickle.log"), 200, options.trickle_seconds)
     table = Table("tool", "p50 ms", "p99 ms", "max ms", "CPU of one core", "idle", title="200 lines/s, from append to consumer")
     table.add_row(
-        found.tool, f"{found.p50_ms:.0f}", f"{found.p99_ms:.0f}", f"{found.max_ms:.0f}", f"{found.cpu_share:.1%}",
+        found.tool,
+        f"{found.p50_ms:.0f}",
+        f"{found.p99_ms:.0f}",
+        f"{found.max_ms:.0f}",
+        f"{found.cpu_share:.1%}",
         f"{found.idle_cpu_share:.1%}",
     )
     console.print(table)

@@ -27,7 +27,9 @@ def copycat(job: Job) -> subprocess.Popen[bytes]:
     definitions = job.work / "connectors.d"
     definitions.mkdir(parents=True)
     definition = {
-        "name": "benchmark", "source": {"type": "log_file", "include": [str(job.path)]}, "record": {"topic": job.topic},
+        "name": "benchmark",
+        "source": {"type": "log_file", "include": [str(job.path)]},
+        "record": {"topic": job.topic},
         "kafka": {"bootstrap_servers": [job.bootstrap]},
     }
     (definitions / "benchmark.yaml").write_text(json.dumps(definition))

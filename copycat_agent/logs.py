@@ -254,7 +254,10 @@ def _unicode(text: str) -> str:
 def _json_line(event: _Event) -> str:
     """ASCII only: json escapes everything else, control characters included."""
     line: dict[str, object] = {
-        "ts": _timestamp(event.created), "level": _level(event.level), "logger": event.logger, "event": event.words,
+        "ts": _timestamp(event.created),
+        "level": _level(event.level),
+        "logger": event.logger,
+        "event": event.words,
     }
     for name, value in event.fields.items():
         line[f"{name}_" if name in line else name] = value

@@ -31,10 +31,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 __all__ = [
-    "FROM_YAML", "HIDDEN", "AgentOptions", "ByteSize", "ConverterOptions", "ConvertersOptions", "Definition", "DeliveryOptions",
-    "DlqOptions", "Duration", "ErrorsOptions", "Field", "FieldInfo", "KafkaOptions", "LogOptions", "OauthOptions", "Options",
-    "RecordOptions", "ScalarText", "Secret", "SecretStr", "SecurityOptions", "SourceOptions", "SparkOptions", "TopicOptions",
-    "TransformOptions", "TypeAdapter", "ValidationError", "WrittenFloat", "format_duration", "format_size",
+    "FROM_YAML",
+    "HIDDEN",
+    "AgentOptions",
+    "ByteSize",
+    "ConverterOptions",
+    "ConvertersOptions",
+    "Definition",
+    "DeliveryOptions",
+    "DlqOptions",
+    "Duration",
+    "ErrorsOptions",
+    "Field",
+    "FieldInfo",
+    "KafkaOptions",
+    "LogOptions",
+    "OauthOptions",
+    "Options",
+    "RecordOptions",
+    "ScalarText",
+    "Secret",
+    "SecretStr",
+    "SecurityOptions",
+    "SourceOptions",
+    "SparkOptions",
+    "TopicOptions",
+    "TransformOptions",
+    "TypeAdapter",
+    "ValidationError",
+    "WrittenFloat",
+    "format_duration",
+    "format_size",
 ]
 
 FROM_YAML = "from yaml"
@@ -123,19 +150,25 @@ def _as_written(value: object) -> object:
 
 
 Duration = Annotated[
-    float, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json"),
+    float,
+    BeforeValidator(_duration),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$", "examples": ["500ms", "5s", "7d"]}),
 ]
 """Seconds, written with a unit."""
 
 ByteSize = Annotated[
-    int, BeforeValidator(_size), PlainSerializer(format_size, return_type=str, when_used="json"),
+    int,
+    BeforeValidator(_size),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(B|KiB|MiB|GiB|kB|KB|MB|GB)$", "examples": ["64KiB", "10MiB"]}),
 ]
 """Bytes, written with a unit."""
 
 JvmMemory = Annotated[
-    int, BeforeValidator(_memory), PlainSerializer(format_size, return_type=str, when_used="json"),
+    int,
+    BeforeValidator(_memory),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(m|g|MiB|GiB|MB|GB)$", "examples": ["512m", "1GiB"]}),
 ]
 """Bytes of a JVM's heap, written with a unit, Spark's own included."""
@@ -213,9 +246,7 @@ class RecordOptions(Options):
         description="key: by the key's murmur2 hash as Java clients do, without a key in sticky runs. sticky: ignores the key. "
         "file: one file, one partition. A number: that partition.",
     )
-    timestamp: Literal["read", "file"] = Field(
-        "read", description="read: when the record is sent. file: the file's modification time."
-    )
+    timestamp: Literal["read", "file"] = Field("read", description="read: when the record is sent. file: the file's modification time.")
     origin_headers: bool = Field(
         False, description="Adds copycat.file, copycat.offset and copycat.end, with which a consumer can drop repeats."
     )

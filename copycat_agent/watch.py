@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver, ObservedWatch
 
 _EVENTS: list[type[FileSystemEvent]] = [
-    FileModifiedEvent, FileCreatedEvent, FileDeletedEvent, FileMovedEvent, DirCreatedEvent, DirDeletedEvent, DirMovedEvent,
+    FileModifiedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileMovedEvent,
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
 ]
 MAX_SINGLE_WATCHES = 64
 """A watch costs a thread. With more directories than this, their common roots are watched with everything below."""
@@ -189,8 +195,10 @@ class Watcher:
         if path not in self._told and len(self._told) < MAX_TOLD:
             self._told.add(path)
             _log.warning(
-                "directory cannot be watched, it is looked at every scan_interval instead", path=path or "any",
-                why=why, hint="raise fs.inotify.max_user_watches and fs.inotify.max_user_instances",
+                "directory cannot be watched, it is looked at every scan_interval instead",
+                path=path or "any",
+                why=why,
+                hint="raise fs.inotify.max_user_watches and fs.inotify.max_user_instances",
             )
 
 

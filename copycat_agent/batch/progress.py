@@ -70,8 +70,12 @@ class Progress:
         assert self.sent_position >= self.settled.position, "an offset never moves back"
         assert self.stream is not None
         self.settled = replace(
-            self.settled, position=self.sent_position, records=self.sent_records, skipping=self._skipping,
-            path=self.split.path, fingerprint=self.stream.fingerprint(self.sent_position, self._tail),
+            self.settled,
+            position=self.sent_position,
+            records=self.sent_records,
+            skipping=self._skipping,
+            path=self.split.path,
+            fingerprint=self.stream.fingerprint(self.sent_position, self._tail),
         )
         self._settled_tail = self._tail
         self._counts += self._unsettled
@@ -91,7 +95,12 @@ class Progress:
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""
         return SplitResult(
-            self.split, self.settled, self._counts, at_end=self.at_end, changed=self.changed, error=self.error or error,
+            self.split,
+            self.settled,
+            self._counts,
+            at_end=self.at_end,
+            changed=self.changed,
+            error=self.error or error,
             rejections=tuple(self._rejections),
         )
 

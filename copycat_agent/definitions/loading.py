@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def load_directory(
-    directory: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None
-) -> Loaded:
+def load_directory(directory: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None) -> Loaded:
     """Load every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
 
     Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with

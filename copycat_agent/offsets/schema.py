@@ -21,7 +21,18 @@ APPLICATION_ID = 0x43504341
 """`CPCA`: marks the file as ours in its header."""
 
 COLUMNS = (
-    "connector", "key", "position", "records", "done", "skipping", "path", "gone_ms", "head_bytes", "head", "tail_bytes", "tail",
+    "connector",
+    "key",
+    "position",
+    "records",
+    "done",
+    "skipping",
+    "path",
+    "gone_ms",
+    "head_bytes",
+    "head",
+    "tail_bytes",
+    "tail",
     "updated_ms",
 )
 """Columns of a row before its checksum, in the order of `encode` and `decode`."""
@@ -35,8 +46,18 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
     """A row with its checksum. The path is stored as bytes: a file name need not be UTF-8."""
     print_ = offset.fingerprint
     row = (
-        partition.connector, partition.key, json.dumps(offset.position), offset.records, int(offset.done), int(offset.skipping),
-        offset.path.encode("utf-8", "surrogateescape"), offset.gone_ms, print_.head_bytes, print_.head, print_.tail_bytes, print_.tail,
+        partition.connector,
+        partition.key,
+        json.dumps(offset.position),
+        offset.records,
+        int(offset.done),
+        int(offset.skipping),
+        offset.path.encode("utf-8", "surrogateescape"),
+        offset.gone_ms,
+        print_.head_bytes,
+        print_.head,
+        print_.tail_bytes,
+        print_.tail,
         time.time_ns() // 1_000_000,
     )
     return (*row, checksum(row))
@@ -46,8 +67,13 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
     """The reverse of `encode`."""
     connector, key, position, records, done, skipping, path, gone_ms, head_bytes, head, tail_bytes, tail, *_ = row
     offset = SourceOffset(
-        position=json.loads(position), records=records, done=bool(done), skipping=bool(skipping),
-        path=path.decode("utf-8", "surrogateescape"), gone_ms=gone_ms, fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
+        position=json.loads(position),
+        records=records,
+        done=bool(done),
+        skipping=bool(skipping),
+        path=path.decode("utf-8", "surrogateescape"),
+        gone_ms=gone_ms,
+        fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
     )
     return SourcePartition(connector, key), offset
 
@@ -91,7 +117,8 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(
         "CREATE TABLE offsets (connector TEXT NOT NULL, key TEXT NOT NULL, position TEXT NOT NULL, records INTEGER NOT NULL,"
         " done INTEGER NOT NULL, skipping INTEGER NOT NULL, path BLOB NOT NULL, gone_ms INTEGER NOT NULL,"
-        " head_bytes INTEGER NOT NULL, head TEXT NOT NULL, tail_bytes INTEGER NOT NULL, tail TEXT NOT NULL, updated_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
+        " head_bytes INTEGER NOT NULL, head TEXT NOT NULL, tail_bytes INTEGER NOT NULL, tail TEXT NOT NULL,"
+        " updated_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
         " PRIMARY KEY (connector, key)) WITHOUT ROWID",
     )
     identity = (str(uuid.uuid4()), time.time_ns() // 1_000_000)

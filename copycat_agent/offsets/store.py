@@ -214,10 +214,12 @@ class OffsetStore:
 
     def _check_usable(self) -> None:
         if self._refusal is None and self._directory and not self._is_in_place():
-            self._give_up(FatalError(
-                f"{self._path} was removed or replaced while the agent runs: commits would be lost",
-                "stop the agent, put the file back, start again; without it every file is read from its start_at again",
-            ))
+            self._give_up(
+                FatalError(
+                    f"{self._path} was removed or replaced while the agent runs: commits would be lost",
+                    "stop the agent, put the file back, start again; without it every file is read from its start_at again",
+                )
+            )
         if self._refusal:
             raise FatalError(self._refusal.message, self._refusal.hint)
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError
 
+# fmt: off
 RECORD = frozenset({
     "INVALID_MSG", "INVALID_MSG_SIZE", "INVALID_RECORD", "INVALID_TIMESTAMP", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE",
     "TOPIC_EXCEPTION", "_BAD_MSG", "_INVALID_ARG", "_INVALID_TYPE", "_KEY_SERIALIZATION", "_VALUE_SERIALIZATION",
@@ -70,6 +71,7 @@ NOT_PRODUCING = frozenset({
     "_VALUE_DESERIALIZATION",
 })
 """Codes of consumers, groups and administration. Should one reach a producer, it is retried."""
+# fmt: on
 
 _HINTS = {
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes and kafka.client message.max.bytes, or lower line.max_bytes",
@@ -87,9 +89,7 @@ _VARYING = re.compile(r" \(after \d+ms in state [A-Z_]+(, \d+ identical error\(s
 """Part of librdkafka's words that differs each time: the same trouble should read the same, in logs and as a reason."""
 
 _CODES: dict[int, str] = {
-    getattr(KafkaError, name): name
-    for name in RECORD | BLOCKED | FATAL | RETRIABLE | NOT_PRODUCING
-    if hasattr(KafkaError, name)
+    getattr(KafkaError, name): name for name in RECORD | BLOCKED | FATAL | RETRIABLE | NOT_PRODUCING if hasattr(KafkaError, name)
 }
 
 

@@ -108,9 +108,17 @@ class Catalog:
         self._note_cut(file)
         changes.forget.add(file.partition)
         fresh = TrackedFile(
-            SourcePartition(self.connector, file.identity.key(file.generation + 1)), file.identity, file.generation + 1, file.path,
-            SourceOffset(0, path=file.path), self.descriptors.opened, size=file.size, mtime_ns=file.mtime_ns,
-            proven_size=file.size, gone_since=file.gone_since, family=file.family,
+            SourcePartition(self.connector, file.identity.key(file.generation + 1)),
+            file.identity,
+            file.generation + 1,
+            file.path,
+            SourceOffset(0, path=file.path),
+            self.descriptors.opened,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            proven_size=file.size,
+            gone_since=file.gone_since,
+            family=file.family,
         )
         fd = file.hand_over()
         latest = self._latest.get(file.family) is file

@@ -42,10 +42,21 @@ class _Statx(ctypes.Structure):
     """struct statx of linux/stat.h, as far as the birth time."""
 
     _fields_ = (
-        ("mask", ctypes.c_uint32), ("blksize", ctypes.c_uint32), ("attributes", ctypes.c_uint64), ("nlink", ctypes.c_uint32),
-        ("uid", ctypes.c_uint32), ("gid", ctypes.c_uint32), ("mode", ctypes.c_uint16), ("pad", ctypes.c_uint16),
-        ("ino", ctypes.c_uint64), ("size", ctypes.c_uint64), ("blocks", ctypes.c_uint64), ("attributes_mask", ctypes.c_uint64),
-        ("atime", _Timestamp), ("btime", _Timestamp), ("rest", ctypes.c_uint8 * 256),
+        ("mask", ctypes.c_uint32),
+        ("blksize", ctypes.c_uint32),
+        ("attributes", ctypes.c_uint64),
+        ("nlink", ctypes.c_uint32),
+        ("uid", ctypes.c_uint32),
+        ("gid", ctypes.c_uint32),
+        ("mode", ctypes.c_uint16),
+        ("pad", ctypes.c_uint16),
+        ("ino", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("blocks", ctypes.c_uint64),
+        ("attributes_mask", ctypes.c_uint64),
+        ("atime", _Timestamp),
+        ("btime", _Timestamp),
+        ("rest", ctypes.c_uint8 * 256),
     )
 
 

@@ -162,8 +162,14 @@ class TrackedFile:
         """The next stretch, at most `limit` bytes. The file is open."""
         end = min(self.size, self.offset.position + limit)
         return Split(
-            self.partition, self.path, f"/proc/{os.getpid()}/fd/{self.fd}", self.offset, end,
-            final=self.final and end == self.size, inode=self.identity.inode, mtime_ms=self.mtime_ns // 1_000_000,
+            self.partition,
+            self.path,
+            f"/proc/{os.getpid()}/fd/{self.fd}",
+            self.offset,
+            end,
+            final=self.final and end == self.size,
+            inode=self.identity.inode,
+            mtime_ms=self.mtime_ns // 1_000_000,
         )
 
     def back_off(self) -> float:

@@ -62,8 +62,13 @@ class SparkHost:
     """
 
     def __init__(
-        self, options: SparkOptions, run_dir: Path, runners: int | None = None, *,
-        on_failure: Callable[[FatalError], None] = lambda _: None, young_seconds: float = YOUNG_SECONDS,
+        self,
+        options: SparkOptions,
+        run_dir: Path,
+        runners: int | None = None,
+        *,
+        on_failure: Callable[[FatalError], None] = lambda _: None,
+        young_seconds: float = YOUNG_SECONDS,
     ) -> None:
         """Touches nothing yet. Raises FatalError when `options.master` is not local."""
         self.runners = runners or runners_of(options.master)
@@ -179,10 +184,14 @@ class SparkHost:
 
     def _start_jvm(self) -> Jvm:
         command = (
-            self._java.path, *self._options, *self._archive.options(),
-            f"-Djava.io.tmpdir={self.run_dir / rundir.TEMPORARY}", f"-XX:ErrorFile={self.run_dir}/hs_err_%p.log",
+            self._java.path,
+            *self._options,
+            *self._archive.options(),
+            f"-Djava.io.tmpdir={self.run_dir / rundir.TEMPORARY}",
+            f"-XX:ErrorFile={self.run_dir}/hs_err_%p.log",
             f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
-            "-cp", self._classes,
+            "-cp",
+            self._classes,
         )
         environ = child_environment(os.environ, PYTHONPATH=python_path(os.environ), TMPDIR=str(self.run_dir / rundir.TEMPORARY))
         return Jvm(command, self.run_dir, environ)

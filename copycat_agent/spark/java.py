@@ -34,10 +34,21 @@ KEEP_ARCHIVE_SECONDS = 30 * 86400.0
 _INSTALL_HINT = f"install Java {OLDEST_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) or point JAVA_HOME at one"
 
 _OPENED_PACKAGES = (
-    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io", "java.base/java.net",
-    "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs", "java.base/sun.security.action",
-    "java.base/sun.util.calendar", "java.security.jgss/sun.security.krb5",
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
 )
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -53,19 +64,41 @@ MODULE_OPTIONS = (
 # Small and quick to start rather than quick in the long run: no record ever passes through this JVM.
 JVM_OPTIONS = (
     *MODULE_OPTIONS,
-    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xshare:auto",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xms64m",
+    "-Xshare:auto",
     "-XX:-UsePerfData",  # else a world-readable file in /tmp
     "-XX:+ExitOnOutOfMemoryError",  # a JVM in that state is started again rather than kept
     "-XX:-CreateCoredumpOnCrash",
-    "-Xlog:disable", "-Xlog:all=error:stderr",  # recording an archive warns about every class that does not fit
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",  # recording an archive warns about every class that does not fit
 )
 
 # The jars that a session loads most from come first. A recording JVM looks along the class path for every class it loads:
 # with Spark's 280 jars in directory order that costs 3 s, in this order 0.8 s.
 _FIRST_JARS = (
-    "spark-core", "scala-library", "log4j-core", "jackson-databind", "spark-config", "spark-network-common", "hadoop-client-api",
-    "hadoop-client-runtime", "netty-common", "netty-transport", "jackson-module-scala", "log4j-api", "jackson-core", "netty-buffer",
-    "spark-common-utils", "py4j", "jackson-annotations", "json4s-ast", "log4j-1.2-api", "lz4-java", "metrics-core",
+    "spark-core",
+    "scala-library",
+    "log4j-core",
+    "jackson-databind",
+    "spark-config",
+    "spark-network-common",
+    "hadoop-client-api",
+    "hadoop-client-runtime",
+    "netty-common",
+    "netty-transport",
+    "jackson-module-scala",
+    "log4j-api",
+    "jackson-core",
+    "netty-buffer",
+    "spark-common-utils",
+    "py4j",
+    "jackson-annotations",
+    "json4s-ast",
+    "log4j-1.2-api",
+    "lz4-java",
+    "metrics-core",
 )
 
 

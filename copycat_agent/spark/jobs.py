@@ -111,7 +111,6 @@ class JobExecutor:
         answer: Results = pickle.loads(results)  # noqa: S301 - from our own worker
         return answer
 
-
     def _session(self, stop_file: Path) -> Session | None:
         """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""
         deadline = time.monotonic() + PLACE_SECONDS

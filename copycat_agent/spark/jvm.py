@@ -41,10 +41,28 @@ _LINE_BYTES = 8192
 _TAIL_LINES = 20
 
 # The agent's environment may hold secrets for `${env:...}`; JVM and workers see none of it but this.
-_PASSED_ON = frozenset((
-    "HOME", "JAVA_HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LOGNAME", "MALLOC_ARENA_MAX", "PATH",
-    "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONUTF8", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER",
-))
+_PASSED_ON = frozenset(
+    (
+        "HOME",
+        "JAVA_HOME",
+        "LANG",
+        "LANGUAGE",
+        "LC_ALL",
+        "LC_CTYPE",
+        "LD_LIBRARY_PATH",
+        "LOGNAME",
+        "MALLOC_ARENA_MAX",
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPATH",
+        "PYTHONPYCACHEPREFIX",
+        "PYTHONUTF8",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "TZ",
+        "USER",
+    )
+)
 
 _log = logs.get("spark")
 
@@ -57,8 +75,10 @@ def child_environment(environ: Mapping[str, str], **more: str) -> dict[str, str]
         user = str(os.geteuid())
     return {
         **{name: value for name, value in environ.items() if name in _PASSED_ON},
-        "SPARK_USER": user, "HADOOP_USER_NAME": user,  # no look-up of the user
-        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost",  # no look-up of the host's name: DNS may be down
+        "SPARK_USER": user,
+        "HADOOP_USER_NAME": user,  # no look-up of the user
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_HOSTNAME": "localhost",  # no look-up of the host's name: DNS may be down
         "PYTHONSAFEPATH": "1",  # `python -m daemon` would put the working directory first on the path
         **more,
     }
@@ -74,8 +94,11 @@ class Jvm:
         self.started = time.monotonic()
         self._process = subprocess.Popen(
             [command[0], f"@{_argument_file(run_dir / 'jvm.args', command[1:])}", GATEWAY],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            cwd=run_dir, env={**environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=run_dir,
+            env={**environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info)},
             start_new_session=True,  # a terminal's Ctrl-C is for the driver, which settles first
         )
         self.pid = self._process.pid
@@ -99,7 +122,7 @@ class Jvm:
         data = self._info.read_bytes()
         self._info.unlink()
         port, length = struct.unpack_from("!ii", data)
-        return port, data[8:8 + length].decode()
+        return port, data[8 : 8 + length].decode()
 
     def runs(self) -> bool:
         """Whether the process is there; known at once, also while another thread waits for its end."""

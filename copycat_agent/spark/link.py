@@ -147,7 +147,7 @@ def _descends(pid: int) -> bool:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
         except OSError:
             return False
-        pid = int(stat[stat.rindex(b")") + 2:].split()[1])
+        pid = int(stat[stat.rindex(b")") + 2 :].split()[1])
         if pid == os.getpid():
             return True
     return False

@@ -31,16 +31,27 @@ if TYPE_CHECKING:
 
 # As pyspark.java_gateway.launch_gateway does, which cannot be given a running JVM without a secret in os.environ.
 _JAVA_IMPORTS = (
-    "org.apache.spark.SparkConf", "org.apache.spark.api.java.*", "org.apache.spark.api.python.*", "org.apache.spark.ml.python.*",
-    "org.apache.spark.mllib.api.python.*", "org.apache.spark.resource.*", "org.apache.spark.sql.Encoders",
-    "org.apache.spark.sql.OnSuccessCall", "org.apache.spark.sql.functions", "org.apache.spark.sql.classic.*",
-    "org.apache.spark.sql.api.python.*", "org.apache.spark.sql.hive.*", "scala.Tuple2",
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.api.java.*",
+    "org.apache.spark.api.python.*",
+    "org.apache.spark.ml.python.*",
+    "org.apache.spark.mllib.api.python.*",
+    "org.apache.spark.resource.*",
+    "org.apache.spark.sql.Encoders",
+    "org.apache.spark.sql.OnSuccessCall",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.*",
+    "org.apache.spark.sql.api.python.*",
+    "org.apache.spark.sql.hive.*",
+    "scala.Tuple2",
 )
 
 DEFAULTS = {
     "spark.app.name": "copycat",
     "spark.ui.showConsoleProgress": "false",
-    "spark.ui.retainedJobs": "10", "spark.ui.retainedStages": "10", "spark.ui.retainedTasks": "100",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
     # Nothing here is distributed: heartbeats between threads of one process are only work, and a laptop that slept is not a loss.
     "spark.executor.heartbeatInterval": "300s",
     "spark.network.timeout": "3600s",
@@ -72,7 +83,9 @@ PRIVATE = {
 def configuration(conf: Mapping[str, str], slots: int, local_dir: Path, socket_dir: Path) -> dict[str, str]:
     """All of Spark's settings. A failed task is not repeated by Spark: the agent plans it again, from committed offsets."""
     return {
-        **DEFAULTS, **conf, **PRIVATE,
+        **DEFAULTS,
+        **conf,
+        **PRIVATE,
         "spark.master": f"local[{slots},1]",
         "spark.local.dir": str(local_dir),
         "spark.python.unix.domain.socket.dir": str(socket_dir),

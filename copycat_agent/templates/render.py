@@ -77,8 +77,11 @@ def _split_value(name: str, meta: SplitMeta) -> str | int:
         return meta.inode
     path = PurePosixPath(readable(meta.path))
     values = {
-        "@file.path": str(path), "@file.name": path.name, "@file.dir": str(path.parent),
-        "@host": readable(meta.host), "@connector": meta.connector,
+        "@file.path": str(path),
+        "@file.name": path.name,
+        "@file.dir": str(path.parent),
+        "@host": readable(meta.host),
+        "@connector": meta.connector,
     }
     return values[name]
 

@@ -21,7 +21,8 @@ class KeepIfOptions(_FilterOptions):
     """Only matching records go on."""
 
     keep_if: dict[str, Condition] = Field(
-        min_length=1, description="Only records that match go on: fields, each with a value, a list of values, or "
+        min_length=1,
+        description="Only records that match go on: fields, each with a value, a list of values, or "
         "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}. All fields have to match.",
     )
 
@@ -30,7 +31,8 @@ class DropIfOptions(_FilterOptions):
     """Matching records are dropped."""
 
     drop_if: dict[str, Condition] = Field(
-        min_length=1, description="Records that match are dropped: fields, each with a value, a list of values, or "
+        min_length=1,
+        description="Records that match are dropped: fields, each with a value, a list of values, or "
         "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}. All fields have to match.",
     )
 

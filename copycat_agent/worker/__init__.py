@@ -59,9 +59,7 @@ class Worker:
         self._drain(list(self._connectors.values()), seconds)
 
     def _start(self, definition: Definition) -> Connector:
-        connector = Connector(
-            definition, self._store, self._executor, self._watcher, until_idle=self._until_idle, on_end=self._one_ended
-        )
+        connector = Connector(definition, self._store, self._executor, self._watcher, until_idle=self._until_idle, on_end=self._one_ended)
         connector.start()
         return connector
 

@@ -39,7 +39,13 @@ class Connector:
     """A definition and the thread that runs it. Public methods are thread-safe."""
 
     def __init__(
-        self, definition: Definition, store: OffsetStore, executor: Executor, watcher: Watcher, *, until_idle: bool = False,
+        self,
+        definition: Definition,
+        store: OffsetStore,
+        executor: Executor,
+        watcher: Watcher,
+        *,
+        until_idle: bool = False,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.definition = definition
@@ -176,8 +182,9 @@ class Connector:
         counts = sum((result.counts for result in results), self._status.counts)
         self._note(counts=counts, troubled_files=sum(1 for result in results if isinstance(result.error, FileError)))
         for rejection in (one for result in results for one in result.rejections):
-            self._log.warning("bad record", path=rejection.path, start=rejection.start, end=rejection.end, stage=rejection.stage,
-                              why=rejection.reason)
+            self._log.warning(
+                "bad record", path=rejection.path, start=rejection.start, end=rejection.end, stage=rejection.stage, why=rejection.reason
+            )
         error = _worst(results)
         if isinstance(error, RetriableError):
             self._retry(error)

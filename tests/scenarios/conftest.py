@@ -66,5 +66,3 @@ def logs_dir(tmp_path: Path) -> Path:
     directory = tmp_path / "logs"
     directory.mkdir(exist_ok=True)
     return directory
-
-

@@ -65,6 +65,4 @@ def take_inode(path: Path, inode: int, make: Callable[[Path], object]) -> None:
 
 def told(caplog: pytest.LogCaptureFixture, event: str, **fields: object) -> int:
     """How often the agent has said `event` with these fields."""
-    return sum(
-        record.getMessage() == event and fields.items() <= getattr(record, "fields", {}).items() for record in caplog.records
-    )
+    return sum(record.getMessage() == event and fields.items() <= getattr(record, "fields", {}).items() for record in caplog.records)

@@ -54,9 +54,7 @@ def test_double_slashes_do_not_switch_an_exclude_off(shipping: Shipping, logs_di
     assert settled(shipping, ["wanted"]) == ["wanted"]
 
 
-def test_directories_that_come_and_go_are_found_each_time(
-    shipping: Shipping, logs_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_directories_that_come_and_go_are_found_each_time(shipping: Shipping, logs_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     append(logs_dir / "dir0", "a plain file where a directory is expected")
     shipping.start(source={"include": [f"{logs_dir}/dir*/*/x.log"]})
     expected: list[str] = []

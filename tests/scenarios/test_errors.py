@@ -62,7 +62,9 @@ def test_a_record_that_the_topic_refuses_goes_to_the_dlq_and_the_rest_flows(
     data = "\n".join([*before, BIG.decode(), *after, ""]).encode()
     append(logs_dir / "app", data)
     shipping.start(
-        kafka=uncompressed(), errors={"tolerance": "all", "dlq": {"topic": dlq}}, record={"origin_headers": not bulk},
+        kafka=uncompressed(),
+        errors={"tolerance": "all", "dlq": {"topic": dlq}},
+        record={"origin_headers": not bulk},
     )
     wait_position(shipping, len(data))
     arrived = shipping.lines()
@@ -71,9 +73,14 @@ def test_a_record_that_the_topic_refuses_goes_to_the_dlq_and_the_rest_flows(
     assert letter.value == BIG
     start = data.index(BIG)
     assert headers(letter) == {
-        "copycat.connector": "app", "copycat.file": str(logs_dir / "app"), "copycat.offset": str(start),
-        "copycat.end": str(start + len(BIG) + 1), "copycat.length": str(len(BIG) + 1), "copycat.stage": "send",
-        "copycat.error": "DataError", "copycat.message": headers(letter)["copycat.message"],
+        "copycat.connector": "app",
+        "copycat.file": str(logs_dir / "app"),
+        "copycat.offset": str(start),
+        "copycat.end": str(start + len(BIG) + 1),
+        "copycat.length": str(len(BIG) + 1),
+        "copycat.stage": "send",
+        "copycat.error": "DataError",
+        "copycat.message": headers(letter)["copycat.message"],
     }
     assert "size" in headers(letter)["copycat.message"].lower()
     counts = shipping.status.counts
@@ -140,9 +147,7 @@ def test_with_tolerance_none_a_long_line_stops_the_connector_just_before_it(ship
     assert shipping.lines() == ["one"]
 
 
-def test_a_failed_connector_leaves_the_others_alone(
-    make_shipping: Callable[..., Shipping], logs_dir: Path
-) -> None:
+def test_a_failed_connector_leaves_the_others_alone(make_shipping: Callable[..., Shipping], logs_dir: Path) -> None:
     bad, good = make_shipping("bad"), make_shipping("good")
     append(logs_dir / "app", b"x" * 20 + b"\n")
     bad.start(source={"line": {"max_bytes": "10B"}})
@@ -241,7 +246,8 @@ def test_headers_and_key_are_rendered_for_each_record(shipping: Shipping, logs_d
     one, two = shipping.records(until=2)
     assert (one.key, two.key) == (b"app:0", b"app:4")
     assert [headers(record) for record in (one, two)] == [
-        {"fixed": "7", "name": "app", "number": "1"}, {"fixed": "7", "name": "app", "number": "2"},
+        {"fixed": "7", "name": "app", "number": "1"},
+        {"fixed": "7", "name": "app", "number": "2"},
     ]
 
 

@@ -126,7 +126,8 @@ def test_a_long_line_that_grows_on_is_still_the_same_line(
     path, dlq = logs_dir / "app", make_topic()
     append(path, b"0123456789\n" + b"x" * 30)
     shipping.start(
-        source={"line": {"max_bytes": "10B", "on_too_long": policy}}, errors={"tolerance": "all", "dlq": {"topic": dlq}},
+        source={"line": {"max_bytes": "10B", "on_too_long": policy}},
+        errors={"tolerance": "all", "dlq": {"topic": dlq}},
     )
     wait_settled(shipping, path, 41)
     assert offset_of(shipping, path).skipping

@@ -83,9 +83,7 @@ def test_a_truncation_under_lines_in_flight_loses_neither_them_nor_what_follows(
     wait_until(lambda: [offset.position for offset in shipping.offsets.values()] == [len("x\n")], message=lambda: f"{shipping.offsets}")
 
 
-def test_bytes_cut_away_unread_are_counted(
-    make_shipping: Callable[..., Shipping], proxied_broker: ProxiedBroker, logs_dir: Path
-) -> None:
+def test_bytes_cut_away_unread_are_counted(make_shipping: Callable[..., Shipping], proxied_broker: ProxiedBroker, logs_dir: Path) -> None:
     bootstrap, proxy, log = proxied_broker.bootstrap, proxied_broker.proxy, logs_dir / "app.log"
     shipping = make_shipping(bootstrap=bootstrap, topic=create_topic(bootstrap, unique_topic()))
     proxy.pause()

@@ -263,7 +263,8 @@ def test_what_went_before_a_record_with_a_missing_topic_is_not_sent_again_at_eve
     shipping, dlq = make_shipping(), unique_topic()
     append(logs_dir / "app", b"good\n" + b"x" * 20 + b"\nlast\n")
     shipping.start(
-        source={"line": {"max_bytes": "10B"}}, errors={"tolerance": "all", "dlq": {"topic": dlq}, "retry_max_delay": "200ms"},
+        source={"line": {"max_bytes": "10B"}},
+        errors={"tolerance": "all", "dlq": {"topic": dlq}, "retry_max_delay": "200ms"},
     )
     wait_until(lambda: shipping.status.retries >= 2, message="it tries again")
     create_topic(broker.bootstrap, dlq)

@@ -103,10 +103,15 @@ def test_a_killed_agent_goes_on_near_where_it_was(
     topic = create_topic(bootstrap, unique_topic())
     ledger.writer(tmp_path / "app.log").write_block(100_000, (150, 150))
     agent = make_agent(bootstrap)
-    agent.define("app", {
-        "name": "app", "source": {"type": "log_file", "include": [str(tmp_path / "*.log")], "scan_interval": "200ms"},
-        "record": {"topic": topic}, "delivery": {"max_batch_bytes": "4MiB"},
-    })
+    agent.define(
+        "app",
+        {
+            "name": "app",
+            "source": {"type": "log_file", "include": [str(tmp_path / "*.log")], "scan_interval": "200ms"},
+            "record": {"topic": topic},
+            "delivery": {"max_batch_bytes": "4MiB"},
+        },
+    )
     proxy.delay(0.05)  # a megabyte takes this long: it cannot be through before it is killed
     agent.start()
     consume(bootstrap, topic, until=30_000, deadline=60)

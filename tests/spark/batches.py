@@ -33,7 +33,14 @@ class Act(NamedTuple):
 
 
 def batch(
-    act: str, argument: str = "", *, task: int = 0, connector: str = "app", splits: int = 1, max_seconds: float = 30.0, secret: str = "",
+    act: str,
+    argument: str = "",
+    *,
+    task: int = 0,
+    connector: str = "app",
+    splits: int = 1,
+    max_seconds: float = 30.0,
+    secret: str = "",
 ) -> Batch:
     """A batch of a task that acts like this."""
     cut = tuple(
@@ -122,7 +129,16 @@ def _burn(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
 
 
 ACTS: dict[str, Callable[[Batch, str, Callable[[], bool]], Results]] = {
-    "answer": _answer, "burn": _burn, "die": _die, "echo": _echo, "hang": _hang, "log": _log, "raise": _raise,
-    "stop-process": _stop_process, "told": _told, "too-few": _too_few, "unpicklable": _unpicklable,
+    "answer": _answer,
+    "burn": _burn,
+    "die": _die,
+    "echo": _echo,
+    "hang": _hang,
+    "log": _log,
+    "raise": _raise,
+    "stop-process": _stop_process,
+    "told": _told,
+    "too-few": _too_few,
+    "unpicklable": _unpicklable,
     "until-told": _until_told,
 }

@@ -89,9 +89,15 @@ def spark_executor(request: pytest.FixtureRequest) -> Executor:
     return cast("Executor", request.getfixturevalue(request.param))
 
 
-@pytest.mark.parametrize(("raised", "kind"), [
-    ("OSError", RetriableError), ("KeyError", FatalError), ("SystemExit", FatalError), ("RetriableError", RetriableError),
-])
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        ("OSError", RetriableError),
+        ("KeyError", FatalError),
+        ("SystemExit", FatalError),
+        ("RetriableError", RetriableError),
+    ],
+)
 def test_a_batch_that_raises_becomes_results_that_name_the_place(spark_executor: Executor, raised: str, kind: type[Exception]) -> None:
     work = batch("raise", raised, splits=2)
     results = spark_executor.submit(work).result(SECONDS)

@@ -190,7 +190,11 @@ host.close()
 def _agent(run_dir: Path) -> subprocess.Popen[str]:
     """Another driver, with its own JVM, that has run a batch and waits for the end of its stdin."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _AGENT, str(run_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd(),
+        [sys.executable, "-c", _AGENT, str(run_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path.cwd(),
         start_new_session=True,
     )
     assert process.stdout

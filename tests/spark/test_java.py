@@ -117,9 +117,14 @@ def test_an_archive_is_recorded_then_used(tmp_path: Path) -> None:
     assert not later.recording
 
 
-@pytest.mark.parametrize(("version", "options", "classes"), [
-    ("21.0.2", ("-Xmx512m",), "a.jar"), ("21.0.1", ("-Xmx1g",), "a.jar"), ("21.0.1", ("-Xmx512m",), "b.jar"),
-])
+@pytest.mark.parametrize(
+    ("version", "options", "classes"),
+    [
+        ("21.0.2", ("-Xmx512m",), "a.jar"),
+        ("21.0.1", ("-Xmx1g",), "a.jar"),
+        ("21.0.1", ("-Xmx512m",), "b.jar"),
+    ],
+)
 def test_an_archive_of_something_else_is_not_used(tmp_path: Path, version: str, options: tuple[str, ...], classes: str) -> None:
     archive = Archive(tmp_path, JAVA, ("-Xmx512m",), "a.jar")
     Path(_option(archive, "ArchiveClassesAtExit") or "").write_bytes(b"classes")
@@ -171,15 +176,16 @@ def test_a_damaged_archive_does_not_stop_a_start(tmp_path: Path) -> None:
 
     def start() -> None:
         environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-        said = subprocess.run([sys.executable, "-c", _SESSION, str(tmp_path / "run")], env=environ, capture_output=True, text=True,
-                              check=True, timeout=110)
+        said = subprocess.run(
+            [sys.executable, "-c", _SESSION, str(tmp_path / "run")], env=environ, capture_output=True, text=True, check=True, timeout=110
+        )
         assert "local-" in said.stdout
 
     start()
     (path,) = (tmp_path / "cache" / "copycat").glob("*.jsa")
     whole = path.read_bytes()
     middle = len(whole) // 2
-    for damaged in (whole[:middle] + b"\0" * 100_000 + whole[middle + 100_000:], whole[:middle], b"rubbish"):
+    for damaged in (whole[:middle] + b"\0" * 100_000 + whole[middle + 100_000 :], whole[:middle], b"rubbish"):
         path.unlink(missing_ok=True)
         path.write_bytes(damaged)
         start()

@@ -103,7 +103,7 @@ def _listeners() -> list[tuple[str, str]]:
         for line in Path(table).read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A":
-                words = [int(fields[1].split(":")[0][at:at + 8], 16) for at in range(0, len(fields[1].split(":")[0]), 8)]
+                words = [int(fields[1].split(":")[0][at : at + 8], 16) for at in range(0, len(fields[1].split(":")[0]), 8)]
                 packed = struct.pack(f"={len(words)}I", *words)
                 found.append((socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed), fields[9]))
     return found

@@ -73,7 +73,10 @@ def test_a_raw_line_as_json_is_an_object_with_its_message(line: bytes) -> None:
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
 )
@@ -85,11 +88,13 @@ def test_fields_as_json_read_back_as_they_were(fields: dict[str, Any]) -> None:
 
 
 def test_decimals_keep_their_digits_and_times_are_rfc_3339() -> None:
-    fields = {"price": Decimal("1.10"), "big": Decimal("12345678901234567890.123"), "nan": Decimal("NaN"),
-              "at": datetime(2026, 11, 21, 5, tzinfo=UTC)}
-    assert convert("json", fields) == (
-        b'{"price":1.10,"big":12345678901234567890.123,"nan":null,"at":"2026-11-21T05:00:00+00:00"}'
-    )
+    fields = {
+        "price": Decimal("1.10"),
+        "big": Decimal("12345678901234567890.123"),
+        "nan": Decimal("NaN"),
+        "at": datetime(2026, 11, 21, 5, tzinfo=UTC),
+    }
+    assert convert("json", fields) == (b'{"price":1.10,"big":12345678901234567890.123,"nan":null,"at":"2026-11-21T05:00:00+00:00"}')
 
 
 @pytest.mark.parametrize("bad", [b"s3cret", {"s3cret"}, 10**30, "s3cret\ud800", object(), {1: "s3cret"}])

@@ -72,8 +72,15 @@ def test_an_event_in_json_carries_its_words_fields_and_utc_time() -> None:
     (event,) = events(stream)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event.pop("ts"))
     assert event == {
-        "level": "info", "logger": "test", "event": "file opened", "connector": "nginx", "path": "/var/log/ä b", "offset": 12,
-        "done": False, "delay_s": 0.5, "missing": None,
+        "level": "info",
+        "logger": "test",
+        "event": "file opened",
+        "connector": "nginx",
+        "path": "/var/log/ä b",
+        "offset": 12,
+        "done": False,
+        "delay_s": 0.5,
+        "missing": None,
     }
 
 
@@ -116,7 +123,8 @@ def test_no_value_forges_a_line_as_text(value: str, words: str) -> None:
 
 @pytest.mark.parametrize("format_", ["json", "text"])
 @pytest.mark.parametrize(
-    "evil", ["\r\n2026-11-21T00:00:00.000Z ERROR worker: forged", "\x1b[2J\x1b[31m", "\u202egnp.exe", "\x7f\x7f", '"}\n{"level":"error"'],
+    "evil",
+    ["\r\n2026-11-21T00:00:00.000Z ERROR worker: forged", "\x1b[2J\x1b[31m", "\u202egnp.exe", "\x7f\x7f", '"}\n{"level":"error"'],
 )
 def test_known_attacks_stay_inside_their_line(format_: str, evil: str) -> None:
     stream, log = lines_of(format=format_)

@@ -34,7 +34,12 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 PATHS = st.binary(max_size=30).map(lambda name: name.decode("utf-8", "surrogateescape"))
 COUNTS = st.integers(0, 2**62)
 OFFSETS = st.builds(
-    SourceOffset, position=COUNTS, records=COUNTS, done=st.booleans(), skipping=st.booleans(), path=PATHS,
+    SourceOffset,
+    position=COUNTS,
+    records=COUNTS,
+    done=st.booleans(),
+    skipping=st.booleans(),
+    path=PATHS,
     fingerprint=st.builds(Fingerprint, COUNTS, NAMES, COUNTS, NAMES),
 )
 

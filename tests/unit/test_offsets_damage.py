@@ -339,8 +339,12 @@ def test_a_failed_fsync_is_never_tried_again(tmp_path: Path) -> None:
     for name, nth in (("offsets.db-wal", "1"), ("offsets.db-wal", "400"), ("offsets.db", "1")):  # the last: while the log is folded in
         state = tmp_path / f"state-{name}-{nth}"
         result = subprocess.run(
-            [sys.executable, "-c", COMMIT_ON_A_FAILING_DISK, str(state), name, nth], env={**os.environ, "LD_PRELOAD": str(library)},
-            capture_output=True, text=True, check=True, cwd=ROOT,
+            [sys.executable, "-c", COMMIT_ON_A_FAILING_DISK, str(state), name, nth],
+            env={**os.environ, "LD_PRELOAD": str(library)},
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
         )
         committed, failed = map(int, result.stdout.split())
         assert failed == 3000 - committed > 0

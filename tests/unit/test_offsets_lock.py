@@ -31,7 +31,10 @@ time.sleep(60)
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "state")], stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        [sys.executable, "-c", HOLD, str(tmp_path / "state")],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
     with process:
         assert process.stdout is not None

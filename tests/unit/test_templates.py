@@ -98,7 +98,7 @@ def test_the_read_time_is_that_of_each_record_and_not_of_the_split() -> None:
     assert [write(record()) for _ in range(3)] == ["01", "01", "02"]
 
 
-@given(st.lists(st.integers(min_value=-10**13, max_value=10**13), max_size=20))
+@given(st.lists(st.integers(min_value=-(10**13), max_value=10**13), max_size=20))
 def test_remembering_the_last_second_never_shows_an_old_time(times: list[int]) -> None:
     write = compile_template("{@timestamp:%Y%m%d%H%M%S} {@timestamp}").bind(META)
     for epoch_ms in times:

@@ -15,8 +15,19 @@ from copycat_agent.options import FROM_YAML, ValidationError, WrittenFloat
 from copycat_agent.transforms import TRANSFORMS, build_transform
 
 FIELDS = {
-    "path": "/healthz", "status": 503, "size": "512", "ratio": 0.5, "price": Decimal("1.10"), "ok": True, "flag": "true", "none": None,
-    "user": {"id": 7, "name": "ann"}, "tags": ["a"], "nan": float("nan"), "odd": Decimal("NaN"), "zeros": "0512",
+    "path": "/healthz",
+    "status": 503,
+    "size": "512",
+    "ratio": 0.5,
+    "price": Decimal("1.10"),
+    "ok": True,
+    "flag": "true",
+    "none": None,
+    "user": {"id": 7, "name": "ann"},
+    "tags": ["a"],
+    "nan": float("nan"),
+    "odd": Decimal("NaN"),
+    "zeros": "0512",
 }
 
 

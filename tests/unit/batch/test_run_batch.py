@@ -35,16 +35,28 @@ LIMIT = 200
 
 
 def definition(
-    bootstrap: str, topic: str, *, line: dict[str, Any] | None = None, record: dict[str, Any] | None = None,
-    drop: str = "", errors: dict[str, Any] | None = None, client: dict[str, str] | None = None,
+    bootstrap: str,
+    topic: str,
+    *,
+    line: dict[str, Any] | None = None,
+    record: dict[str, Any] | None = None,
+    drop: str = "",
+    errors: dict[str, Any] | None = None,
+    client: dict[str, str] | None = None,
 ) -> Definition:
     """A connector of these options; `drop`: lines with this text are dropped by a transform."""
     transforms = [TRANSFORMS["drop_if"].options.model_validate({"drop_if": {"message": {"matches": drop}}})] if drop else []
     source = SOURCES["log_file"].options.model_validate({"type": "log_file", "include": ("/x",), "line": line or {}})
-    return Definition.model_validate({
-        "name": "app", "source": source, "transforms": tuple(transforms), "record": {"topic": topic, **(record or {})},
-        "errors": errors or {}, "kafka": {"bootstrap_servers": (bootstrap,), "client": client or {}},
-    })
+    return Definition.model_validate(
+        {
+            "name": "app",
+            "source": source,
+            "transforms": tuple(transforms),
+            "record": {"topic": topic, **(record or {})},
+            "errors": errors or {},
+            "kafka": {"bootstrap_servers": (bootstrap,), "client": client or {}},
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +150,7 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
     assert arrived >= result.offset.records == result.counts.acknowledged
 
 
-def test_a_lost_connection_is_ridden_out_without_repeats(
-    producers: Producers, proxied_broker: ProxiedBroker, tmp_path: Path
-) -> None:
+def test_a_lost_connection_is_ridden_out_without_repeats(producers: Producers, proxied_broker: ProxiedBroker, tmp_path: Path) -> None:
     topic = create_topic(proxied_broker.bootstrap, unique_topic())
     path = write(tmp_path / "f", *[b"%d" % number for number in range(1000)])
     proxied_broker.proxy.drop_response(PRODUCE)
@@ -417,18 +427,39 @@ def property_topics(broker: DevBroker) -> tuple[str, str]:
 @given(
     lines=st.lists(st.sampled_from([GOOD, GOOD, EMPTY, LONG, DROPPED, REFUSED]), max_size=25),
     rest=st.sampled_from([b"", b"unfinished", LONG]),
-    final=st.booleans(), skip_empty=st.booleans(), drops=st.booleans(), tolerant=st.booleans(), has_dlq=st.booleans(), bulk=st.booleans(),
-    on_too_long=st.sampled_from(["dlq", "truncate", "drop"]), long_limit=st.sampled_from([100, 2000]),
+    final=st.booleans(),
+    skip_empty=st.booleans(),
+    drops=st.booleans(),
+    tolerant=st.booleans(),
+    has_dlq=st.booleans(),
+    bulk=st.booleans(),
+    on_too_long=st.sampled_from(["dlq", "truncate", "drop"]),
+    long_limit=st.sampled_from([100, 2000]),
 )
 def test_every_record_read_is_counted_in_exactly_one_way_and_the_offset_covers_those_only(
-    producers: Producers, broker: DevBroker, property_topics: tuple[str, str], tmp_path: Path, lines: list[bytes], rest: bytes,
-    final: bool, skip_empty: bool, drops: bool, tolerant: bool, has_dlq: bool, bulk: bool, on_too_long: str, long_limit: int,
+    producers: Producers,
+    broker: DevBroker,
+    property_topics: tuple[str, str],
+    tmp_path: Path,
+    lines: list[bytes],
+    rest: bytes,
+    final: bool,
+    skip_empty: bool,
+    drops: bool,
+    tolerant: bool,
+    has_dlq: bool,
+    bulk: bool,
+    on_too_long: str,
+    long_limit: int,
 ) -> None:
     topic, dlq = property_topics
     path = write(tmp_path / "f", *lines)
     append(path, rest)
     connector = definition(
-        broker.bootstrap, topic, drop="^drop" if drops else "", record={"origin_headers": not bulk},
+        broker.bootstrap,
+        topic,
+        drop="^drop" if drops else "",
+        record={"origin_headers": not bulk},
         line={"max_bytes": long_limit, "on_too_long": on_too_long, "skip_empty": skip_empty},
         errors={"tolerance": "all" if tolerant else "none", **({"dlq": {"topic": dlq}} if has_dlq else {})},
         client={"message.max.bytes": "1000", "batch.size": "1000"},

@@ -112,7 +112,14 @@ def test_every_problem_of_the_agents_file_is_told(tmp_path: Path) -> None:
     assert [(each.line, each.code) for each in caught.value.problems] == [
         (1, "unknown-key"), (2, "bad-value"), (3, "kafka-client"), (4, "bad-value"),
     ]  # fmt: skip
-    assert caught.value.problems[1].text == "must be at least 450MiB"
+    assert caught.value.problems[1].text == "must be at least 512MiB"
+
+
+@pytest.mark.parametrize(("written", "size_bytes"), [("512m", 2**29), ("1g", 2**30), ("600MiB", 600 * 2**20)])
+def test_the_jvms_heap_is_written_as_sizes_or_as_spark_writes_it(tmp_path: Path, written: str, size_bytes: int) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text(f"spark: {{driver_memory: {written}}}\n")
+    assert load_agent(config).spark.driver_memory == size_bytes
 
 
 @pytest.mark.parametrize("address", ["k1", "k1:x", "k1:70000", ":9092", ""])

@@ -14,9 +14,7 @@ from copycat_agent.definitions.document import DEPTH_MAX
 from copycat_agent.options import AgentOptions
 from tests.unit.definitions.conftest import GOOD, Load
 
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
-)
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9))
 
 YAML = [
     # what is wrong with the text, before it means anything

@@ -45,8 +45,14 @@ def test_memory_is_bounded_by_default() -> None:
 
 def test_security_reaches_the_client() -> None:
     security = SecurityOptions(
-        protocol="SASL_SSL", mechanism="SCRAM-SHA-512", username="me", password=SecretStr(SECRET), ca_file="/ca", cert_file="/cert",
-        key_file="/key", key_password=SecretStr(SECRET),
+        protocol="SASL_SSL",
+        mechanism="SCRAM-SHA-512",
+        username="me",
+        password=SecretStr(SECRET),
+        ca_file="/ca",
+        cert_file="/cert",
+        key_file="/key",
+        key_password=SecretStr(SECRET),
     )
     settings = client_settings(kafka(security, {"broker.address.family": "v4"}))
     assert settings["sasl.password"] == settings["ssl.key.password"] == SECRET

@@ -14,8 +14,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TREE = (
-    "a.log", "b.log", "b.txt", "[x].log", "back\\slash.log", "-.log", ".hidden.log", "app.log.1",
-    "d/a.log", "d/deep/er/a.log", "d/.git/a.log", "e/a.log", "e/d/a.log",
+    "a.log",
+    "b.log",
+    "b.txt",
+    "[x].log",
+    "back\\slash.log",
+    "-.log",
+    ".hidden.log",
+    "app.log.1",
+    "d/a.log",
+    "d/deep/er/a.log",
+    "d/.git/a.log",
+    "e/a.log",
+    "e/d/a.log",
 )
 
 

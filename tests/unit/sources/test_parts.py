@@ -19,8 +19,18 @@ from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_reg
 @pytest.mark.parametrize(
     "name",
     [
-        "app.log", "app.log.1", "app.log.23", "app.log-20261121", "app.log.2026-11-21", "app.log-20261121-1795302180",
-        "app.log.20261121-050000", "app.log.1795302180", "app.log.1795302180123", "app.log.old", "app.log.bak", "app.log_1",
+        "app.log",
+        "app.log.1",
+        "app.log.23",
+        "app.log-20261121",
+        "app.log.2026-11-21",
+        "app.log-20261121-1795302180",
+        "app.log.20261121-050000",
+        "app.log.1795302180",
+        "app.log.1795302180123",
+        "app.log.old",
+        "app.log.bak",
+        "app.log_1",
         "app.log.2026-11-21T05:00:00",
     ],
 )

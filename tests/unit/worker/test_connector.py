@@ -183,9 +183,7 @@ def test_a_fatal_error_fails_the_connector_and_no_other(run: Callable[..., Worke
     assert worker.statuses()[0].state is State.FAILED
 
 
-def test_a_fatal_error_saves_what_every_task_settled_before_its_own(
-    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
-) -> None:
+def test_a_fatal_error_saves_what_every_task_settled_before_its_own(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
     for name in "abc":
         write(tmp_path / "logs" / name, "one", "two")
     executor = ScriptedExecutor(in_flight, in_flight, in_flight)
