@@ -128,8 +128,10 @@ def test_a_tree_deeper_than_pythons_stack_is_walked(tmp_path: Path) -> None:
         os.close(os.open("x.log", os.O_CREAT | os.O_WRONLY, dir_fd=here))
     finally:
         os.close(here)
-    names = found(tmp_path, (f"{tmp_path}/**/x.log",))
-    subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True, timeout=60)  # pytest could not
+    try:
+        names = found(tmp_path, (f"{tmp_path}/**/x.log",))
+    finally:
+        subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True, timeout=60)  # pytest could not
     assert names == {"d/" * depth + "x.log"}
 
 
