@@ -25,6 +25,7 @@ Outgoing = tuple[Any, ...]
 The two are its callback under two names, which nothing here uses. The end may be left out.
 """
 
+_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - its spelling
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is looked at again."""
 _SETTLE_SECONDS = 8.0
@@ -72,6 +73,7 @@ class TaskProducer:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
         self._stopping = stopping
         self._stop_deadline = None
+        self._trouble = None
         self._failures.clear()
 
     def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
@@ -187,7 +189,8 @@ class TaskProducer:
             self._failures.setdefault(error.code(), error)
 
     def _on_error(self, error: KafkaError) -> None:
-        self._trouble = error
+        if self._trouble is None or error.code() != _ALL_DOWN:  # which only follows from what is known
+            self._trouble = error
 
     def close(self) -> None:
         """Give up what is queued and free the client, which cannot be used any more. Never blocks for the network."""

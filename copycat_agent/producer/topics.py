@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions, TopicOptions
-from copycat_agent.producer.outcomes import translate, with_trouble
+from copycat_agent.producer.outcomes import classify, translate, with_trouble
 from copycat_agent.producer.settings import client_settings
 
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ class Topics:
             return len(found.partitions), found.error
 
     def _is_patient(self, error: KafkaError) -> bool:
-        return error.code() in _NO_ANSWER_YET
+        """Whether an answer may still come: not from a broker that has refused this client."""
+        trouble = self._last_trouble()
+        return error.code() in _NO_ANSWER_YET and (trouble is None or classify(trouble) is not BlockedError)
 
     def _unreachable(self, error: KafkaError) -> CopycatError:
         servers = ",".join(self._options.bootstrap_servers)

@@ -11,15 +11,18 @@ from copycat_agent.sources.absent import Absent
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.descriptors import Descriptors
 from copycat_agent.sources.discovery import Discovery, Found
+from copycat_agent.sources.generations import Generations
 from copycat_agent.sources.identity import identify
 from copycat_agent.sources.passed_over import PassedOver
-from copycat_agent.sources.rotation import family
 from copycat_agent.sources.start import StartAt
 from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.sources.log_options import LogFileOptions
+
+LOOKS = 4
+"""A rotation is over in milliseconds; a directory that never keeps still is taken as it is."""
 
 STARTED = "started"
 """Key of the row that says that this connector has looked at its directories before; its position is epoch milliseconds."""
@@ -47,7 +50,7 @@ class Catalog:
         self._absent = Absent(self.offsets, options.forget_after, log)
         self._paths: dict[str, tuple[int, int]] = {}
         self._told_unmatched: set[str] = set()
-        self._latest: dict[tuple[str, str], TrackedFile] = {}
+        self._generations = Generations()
         for partition in self.offsets:
             if partition.key != STARTED:
                 self._absent.add(partition)
@@ -73,7 +76,7 @@ class Catalog:
         if first:
             changes.offsets[started] = SourceOffset(int(time.time() * 1000))
         self.passed_over.begin_scan()
-        names, strangers = self._look()
+        names, strangers = self._look_twice()
         present: set[TrackedFile] = set()
         for file, found in names.items():
             same = self._observe(file, found, changes)
@@ -118,18 +121,15 @@ class Catalog:
             mtime_ns=file.mtime_ns,
             proven_size=file.size,
             gone_since=file.gone_since,
-            family=file.family,
         )
         fd = file.hand_over()
-        latest = self._latest.get(file.family) is file
+        self._generations.replace(file, fresh)
         self._drop(file)
         if fd >= 0:
             fresh.adopt(fd)
         if fresh.gone_since is not None:
             self.gone.add(fresh)
         self.files[fresh.inode_key] = fresh
-        if latest:
-            self._latest[file.family] = fresh
         self.touch(fresh)
         return fresh
 
@@ -150,8 +150,19 @@ class Catalog:
         self.gone.discard(file)
         if self.files.get(file.inode_key) is file:
             del self.files[file.inode_key]
-        if self._latest.get(file.family) is file:
-            del self._latest[file.family]
+        self._generations.remove(file)
+
+    def _look_twice(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
+        """Look until two looks agree, when there are unknown files: a rotation under way shows some files twice and others not."""
+        names, strangers = self._look()
+        for _ in range(LOOKS):
+            before = dict(self._paths)
+            if not strangers:
+                break
+            names, strangers = self._look()
+            if self._paths == before:
+                break
+        return names, strangers
 
     def _look(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
         """What is there: known files with one name each, the old one where it still leads there, and unknown ones."""
@@ -171,7 +182,7 @@ class Catalog:
     def _observe(self, file: TrackedFile, found: Found, changes: Changes) -> TrackedFile | None:
         """A known file, under its old name or a new one. None when it is another file, which has its inode now."""
         if file.path != found.path:
-            self._log.info("file renamed", path=file.path, to=found.path)
+            self._log.debug("file renamed", path=file.path, to=found.path)
             file.path = found.path
         file.gone_since = None
         self.gone.discard(file)
@@ -279,20 +290,9 @@ class Catalog:
         file.adopt(fd)
         self._paths[path] = file.inode_key
         self.files[file.inode_key] = file
-        self._put_in_line(file)
+        self._generations.add(file)
         self.touch(file)
         return file
-
-    def _put_in_line(self, file: TrackedFile) -> None:
-        """Generations of one log are read oldest first: this one after the latest that is known."""
-        file.family = family(file.path)
-        before = self._latest.get(file.family)
-        if before is not None:
-            before.refresh()
-            self.touch(before)
-            if before.unread or before.in_flight:
-                file.after, file.barrier = before, before.size
-        self._latest[file.family] = file
 
     def _miss(self, present: set[TrackedFile]) -> None:
         """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""

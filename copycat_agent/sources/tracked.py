@@ -43,7 +43,8 @@ class TrackedFile:
     `proven_size`: so large was it when it still was what had been read. `cut`: it was seen to shrink, from the first to the
     second size. `gone_since`: no pattern matches it any more. `rewritten`: a task found other bytes than were read;
     `replaced`: its inode is another file's now; the next scan sorts both out. `removed`: nobody follows it any more.
-    `after` and `barrier`: the file it was rotated from, and how much of that one goes first.
+    `family` and `age`: see `generations`. `after` and `barrier`: the file it was rotated from, and how much of that one goes
+    first.
     """
 
     partition: SourcePartition
@@ -68,6 +69,7 @@ class TrackedFile:
     removed: bool = False
     cut: tuple[int, int] | None = None
     family: tuple[str, str] = ("", "")
+    age: tuple[int, int] = (0, 0)
     after: TrackedFile | None = None
     barrier: int = 0
     errors: int = 0

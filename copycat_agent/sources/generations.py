@@ -1,0 +1,54 @@
+"""The generations of each log, oldest first: each is read after the one before it."""
+
+from __future__ import annotations
+
+import bisect
+
+from copycat_agent.sources.rotation import family
+from copycat_agent.sources.tracked import TrackedFile
+
+
+class Generations:
+    """Files by family, in the order of their age, whatever order they are met in.
+
+    Age is the time of the last write when a file is met, then its birth: right for files that are renamed and begun anew as
+    well as for copies of a file that was cut. Where a scan falls into a rotation, an old generation may be met after a newer one.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str, str], list[TrackedFile]] = {}
+
+    def add(self, file: TrackedFile) -> None:
+        """`file` has just been met: it waits for what is unread of the next older one, and the next newer one for it."""
+        file.family = family(file.path)
+        file.age = (file.mtime_ns, file.identity.birth_ns)
+        line = self._lines.setdefault(file.family, [])
+        place = bisect.bisect_right(line, file.age, key=lambda one: one.age)
+        older, newer = reversed(line[:place]), line[place:]
+        line.insert(place, file)
+        before = next((one for one in older if _has_more(one)), None)
+        if before is not None:
+            file.after, file.barrier = before, before.size
+        behind = next((one for one in newer if _has_more(one)), None)
+        if behind is not None and _has_more(file):
+            behind.after, behind.barrier = file, file.size
+
+    def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
+        """`fresh` is `file` begun anew, and takes its place."""
+        fresh.family, fresh.age = file.family, file.age
+        line = self._lines.get(file.family, [])
+        if file in line:
+            line[line.index(file)] = fresh
+
+    def remove(self, file: TrackedFile) -> None:
+        """`file` is not followed any more."""
+        line = self._lines.get(file.family, [])
+        if file in line:
+            line.remove(file)
+            if not line:
+                del self._lines[file.family]
+
+
+def _has_more(file: TrackedFile) -> bool:
+    file.refresh()
+    return file.unread or file.in_flight

@@ -1,0 +1,67 @@
+"""Generations of one log wait for each other, oldest first, in whatever order they are met."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.generations import Generations
+from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.tracked import TrackedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def tracked(path: Path, written_at: int, *, read: int = 0) -> TrackedFile:
+    """A file of ten bytes, last written at `written_at`, of which `read` are settled."""
+    path.write_bytes(b"123456789\n")
+    os.utime(path, ns=(written_at, written_at))
+    opened: set[TrackedFile] = set()
+    file = TrackedFile(SourcePartition("app", path.name), Identity(0, 0, 0), 0, str(path), SourceOffset(read), opened)
+    file.observe(path.stat())
+    return file
+
+
+def followers(files: list[TrackedFile]) -> dict[str, str | None]:
+    """File name -> the one it waits for."""
+    return {file.partition.key: file.after.partition.key if file.waits() and file.after else None for file in files}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_older_generations_go_first_in_whatever_order_they_are_met(tmp_path: Path, order: tuple[int, ...]) -> None:
+    generations = Generations()
+    files = [tracked(tmp_path / name, written_at) for name, written_at in (("app.log.2", 1), ("app.log.1", 2), ("app.log", 3))]
+    for number in order:
+        generations.add(files[number])
+    assert followers(files) == {"app.log.2": None, "app.log.1": "app.log.2", "app.log": "app.log.1"}
+
+
+def test_a_generation_that_is_read_is_waited_past(tmp_path: Path) -> None:
+    generations = Generations()
+    files = [tracked(tmp_path / "app.log.2", 1), tracked(tmp_path / "app.log.1", 2, read=10), tracked(tmp_path / "app.log", 3)]
+    for file in files:
+        generations.add(file)
+    assert followers(files) == {"app.log.2": None, "app.log.1": "app.log.2", "app.log": "app.log.2"}
+
+
+def test_other_logs_do_not_wait(tmp_path: Path) -> None:
+    generations = Generations()
+    files = [tracked(tmp_path / "app.log.1", 1), tracked(tmp_path / "web.log", 2)]
+    for file in files:
+        generations.add(file)
+    assert followers(files) == {"app.log.1": None, "web.log": None}
+
+
+def test_a_file_that_is_gone_holds_up_nobody(tmp_path: Path) -> None:
+    generations = Generations()
+    old, new = tracked(tmp_path / "app.log.1", 1), tracked(tmp_path / "app.log", 2)
+    generations.add(old)
+    generations.remove(old)
+    old.removed = True
+    generations.add(new)
+    assert followers([new]) == {"app.log": None}
