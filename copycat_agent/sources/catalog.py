@@ -76,6 +76,18 @@ class Catalog:
         if first:
             changes.offsets[started] = SourceOffset(int(time.time() * 1000))
         self.passed_over.begin_scan()
+        for _ in range(LOOKS):
+            present, complete = self._compare(changes, first=first)
+            if complete:
+                break
+        self._miss(present)
+        self._absent.age(changes)
+        self.descriptors.make_room(0, unread=True)
+        self._tell_unmatched()
+        return changes
+
+    def _compare(self, changes: Changes, *, first: bool) -> tuple[set[TrackedFile], bool]:
+        """The files that are there, and whether that is all of them: not when a rename came between a look and an opening."""
         names, strangers = self._look_twice()
         present: set[TrackedFile] = set()
         for file, found in names.items():
@@ -85,11 +97,8 @@ class Catalog:
             else:
                 present.add(same)
         present |= self._meet_all(strangers, changes, first=first)
-        self._miss(present)
-        self._absent.age(changes)
-        self.descriptors.make_room(0, unread=True)
-        self._tell_unmatched()
-        return changes
+        slipped = [one for one in strangers if (one.stat.st_dev, one.stat.st_ino) not in self.files and one.path not in self.passed_over]
+        return present, not slipped
 
     def saved(self, changes: Changes) -> None:
         """`changes` are in the store."""
