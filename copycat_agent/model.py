@@ -47,7 +47,8 @@ class SourceOffset:
     `position` is the next byte to read (for formats that cannot seek: the next record's number). `records` counts the
     records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
     line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
-    `gone_ms` is when the file was found to be gone (epoch milliseconds), 0 while it is there.
+    `size` is how large the file was known to be. `gone_ms` is when it was found to be gone (epoch milliseconds), 0 while it is
+    there.
     """
 
     position: int
@@ -55,6 +56,7 @@ class SourceOffset:
     done: bool = False
     skipping: bool = False
     path: str = ""
+    size: int = 0
     gone_ms: int = 0
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
 

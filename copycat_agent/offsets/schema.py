@@ -28,6 +28,7 @@ COLUMNS = (
     "done",
     "skipping",
     "path",
+    "size",
     "gone_ms",
     "head_bytes",
     "head",
@@ -53,6 +54,7 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         int(offset.done),
         int(offset.skipping),
         offset.path.encode("utf-8", "surrogateescape"),
+        offset.size,
         offset.gone_ms,
         print_.head_bytes,
         print_.head,
@@ -65,13 +67,14 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
 
 def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
     """The reverse of `encode`."""
-    connector, key, position, records, done, skipping, path, gone_ms, head_bytes, head, tail_bytes, tail, *_ = row
+    connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, *_ = row
     offset = SourceOffset(
         position=json.loads(position),
         records=records,
         done=bool(done),
         skipping=bool(skipping),
         path=path.decode("utf-8", "surrogateescape"),
+        size=size,
         gone_ms=gone_ms,
         fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
     )
@@ -116,7 +119,7 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE TABLE agent (uuid TEXT NOT NULL, created_ms INTEGER NOT NULL, checksum INTEGER NOT NULL)")
     connection.execute(
         "CREATE TABLE offsets (connector TEXT NOT NULL, key TEXT NOT NULL, position TEXT NOT NULL, records INTEGER NOT NULL,"
-        " done INTEGER NOT NULL, skipping INTEGER NOT NULL, path BLOB NOT NULL, gone_ms INTEGER NOT NULL,"
+        " done INTEGER NOT NULL, skipping INTEGER NOT NULL, path BLOB NOT NULL, size INTEGER NOT NULL, gone_ms INTEGER NOT NULL,"
         " head_bytes INTEGER NOT NULL, head TEXT NOT NULL, tail_bytes INTEGER NOT NULL, tail TEXT NOT NULL,"
         " updated_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
         " PRIMARY KEY (connector, key)) WITHOUT ROWID",

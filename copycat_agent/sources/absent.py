@@ -56,14 +56,20 @@ class Absent:
                 same = info.st_size >= offset.position and fingerprint.holds(_reader(fd), offset.fingerprint, offset.position)
                 self._drop(identity.inode, partition)
                 if same:
-                    if offset.gone_ms:
-                        offset = changes.offsets[partition] = replace(offset, gone_ms=0)
+                    if offset.gone_ms or offset.done:
+                        offset = changes.offsets[partition] = replace(offset, gone_ms=0, done=False)
                     return Recalled(partition, offset, saved_generation)
                 changes.forget.add(partition)
                 if saved == identity:
                     generation = saved_generation + 1
                     self._log.warning("file begun anew while the agent was away, reading from its beginning", path=offset.path)
         return Recalled(None, SourceOffset(0), generation)
+
+    def followed_last(self) -> list[tuple[SourcePartition, SourceOffset]]:
+        """Those that were being followed when the agent last looked: neither let go nor given up."""
+        known = [partition for partitions in self._by_inode.values() for partition in partitions]
+        saved = [(partition, self._offsets[partition]) for partition in known if partition in self._offsets]
+        return [(partition, offset) for partition, offset in saved if not offset.done]
 
     def age(self, changes: Changes) -> None:
         """Note when files went, and forget them `forget_after` later. Cheap: it looks only now and then."""
@@ -74,7 +80,7 @@ class Absent:
         now_ms = int(time.time() * 1000)
         for inode, partitions in list(self._by_inode.items()):
             for partition in list(partitions):
-                offset = self._offsets.get(partition)
+                offset = changes.offsets.get(partition) or self._offsets.get(partition)
                 if offset is not None and not offset.gone_ms:
                     changes.offsets[partition] = replace(offset, gone_ms=now_ms)
                 elif offset is None or now_ms - offset.gone_ms > self._forget_seconds * 1000:

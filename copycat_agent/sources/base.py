@@ -25,6 +25,8 @@ class Lag(NamedTuple):
     known_files: int = 0
     open_files: int = 0
     lost_bytes: int = 0
+    blocked_files: int = 0
+    troubled_files: int = 0
 
 
 class Plan(NamedTuple):
@@ -82,6 +84,9 @@ class Source(Protocol):
 
     def lag(self) -> Lag:
         """What is known to be unread, cheaply."""
+
+    def leave(self) -> Changes:
+        """The connector stops: what to save so that the next start finds everything, and knows what is lost."""
 
     def close(self) -> None:
         """Close every file."""

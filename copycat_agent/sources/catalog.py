@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources import fingerprint, whereabouts
 from copycat_agent.sources.absent import Absent
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.descriptors import Descriptors
 from copycat_agent.sources.discovery import Discovery, Found
 from copycat_agent.sources.generations import Generations
-from copycat_agent.sources.identity import identify
+from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.passed_over import PassedOver
 from copycat_agent.sources.start import StartAt
 from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
@@ -50,6 +52,7 @@ class Catalog:
         self._absent = Absent(self.offsets, options.forget_after, log)
         self._paths: dict[str, tuple[int, int]] = {}
         self._told_unmatched: set[str] = set()
+        self._searched = False
         self._generations = Generations()
         for partition in self.offsets:
             if partition.key != STARTED:
@@ -80,7 +83,10 @@ class Catalog:
             present, complete = self._compare(changes, first=first)
             if complete:
                 break
-        self._miss(present)
+        self._miss(present, changes)
+        if not self._searched:
+            self._searched = True
+            self._search(changes)
         self._absent.age(changes)
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
@@ -119,12 +125,13 @@ class Catalog:
         file.cut = file.cut or (file.proven_size, 0)
         self._note_cut(file)
         changes.forget.add(file.partition)
+        changes.offsets.pop(file.partition, None)
         fresh = TrackedFile(
             SourcePartition(self.connector, file.identity.key(file.generation + 1)),
             file.identity,
             file.generation + 1,
             file.path,
-            SourceOffset(0, path=file.path),
+            SourceOffset(0, path=file.path, size=file.size),
             self.descriptors.opened,
             size=file.size,
             mtime_ns=file.mtime_ns,
@@ -139,6 +146,7 @@ class Catalog:
         if fresh.gone_since is not None:
             self.gone.add(fresh)
         self.files[fresh.inode_key] = fresh
+        changes.offsets[fresh.partition] = fresh.offset
         self.touch(fresh)
         return fresh
 
@@ -290,9 +298,8 @@ class Catalog:
         partition, offset, generation = self._absent.recall(fd, info, identity, changes)
         if partition is None:
             partition = SourcePartition(self.connector, identity.key(generation))
-            offset = self._start.offset(fd, info, path, first=first and not generation)
-            if offset.position:
-                changes.offsets[partition] = offset
+            offset = replace(self._start.offset(fd, info, path, first=first and not generation), size=info.st_size)
+            changes.offsets[partition] = offset  # known from now on, also when it is renamed before anything of it is read
         file = TrackedFile(partition, identity, generation, path, offset, self.descriptors.opened)
         file.observe(info)
         file.verified_mtime_ns, file.proven_size = file.mtime_ns, file.size
@@ -303,7 +310,7 @@ class Catalog:
         self.touch(file)
         return file
 
-    def _miss(self, present: set[TrackedFile]) -> None:
+    def _miss(self, present: set[TrackedFile], changes: Changes) -> None:
         """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
         now = time.monotonic()
         unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self._discovery.unlisted)
@@ -316,7 +323,44 @@ class Catalog:
             elif file.gone_since is None:
                 file.gone_since = now
                 self.gone.add(file)
+                changes.offsets[file.partition] = file.remembered(gone=True)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
+
+    def _search(self, changes: Changes) -> None:
+        """Files that left their patterns while they were followed, or while the agent was away: read them to their end, too."""
+        for partition, offset in self._absent.followed_last():
+            identity, _ = Identity.parse(partition.key)
+            try:
+                name = whereabouts.find(offset.path, identity.device, identity.inode)
+                if name is not None and self._discovery.may_match(name):
+                    continue  # it cannot be read now
+                left = name is not None and (name != offset.path or offset.gone_ms > 0)
+                if name is not None and left and self._take_up_again(name, identity, offset, changes):
+                    continue
+            except OSError:
+                continue  # its directory may come back, and the file with it
+            if name is None and offset.size > offset.position:
+                self.lose(offset.path, offset.position, offset.size, "the file went away while the agent did not run")
+            changes.offsets[partition] = replace(offset, done=True)  # gone, other content, or not named by the patterns any more
+
+    def _take_up_again(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
+        """Follow the file that has left its patterns, if it is still what was read. Raises OSError."""
+        fd, info = open_regular(name, follow_symlinks=False)
+        same = identify(fd, info) == identity and info.st_size >= offset.position
+        if not same or not fingerprint.holds(lambda start, size: os.pread(fd, size, start), offset.fingerprint, offset.position):
+            os.close(fd)
+            return False
+        try:
+            file = self._take_up(name, fd, info, changes, first=False)
+        except OSError:
+            os.close(fd)
+            raise
+        del self._paths[name]
+        file.gone_since = time.monotonic()
+        self.gone.add(file)
+        changes.offsets[file.partition] = file.remembered(gone=True)
+        self._log.info("file has left its patterns, is followed to its end", path=offset.path, now=name, unread_bytes=file.backlog)
+        return True
 
     def _tell_unmatched(self) -> None:
         """Say once that a pattern matches nothing: it may be wrong, or early."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from copycat_agent.errors import FileError
+from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import LineFrames
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Changes, Lag, Offsets, Plan, SourceKind
@@ -129,7 +130,21 @@ class LogFiles:
         for result in results:
             if result.offset != result.split.offset:
                 assert result.offset.position >= result.split.offset.position, "an offset never moves back"
-                changes.offsets[result.split.partition] = result.offset
+                file = self._flying[result.split.partition]
+                now = file.remembered(gone=True) if file.gone_since is not None else replace(result.offset, size=file.size)
+                changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=now.size, gone_ms=now.gone_ms)
+        return changes
+
+    def leave(self) -> Changes:
+        """See `Source.leave`."""
+        changes = Changes({}, set())
+        for file in list(self._catalog.dirty):
+            file.refresh()
+            if file.unread and file.fd >= 0 and file.is_deleted():
+                self._catalog.lose(file.path, file.offset.position, file.size, "the file was deleted and the agent stops before it is read")
+                changes.offsets[file.partition] = file.remembered(gone=True, done=True)
+            elif file.unread and file.partition not in self._flying:
+                changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
         return changes
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
@@ -138,10 +153,12 @@ class LogFiles:
         for result in results:
             file = self._flying.pop(result.split.partition)
             file.in_flight = False
-            file.offset = result.offset
+            file.offset = changes.offsets.get(result.split.partition, result.offset)
             if isinstance(result.error, FileError):
                 delay = file.back_off()
                 self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
+            elif isinstance(result.error, BlockedError) and _went_well(results):
+                file.block()
             elif result.error is None:
                 file.recover()
                 if not result.changed:
@@ -166,8 +183,15 @@ class LogFiles:
     def lag(self) -> Lag:
         """See `Source.lag`."""
         behind, catalog = self._catalog.dirty, self._catalog
-        opened = len(catalog.descriptors.opened)
-        return Lag(sum(file.backlog for file in behind), len(behind), len(catalog.files), opened, catalog.lost_bytes)
+        return Lag(
+            bytes=sum(file.backlog for file in behind),
+            files=len(behind),
+            known_files=len(catalog.files),
+            open_files=len(catalog.descriptors.opened),
+            lost_bytes=catalog.lost_bytes,
+            troubled_files=catalog.passed_over.unreadable + sum(1 for file in behind if file.errors),
+            blocked_files=sum(1 for file in behind if file.blocked),
+        )
 
     def close(self) -> None:
         """See `Source.close`."""
@@ -254,14 +278,23 @@ class LogFiles:
         self._catalog.touch(file)
         assert file.gone_since is not None
         quiet = time.monotonic() - max(file.grown_at, file.gone_since)
-        if file.unread or (quiet < self._options.rotate_wait and not (file.is_deleted() and file.has_no_writer())):
+        over = quiet >= self._options.rotate_wait or (file.is_deleted() and file.has_no_writer())
+        file.refresh()  # the last writer may have written once more before it was found to be gone
+        self._catalog.touch(file)
+        if file.unread or not over:
             return
         if file.backlog:
             self._finalise_one(file)
             return
+        changes.offsets[file.partition] = file.remembered(gone=True, done=True)
         now = self._released.add(file)
         self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
         self._catalog.remove(file)
+
+
+def _went_well(results: Sequence[SplitResult]) -> bool:
+    """Whether some split of the batch was settled: then the others' trouble is their own, and not the connector's."""
+    return any(result.error is None and (result.at_end or result.offset != result.split.offset) for result in results)
 
 
 def _framing(options: LogFileOptions) -> LineFrames:

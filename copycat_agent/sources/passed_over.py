@@ -19,6 +19,11 @@ class PassedOver:
     def __contains__(self, path: str) -> bool:
         return path in self._now
 
+    @property
+    def unreadable(self) -> int:
+        """How many paths matched and could not be opened, listed or read."""
+        return sum(1 for why in self._now.values() if why.startswith("cannot be"))
+
     def begin_scan(self) -> None:
         """From here on it counts as this scan."""
         self._before, self._now = self._now, {}

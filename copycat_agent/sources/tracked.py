@@ -8,7 +8,7 @@ import os
 import signal
 import stat
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
@@ -16,6 +16,8 @@ from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity, identify
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+_BLOCKED_SECONDS = 60.0
+"""Longest wait before a file whose topic is missing or forbidden is tried again."""
 _F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 _RETRY_SECONDS = (0.5, 60.0)
 """First and longest wait before a file that could not be read is tried again."""
@@ -73,6 +75,7 @@ class TrackedFile:
     after: TrackedFile | None = None
     barrier: int = 0
     errors: int = 0
+    blocked: int = 0
     retry_at: float = 0.0
 
     @property
@@ -182,9 +185,26 @@ class TrackedFile:
         self.retry_at = time.monotonic() + delay
         return delay
 
+    def block(self) -> None:
+        """Its records cannot be sent until someone repairs something: try again later, and let others go on."""
+        self.retry_at = time.monotonic() + min(_BLOCKED_SECONDS, 2.0 ** min(self.blocked, 10))
+        self.blocked += 1
+
     def recover(self) -> None:
-        """It could be read."""
-        self.errors, self.retry_at = 0, 0.0
+        """It could be read and sent."""
+        self.errors, self.blocked, self.retry_at = 0, 0, 0.0
+
+    def remembered(self, *, gone: bool = False, done: bool = False) -> SourceOffset:
+        """Its offset with the name and size it has now, for an agent that has to find it again. Looks at the open file.
+
+        `gone`: it has left its patterns. `done`: and nobody need look for it.
+        """
+        self.refresh()
+        path = self.path
+        if self.fd >= 0 and not self.is_deleted():
+            with contextlib.suppress(OSError):
+                path = os.fsdecode(Path(f"/proc/self/fd/{self.fd}").readlink())
+        return replace(self.offset, path=path, size=self.size, gone_ms=int(time.time() * 1000) if gone else 0, done=done)
 
     def is_deleted(self) -> bool:
         """Whether no name leads to the open file any more."""

@@ -120,6 +120,7 @@ class Connector:
             try:
                 self._settle_what_flies()
             finally:
+                self._leave()
                 self._source.close()
         if self._status.state is not State.FAILED:
             self._become(State.STOPPED, "")
@@ -262,6 +263,15 @@ class Connector:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
         if failure is not None:
             raise failure
+
+    def _leave(self) -> None:
+        """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
+        changes = self._source.leave()
+        self._note(lag=self._source.lag())
+        try:
+            self._store.commit(changes.offsets)
+        except CopycatError as error:
+            self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)
 
     def _retry(self, error: RetriableError) -> None:
         wait = self._backoff.failed(error)
