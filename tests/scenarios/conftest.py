@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerExecutor]:
     """Resident runners on a Spark session that all scenarios share."""
     host = SparkHost(SparkOptions(), tmp_path_factory.mktemp("spark") / "run", 2)
@@ -30,7 +30,7 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerExecuto
     host.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def watcher() -> Iterator[Watcher]:
     """File-system events for all scenarios."""
     watcher = Watcher()

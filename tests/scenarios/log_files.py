@@ -49,18 +49,21 @@ def wait_read(shipping: Shipping, count: int, deadline: float = 60.0) -> None:
 
 
 def take_inode(path: Path, inode: int, make: Callable[[Path], object]) -> None:
-    """Make `path` anew until the file system gives it `inode`, which was just freed. Fails where inodes are not used again."""
+    """`try_inode`, which must succeed: `inode` was freed just now."""
+    assert try_inode(path, inode, make), "this file system does not use inodes again"
+
+
+def try_inode(path: Path, inode: int, make: Callable[[Path], object]) -> bool:
+    """Make `path` anew until the file system gives it `inode`. False where inodes are not used again, or somebody else was faster."""
     spares = []
     for number in range(1000):
         make(path)
         if path.stat().st_ino == inode:
             break
-        spare = path.with_name(f".spare{number}")
-        path.rename(spare)
-        spares.append(spare)
+        spares.append(path.rename(path.with_name(f".spare{number}")))
     for spare in spares:
         spare.unlink()
-    assert path.stat().st_ino == inode, "this file system does not use inodes again"
+    return path.exists()
 
 
 def told(caplog: pytest.LogCaptureFixture, event: str, **fields: object) -> int:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tests.rig.kafka import Consumed
     from tests.rig.shipping import Shipping
 
-BROKER_REFUSES = {"client": {"message.max.bytes": 4_000_000}}
-"""The client lets pass what a topic with a small max.message.bytes refuses."""
 SMALL = {"max.message.bytes": "3000"}
 BIG = bytes(range(97, 123)) * 400
 """Bigger than SMALL, smaller than the client's limit; incompressible it need not be: compression is off where it is used."""
@@ -50,7 +48,7 @@ def headers(record: Consumed) -> dict[str, str]:
 
 
 def uncompressed(**client: object) -> dict[str, object]:
-    return {"client": {**BROKER_REFUSES["client"], "compression.type": "none", **client}}
+    return {"client": {"compression.type": "none", **client}}
 
 
 @pytest.mark.parametrize("bulk", [True, False])

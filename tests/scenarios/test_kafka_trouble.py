@@ -167,7 +167,7 @@ def test_each_file_stays_in_one_partition_and_in_order_over_a_broker_restart(
 ) -> None:
     topic = create_topic(own_broker.bootstrap, unique_topic(), 3)
     shipping = make_shipping(bootstrap=own_broker.bootstrap, topic=topic)
-    writers = [ledger.writer(logs_dir / f"file-{number}") for number in range(6)]
+    writers = [ledger.writer(logs_dir / f"file-{number}") for number in range(12)]
     shipping.start(record={"key": "{@file.path}"}, kafka=IMPATIENT)
     for writer in writers:
         writer.write(200)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.rig.shipping import Shipping
 
 USER = "copycat"
-PASSWORD = "a word that no log may show"  # noqa: S105
+PASSWORD = "a word that no log may show"
 TOPIC = "secured"
 
 
