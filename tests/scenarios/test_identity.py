@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,20 +113,28 @@ def test_a_file_made_anew_while_the_agent_is_down_is_read_though_it_has_the_old_
     assert settled(shipping, range(2)) == ["1", "again"]
 
 
+def _has(shipping: Shipping, line: str) -> bool:
+    return line in shipping.lines()
+
+
+def _are_open(directory: Path, count: int) -> bool:
+    return len(descriptors(directory)) == count
+
+
 def test_the_new_log_may_take_the_inode_of_the_generation_that_rotation_deleted(shipping: Shipping, logs_dir: Path) -> None:
     shipping.start()
     for attempt in range(5):  # somebody else on this file system may be faster
         log, one, two = (logs_dir / f"app{attempt}.log{suffix}" for suffix in ("", ".1", ".2"))
         for path in (two, one, log):
             append(path, f"line of {path.name}")
-        wait_until(lambda log=log: f"line of {log.name}" in shipping.lines(), message="the three are read")
+        wait_until(partial(_has, shipping, f"line of {log.name}"), message="the three are read")
         inode, held = two.stat().st_ino, len(descriptors(logs_dir))
         two.unlink()
-        wait_until(lambda held=held: len(descriptors(logs_dir)) == held - 1, message="the deleted file is closed")
+        wait_until(partial(_are_open, logs_dir, held - 1), message="the deleted file is closed")
         one.rename(two)
         log.rename(one)
         if try_inode(log, inode, lambda path: append(path, f"line of the new {path.name}")):
-            wait_until(lambda log=log: f"line of the new {log.name}" in shipping.lines(), message=lambda: f"{shipping.status}")
+            wait_until(partial(_has, shipping, f"line of the new {log.name}"), message=lambda: f"{shipping.status}")
             assert len(shipping.lines()) == 3 * (attempt + 1) + 1
             return
     pytest.fail("this file system does not use inodes again")
