@@ -15,6 +15,10 @@ from copycat_agent.producer import Outgoing
 Outcome = Literal["acknowledged", "dead_lettered", "dropped", "rejected"]
 
 _TRUNCATED = (("copycat.truncated", b"true"),)
+_RAW = "copycat.raw"
+"""The header that says what became of a dead letter's raw bytes; absent when they are whole."""
+RAW_BYTES_CUT = 2**19
+"""Raw bytes that a dead letter keeps once Kafka refused more of them: half of what a topic takes by default."""
 
 
 class Item(NamedTuple):
@@ -85,13 +89,16 @@ class Items:
         return Item(row, self._dead_letter(path, row, stage, error), "dead_lettered")
 
     def smaller(self, item: Item, reason: DataError) -> Item:
-        """A dead letter that was refused itself, without its raw bytes. Raises StopAt when that was refused already."""
+        """A dead letter that was refused itself, with its raw bytes cut, then without any. Raises StopAt when none were refused."""
         assert item.message is not None
         topic, value, *rest, headers = item.message
         if value is None:
             hint = "correct the dead-letter topic's settings"
             raise StopAt(item.row, FatalError(f"the dead-letter topic {topic} refuses a record: {reason.message}", hint))
-        return item._replace(message=(topic, None, *rest, [*headers, ("copycat.raw", b"omitted: refused by the topic")]))
+        said, kept = b"omitted: refused by the topic", None
+        if len(value) > RAW_BYTES_CUT:
+            said, kept = b"cut: the first %d bytes, more are refused by the topic" % RAW_BYTES_CUT, value[:RAW_BYTES_CUT]
+        return item._replace(message=(topic, kept, *rest, [*(pair for pair in headers if pair[0] != _RAW), (_RAW, said)]))
 
     def _dead_letter(self, path: str, row: Row, stage: str, error: DataError) -> Outgoing:
         dlq = self._errors.dlq

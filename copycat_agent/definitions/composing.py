@@ -12,6 +12,7 @@ from copycat_agent.definitions import rules, wording
 from copycat_agent.definitions.document import Mapping as MappingNode
 from copycat_agent.definitions.document import Scalar
 from copycat_agent.definitions.document import Sequence as SequenceNode
+from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.merging import under
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.reading import FAILED, Failed, Reader
@@ -78,7 +79,7 @@ def overridden(agent: AgentOptions, overrides: Mapping[str, object]) -> AgentOpt
         addresses = agent.kafka.bootstrap_servers if option == "kafka.bootstrap_servers" else ()
         for address in addresses:
             if not rules.is_address(address):
-                raise DefinitionError((_command_line(option, f"{address!r} is no broker address", "write HOST:PORT"),))
+                raise DefinitionError((_command_line(option, Masker()(f"{address!r} is no broker address"), "write HOST:PORT"),))
     return agent
 
 

@@ -18,6 +18,8 @@ _SECRET_WORDS = re.compile(
 _LOOKS_LIKE = ("password", "passwd", "passphrase", "key_password", "client_secret", "secret", "credentials")
 _KEY = re.compile(r"""(?:^|[\s{,?\[-])(["']?)([A-Za-z_][\w.-]{2,60})\1\s*:(?=\s|$)|[{,]\s*(["'])([A-Za-z_][\w.-]{2,60})\3\s*:""")
 _REFERENCES_ONLY = re.compile(r"""(["']?)(?:\$\{(?:env:\w+|file:[^}]*|cred:[^}]*)\})+\1\s*[,}\]]*\s*(?:#.*)?""")
+_LOGIN = re.compile(r"//[^\s:/]*:.*@")
+"""User and password in an address, up to the last @ of the line: the password may hold anything."""
 LINES_MAX = 2_000
 LINE_CHARACTERS_MAX = 400
 _SHORTEST = 4
@@ -84,7 +86,7 @@ def _mask_line(line: str) -> tuple[str, int, str]:
 
 
 class Masker:
-    """Replaces what is known to be secret in one file's messages. `known` grows while references are resolved."""
+    """Replaces what is known to be secret in one file's lines and messages. `known` grows while references are resolved."""
 
     def __init__(self) -> None:
         self.known: set[str] = set()
@@ -94,8 +96,8 @@ class Masker:
         self.known.update(part for part in (secret, *secret.splitlines()) if len(part.strip()) >= _SHORTEST)
 
     def __call__(self, text: str) -> str:
-        """`text` with every known secret hidden, the longest first; also where repr has escaped it."""
+        """`text` with every known secret hidden, the longest first; also where repr has escaped it. Logins in addresses too."""
         for secret in sorted(self.known, key=len, reverse=True):
             for form in (secret, repr(secret)[1:-1]):
                 text = text.replace(form, HIDDEN)
-        return text
+        return _LOGIN.sub(f"//{HIDDEN}@", text)

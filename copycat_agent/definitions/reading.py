@@ -16,7 +16,7 @@ from copycat_agent.definitions.document import Node, Scalar
 from copycat_agent.definitions.document import Sequence as SequenceNode
 from copycat_agent.definitions.masking import Masker, is_secret_name
 from copycat_agent.definitions.models import Loc, fields_by_key
-from copycat_agent.definitions.references import ReferenceProblem, has_reference, resolve
+from copycat_agent.definitions.references import ReferenceProblem, has_reference, refers_to_secret, resolve
 from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError, WrittenFloat
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 _INT = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})\.\d{1,18}", re.ASCII)
 _CONSTANTS = {"true": True, "false": False, "": None, "~": None, "null": None}
+_SHOWN: tuple[Loc, ...] = (
+    ("name",), ("source", "include"), ("source", "exclude"), ("record", "topic"), ("record", "allowed_topics"),
+    ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"),
+)  # fmt: skip
+"""Places whose values stand in logs, reasons and metrics while the agent runs, where no masker knows them."""
 _RETYPED = {"int_type", "float_type", "bool_type", "literal_error"}
 
 
@@ -188,6 +193,11 @@ class Reader:
         return plain_value(text) if loc in self._retyped else text
 
     def _resolve(self, text: str, loc: Loc) -> str:
+        if refers_to_secret(text) and any(loc[: len(shown)] == shown for shown in _SHOWN):
+            hint = "use ${env:NAME}: what comes from a file or a credential is secret, and this shows in logs"
+            self.report(loc, "secret-place", "no place for a secret", hint)
+            self.unresolved.add(loc)
+            return text
         if self.environ is None:
             self.unresolved.add(loc)
             return text

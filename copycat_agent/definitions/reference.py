@@ -37,7 +37,8 @@ One connector per file, `connectors.d/*.yaml` or `*.yml`; hidden files and `*.di
 - `${env:NAME}`, `${env:NAME:-default}`, `${file:/path}` and `${cred:NAME}` (a file in `$CREDENTIALS_DIRECTORY`) stand for a
   value wherever a value stands, also within a longer text; `$${` is a literal `${`. They are resolved after parsing, so a value never
   becomes YAML. A resolved value is text where text is wanted; where a number or a boolean is wanted it is read as if it stood there
-  unquoted. What comes from a file or a credential, and every password, is shown as `********` everywhere.
+  unquoted. What comes from a file or a credential, and every password, is shown as `********` everywhere; so it cannot be a name, a
+  topic, a broker's address or a pattern of files, which show in logs: `${env:NAME}` can.
 - `copycat check DIR` says what is wrong with definitions, `copycat schema` prints their JSON Schema for editors.
 """
 

@@ -41,6 +41,11 @@ def has_reference(text: str) -> bool:
     return "${" in text
 
 
+def refers_to_secret(text: str) -> bool:
+    """Whether `text` holds a reference to a file or a credential, resolvable or not."""
+    return any((match["body"] or "").startswith(("file:", "cred:")) for match in _REFERENCE.finditer(text))
+
+
 def resolve(text: str, environ: Mapping[str, str]) -> Resolved:
     """Replace every reference in `text`. Raises `ReferenceProblem` for the first that cannot be.
 

@@ -74,7 +74,7 @@ NOT_PRODUCING = frozenset({
 # fmt: on
 
 _HINTS = {
-    "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes and kafka.client message.max.bytes, or lower line.max_bytes",
+    "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, over 10 MiB kafka.client message.max.bytes too, or lower line.max_bytes",
     "UNKNOWN_TOPIC_OR_PART": "create the topic, or set kafka.create_topics",
     "_UNKNOWN_PARTITION": "add partitions to the topic, or change record.partition",
     "_UNKNOWN_TOPIC": "create the topic, or set kafka.create_topics",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
+import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -156,8 +157,15 @@ def _reset(gateway: JavaGateway | None) -> None:
     SparkSession._activeSession = None
 
 
+_JAVA_CAUSE = re.compile(r"[\w.$]+Exception: (?!Traceback \(most recent call last\)).+")
+
+
 def reason_of(error: BaseException) -> str:
-    """One line of why a Spark call failed, without the stack: the last line of the Python traceback in it, if there is one."""
+    """One line of why a Spark call failed, without the stack.
+
+    The last line of the Python traceback in it, if there is one; else the first Java exception that is named with its words,
+    which says more than what it was caused by.
+    """
     text = _message_of(error)
     if text is None:
         return "the JVM does not answer"
@@ -165,7 +173,8 @@ def reason_of(error: BaseException) -> str:
         return "its Python worker was ended"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File ", "^"))]
     telling = [line for line in lines if "Error: " in line or line.endswith("Error")]
-    return (telling or lines or [type(error).__name__])[-1][:300]
+    causes = [found[0] for line in lines if (found := _JAVA_CAUSE.search(line))]
+    return (telling or causes[:1] or lines or [type(error).__name__])[-1][:300]
 
 
 def _message_of(error: BaseException) -> str | None:

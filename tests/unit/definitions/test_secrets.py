@@ -111,13 +111,65 @@ def test_a_secret_in_an_option_that_is_wrong_is_not_repeated(load: Load, environ
 @pytest.mark.parametrize(
     "section",
     ["kafka: {client: {client.id: 'REF'}}", "kafka: {security: {protocol: SASL_SSL, mechanism: PLAIN, username: 'REF', password: p4ss}}",
-     "errors: {dlq: {topic: 'REF'}}", "kafka: {create_topics: {config: {a: 'REF'}}}"],
+     "kafka: {create_topics: {config: {a: 'REF'}}}"],
 )  # fmt: skip
 def test_a_secret_in_an_ordinary_option_is_masked_too(load: Load, environ: dict[str, str], section: str) -> None:
     loaded = load(GOOD + section.replace("REF", "${cred:kafka_password}") + "\n", environ=environ)
     assert not loaded.problems
     assert CANARY in str(loaded.definitions["app"].model_dump())
     assert CANARY not in shown(loaded).replace(loaded.definitions["app"].model_dump_json(include={"kafka"}), "")
+
+
+SHOWN = [
+    "name: 'REF'", "source: {type: log_file, include: ['/x', '/logs/REF']}", "source: {type: log_file, include: [/x], exclude: ['REF']}",
+    "record: {topic: 'REF'}", "record: {topic: 'logs.REF'}", "record: {topic: a, allowed_topics: [a, 'REF']}",
+    "errors: {dlq: {topic: 'REF'}}", "kafka: {bootstrap_servers: ['REF:1']}",
+]  # fmt: skip
+
+
+def with_section(section: str) -> str:
+    """GOOD with this section in the place of its own."""
+    key = section.partition(":")[0]
+    return "".join(line + "\n" for line in GOOD.splitlines() if line.partition(":")[0] != key) + section + "\n"
+
+
+@pytest.mark.parametrize("reference", ["${cred:kafka_password}", "${file:FILE}", "${cred:missing}"])
+@pytest.mark.parametrize("section", SHOWN)
+@pytest.mark.parametrize("resolve_env", [True, False])
+def test_a_secret_cannot_stand_where_values_are_logged(
+    load: Load, environ: dict[str, str], section: str, reference: str, resolve_env: bool
+) -> None:
+    text = with_section(section.replace("REF", reference.replace("FILE", environ["FILE"])))
+    loaded = load(text, environ=environ, resolve_env=resolve_env)
+    assert [(each.code, "${env:NAME}" in each.hint) for each in loaded.problems] == [("secret-place", True)]
+    assert not loaded.definitions
+    assert CANARY not in shown(loaded)
+
+
+@pytest.mark.parametrize("section", SHOWN)
+def test_the_environment_may_stand_where_values_are_logged(load: Load, section: str) -> None:
+    loaded = load(with_section(section.replace("REF", "${env:V}")), environ={"V": "value"})
+    assert not loaded.problems
+
+
+def test_a_secret_cannot_be_the_agents_broker_address(tmp_path: Path, environ: dict[str, str]) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("kafka: {bootstrap_servers: ['${cred:kafka_password}:1']}\n")
+    with pytest.raises(DefinitionError) as caught:
+        load_agent(config, environ=environ)
+    assert [problem.code for problem in caught.value.problems] == ["secret-place"]
+
+
+@pytest.mark.parametrize("address", ["sasl://u:PASS@h:1", "//:PASS@h", "sasl://u@corp:PASS/@@h:1", "sasl://u:PASS word@h:1"])
+def test_a_login_in_an_address_is_not_quoted(load: Load, address: str) -> None:
+    text = address.replace("PASS", CANARY)
+    loaded = load(GOOD + f'kafka: {{bootstrap_servers: ["{text}"]}}\n', GOOD + f'"{text}": 1\n')
+    assert {problem.code for problem in loaded.problems} >= {"address", "unknown-key"}
+    assert CANARY not in shown(loaded)
+    with pytest.raises(DefinitionError) as caught:
+        load_agent(None, {"kafka.bootstrap_servers": (text,)})
+    assert CANARY not in str(caught.value)
+    assert HIDDEN in str(caught.value)
 
 
 def test_secrets_of_the_agent_stay_masked_under_a_definition(load: Load, environ: dict[str, str], tmp_path: Path) -> None:

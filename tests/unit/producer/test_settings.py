@@ -8,6 +8,7 @@ import pytest
 
 from copycat_agent.definitions.client_settings import ACCEPTED
 from copycat_agent.errors import FatalError
+from copycat_agent.formats.lines import LineOptions
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, OauthOptions, SecretStr, SecurityOptions
 from copycat_agent.producer import Producers
@@ -41,6 +42,12 @@ def test_memory_is_bounded_by_default() -> None:
     settings = producer_settings(kafka(), "x")
     assert int(settings["queue.buffering.max.messages"]) <= 100_000
     assert int(settings["queue.buffering.max.kbytes"]) <= 65_536
+
+
+def test_the_client_lets_pass_the_longest_line_of_the_defaults_and_keeps_batches_within_a_topics_limit() -> None:
+    settings = producer_settings(kafka(), "x")
+    assert int(settings["message.max.bytes"]) >= LineOptions().max_bytes + 2**16
+    assert int(settings["batch.size"]) < 1_048_588
 
 
 def test_security_reaches_the_client() -> None:
