@@ -22,6 +22,10 @@ def _line(status: Status) -> str:
     ]
     if status.lag.lost_bytes:
         parts.append(f"{status.lag.lost_bytes:,} bytes lost before they were read")
+    if status.troubled_files:
+        parts.append(f"{status.troubled_files:,} {'file' if status.troubled_files == 1 else 'files'} could not be read")
+    if status.unsaved:
+        parts.append("offsets could not be saved, what they cover will be sent again")
     if status.reason:
         parts.append(status.reason)
     return f"{status.name}: {status.state}: {', '.join(parts)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,7 @@ from copycat_agent.cli.options import (
 from copycat_agent.cli.report import account
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
-from copycat_agent.worker import State
+from copycat_agent.worker import State, Status
 
 if TYPE_CHECKING:
     from copycat_agent.options import Definition
@@ -50,7 +51,8 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     """Read the definitions in DIR and ship what they name to Kafka, until SIGTERM or Ctrl-C.
 
     Definitions that do not load are reported and the others run; exit 78 when none loads. A first signal settles what is in
-    flight and exits 0; a second one exits at once.
+    flight and exits 0, or 1 when that could not be saved; a second one exits at once. With --until-idle also a connector that
+    failed, and files that could not be read, make it exit 1.
     """
     settings = settle_settings(directory, config, state_dir, bootstrap_servers)
     start_logging(settings.agent, verbose=verbose, quiet=quiet)
@@ -65,12 +67,19 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     if agent.given_up:
         typer.echo(f"error: {agent.given_up}", err=True)
         raise typer.Exit(exits.GAVE_UP)
+    statuses = agent.statuses()
     if until_idle:
-        statuses = agent.statuses()
         typer.echo(account(statuses))
-        failed = any(status.state is State.FAILED or status.troubled_files for status in statuses)
-        if failed or stop.asked:
-            raise typer.Exit(exits.FAILED if failed else exits.INTERRUPTED)
+    if code := _exit_code(statuses, until_idle=until_idle, stopped=stop.asked):
+        raise typer.Exit(code)
+
+
+def _exit_code(statuses: Iterable[Status], *, until_idle: bool, stopped: bool) -> int:
+    """What became of the connectors, for who started the run. `stopped`: by a signal."""
+    for status in statuses:
+        if status.unsaved or (until_idle and (status.state is State.FAILED or status.troubled_files)):
+            return exits.FAILED
+    return exits.INTERRUPTED if until_idle and stopped else exits.GOOD
 
 
 def _definitions(directory: Path, settings: Settings, only: list[str], *, color: bool) -> list[Definition]:

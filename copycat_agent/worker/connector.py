@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.model import Batch, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, Changes
 from copycat_agent.watch import Wake
 from copycat_agent.worker.backoff import Backoff
+from copycat_agent.worker.held import Held
 from copycat_agent.worker.status import State, Status
+from copycat_agent.worker.verdict import held_back, more_to_read, worst
 
 if TYPE_CHECKING:
     from copycat_agent.executor import Executor, Results
@@ -64,6 +66,7 @@ class Connector:
         self._flying: dict[TaskId, Results] = {}
         self._uncommitted: list[tuple[tuple[SplitResult, ...], Changes]] = []
         self._backoff = Backoff(definition.errors)
+        self._held = Held(definition.errors, self._log)
         self._next_scan = 0.0
         self._scan_allowed_at = 0.0
         self._plan_at = 0.0
@@ -141,6 +144,8 @@ class Connector:
             if grown and self._plan_at <= now:  # nothing to do yet for files that grow: not to be woken for every line
                 self._plan_at = now + self.definition.delivery.linger
         self._note(lag=self._source.lag())
+        if not self._backoff.active and self._status.state is not State.STARTING:
+            self._go_on()
 
     def _scan(self) -> None:
         begin = time.monotonic()
@@ -180,13 +185,11 @@ class Connector:
         """Count what is settled, tell what is wrong, and decide when to go on."""
         if not results:
             return
-        counts = sum((result.counts for result in results), self._status.counts)
-        self._note(counts=counts, troubled_files=sum(1 for result in results if isinstance(result.error, FileError)))
-        for rejection in (one for result in results for one in result.rejections):
-            self._log.warning(
-                "bad record", path=rejection.path, start=rejection.start, end=rejection.end, stage=rejection.stage, why=rejection.reason
-            )
-        error = _worst(results)
+        self._note(counts=sum((result.counts for result in results), self._status.counts))
+        for one in (one for result in results for one in result.rejections):
+            self._log.warning("bad record", path=one.path, start=one.start, end=one.end, stage=one.stage, why=one.reason)
+        held = held_back(results)
+        error = worst(results) if held is None else None
         if isinstance(error, RetriableError):
             self._retry(error)
         elif error is not None:
@@ -194,10 +197,11 @@ class Connector:
         else:
             self._backoff.succeeded()
             self._note(acknowledged_at=time.time())
-            if self._status.state is not State.RUNNING:
-                self._become(State.RUNNING, "")
-        if any(not result.at_end and not result.changed and result.error is None for result in results):
-            self._plan_at = 0.0  # there is more: no pause
+        if held is not None:
+            self._note(retries=self._status.retries + 1)
+            self._held.add(held)
+        if more_to_read(results):
+            self._plan_at = 0.0  # no pause
 
     def _plan(self) -> None:
         """Give every idle task its share of what is unread."""
@@ -259,6 +263,9 @@ class Connector:
                 break
             if self._flying or self._uncommitted:
                 self._wake.wait(min(left, 0.2), deaf=True)
+        if any(changes.offsets for results, changes in self._uncommitted if results):
+            self._log.error("offsets could not be saved; what they cover will be sent again", why=self._status.reason)
+            self._note(unsaved=True)
         if self._flying:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
         if failure is not None:
@@ -281,6 +288,14 @@ class Connector:
             self._become(state, str(error))
         self._note(retries=self._status.retries + 1)
 
+    def _go_on(self) -> None:
+        """The connector works: RUNNING, or BLOCKED as long as the source holds single files back."""
+        if not self._status.lag.blocked_files:
+            self._held.release()
+        state = State.BLOCKED if self._held.reason else State.RUNNING
+        if (state, self._held.reason) != (self._status.state, self._status.reason):
+            self._become(state, self._held.reason)
+
     def _fail(self, error: CopycatError) -> None:
         self._log.error("connector failed; the others go on", why=error.message, hint=error.hint)
         self._become(State.FAILED, str(error))
@@ -293,10 +308,3 @@ class Connector:
 
     def _note(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]
-
-
-def _worst(results: tuple[SplitResult, ...]) -> CopycatError | None:
-    """The error that decides about the connector; a file's own trouble does not."""
-    errors = [result.error for result in results if result.error is not None and not isinstance(result.error, FileError)]
-    ranked = sorted(errors, key=lambda error: (isinstance(error, RetriableError), not isinstance(error, BlockedError)))
-    return ranked[0] if ranked else None

@@ -23,7 +23,10 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A connector at one moment. `counts` since it was started; `since` and `acknowledged_at` in epoch seconds (0: never)."""
+    """A connector at one moment. `counts` since it was started; `since` and `acknowledged_at` in epoch seconds (0: never).
+
+    BLOCKED with `lag.blocked_files` means these files only: the others go on. `unsaved`: it stopped and could not save offsets.
+    """
 
     name: str
     state: State = State.STARTING
@@ -33,4 +36,9 @@ class Status:
     lag: Lag = field(default_factory=Lag)
     retries: int = 0
     acknowledged_at: float = 0.0
-    troubled_files: int = 0
+    unsaved: bool = False
+
+    @property
+    def troubled_files(self) -> int:
+        """Files and directories that match and cannot be read now."""
+        return self.lag.troubled_files

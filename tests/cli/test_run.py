@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.cli import run
+from copycat_agent.cli.report import account
+from copycat_agent.sources import Lag
+from copycat_agent.worker import State, Status
 from tests.rig.kafka import values
 
 if TYPE_CHECKING:
@@ -71,3 +76,47 @@ def test_the_log_is_one_json_object_per_line_and_holds_no_data_of_users(
     for line in lines:
         assert {"ts", "level", "logger", "event"} <= set(json.loads(line))
     assert "canary-of-a-user" not in done.stderr + done.stdout
+
+
+def test_a_file_that_cannot_be_read_is_told_and_makes_the_run_fail(
+    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    logs = define("app", topic)
+    (connectors / "app.yaml").write_text((connectors / "app.yaml").read_text().replace("log_file,", "log_file, follow_symlinks: true,"))
+    (logs / "a.log").write_text("a\n")
+    (logs / "loop.log").symlink_to(logs / "loop.log")  # what even root cannot open
+    done = copycat("run", "--until-idle", connectors, "--state-dir", str(tmp_path / "state"), "--bootstrap-servers", broker.bootstrap)
+    assert (done.returncode, values(broker.bootstrap, topic)) == (1, [b"a"]), done.stderr
+    assert "1 file could not be read" in done.stdout
+
+
+LOST = Lag(troubled_files=2)
+
+
+@pytest.mark.parametrize(
+    ("status", "until_idle", "code"),
+    [
+        (Status("app", State.STOPPED), True, 0),
+        (Status("app", State.STOPPED, lag=LOST), True, 1),
+        (Status("app", State.STOPPED, lag=LOST), False, 0),
+        (Status("app", State.STOPPED, unsaved=True), False, 1),
+        (Status("app", State.STOPPED, unsaved=True), True, 1),
+        (Status("app", State.FAILED), True, 1),
+    ],
+)
+def test_the_exit_code_tells_what_was_not_read_or_not_saved(status: Status, until_idle: bool, code: int) -> None:
+    assert run._exit_code([Status("other", State.STOPPED), status], until_idle=until_idle, stopped=False) == code
+
+
+def test_a_signal_ends_a_run_to_the_end_as_interrupted_unless_something_failed() -> None:
+    stopped = Status("app", State.STOPPED)
+    assert run._exit_code([stopped], until_idle=True, stopped=True) == 130
+    assert run._exit_code([replace(stopped, unsaved=True)], until_idle=True, stopped=True) == 1
+    assert run._exit_code([stopped], until_idle=False, stopped=True) == 0
+
+
+def test_the_account_names_files_that_could_not_be_read() -> None:
+    assert "2 files could not be read" in account([Status("app", lag=LOST)])
+    assert "1 file could not be read" in account([Status("app", lag=Lag(troubled_files=1))])
+    assert "could not" not in account([Status("app")])
+    assert "offsets could not be saved" in account([Status("app", unsaved=True)])

@@ -253,8 +253,12 @@ def test_a_missing_topic_of_one_file_does_not_hold_up_the_other_files_of_its_con
     shipping.start(delivery={"tasks_max": 1})
     assert values(broker.bootstrap, present, 1) == [b"present"]
     assert f"{prefix}.missing" in wait_state(shipping, "blocked")
+    append(logs_dir / "present", b"more\n")
+    assert values(broker.bootstrap, present, 2) == [b"present", b"more"]
+    assert shipping.status.state == "blocked"
     create_topic(broker.bootstrap, f"{prefix}.missing")
     assert values(broker.bootstrap, f"{prefix}.missing", 1) == [b"m"]
+    wait_state(shipping, "running")
 
 
 def test_what_went_before_a_record_with_a_missing_topic_is_not_sent_again_at_every_try(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.errors import BlockedError, FatalError, FileError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.model import SplitResult
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import Definition
@@ -352,3 +352,95 @@ def test_a_disabled_definition_does_not_run(run: Callable[..., Worker], tmp_path
     worker = run(ScriptedExecutor(), "app")
     worker.apply([definition(tmp_path, "app", enabled=False)])
     assert worker.statuses() == ()
+
+
+def by_name(**answers: CopycatError | None) -> Callable[[Batch], Results]:
+    """Files of these names stand where they stood, for these reasons; others are read."""
+
+    def answer(batch: Batch) -> Results:
+        errors = [answers.get(split.path.rsplit("/", 1)[1]) for split in batch.splits]
+        return tuple(
+            SplitResult(one, one.offset, error=why) if why else settled(one) for one, why in zip(batch.splits, errors, strict=True)
+        )
+
+    return answer
+
+
+def test_a_blocked_file_does_not_throttle_the_others_and_shows_until_it_went_well(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "logs" / "good", tmp_path / "logs" / "bad"
+    write(good, "one")
+    write(bad, "one")
+    executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic", "create it")))
+    worker = run(executor, delivery={"tasks_max": 1})
+    one = worker._connectors["app"]
+    assert wait_state(worker, State.BLOCKED) == "no topic; create it"
+    assert (one._backoff.active, worker.statuses()[0].retries) == (False, 1)
+    states: list[State] = []
+    become = one._become
+
+    def noted(state: State, reason: str) -> None:
+        states.append(state)
+        become(state, reason)
+
+    one._become = noted  # type: ignore[method-assign]
+    wait_saved(store, good, write(good, "two"))
+    assert executor.batches[1].max_bytes == executor.batches[0].max_bytes > connector.PROBE_BYTES
+    wait_until(lambda: worker.statuses()[0].counts.read == 8, message="it is counted")
+    assert worker.statuses()[0].reason == "no topic; create it"
+    executor._otherwise = read_all
+    wait_saved(store, bad, 4)
+    wait_state(worker, State.RUNNING)
+    assert states == [State.RUNNING]
+
+
+def test_files_that_are_blocked_longer_than_retry_timeout_fail_their_connector(run: Callable[..., Worker], tmp_path: Path) -> None:
+    for name in ("bad", "good"):
+        write(tmp_path / "logs" / name, "one")
+    executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic")))
+    worker = run(executor, delivery={"tasks_max": 1}, errors={"retry_timeout": 0.0})
+    assert "no topic" in wait_state(worker, State.FAILED)
+
+
+def test_a_broker_that_is_away_as_well_is_the_whole_connectors_trouble(run: Callable[..., Worker], tmp_path: Path) -> None:
+    for name in ("away", "bad", "good"):
+        write(tmp_path / "logs" / name, "one")
+    executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic"), away=UNWELL))
+    worker = run(executor, delivery={"tasks_max": 1})
+    wait_state(worker, State.BLOCKED)
+    assert worker._connectors["app"]._backoff.active
+
+
+def test_files_that_cannot_be_read_are_told_at_the_end_of_a_run_to_the_end(run: Callable[..., Worker], tmp_path: Path) -> None:
+    for name in ("bad", "good", "worse"):
+        write(tmp_path / "logs" / name, "one")
+    error = FileError("it cannot be read")
+    worker = run(ScriptedExecutor(otherwise=by_name(bad=error, worse=error)), until_idle=True)
+    wait_until(lambda: worker.statuses()[0].counts.read == 4, message="the good one is read")
+    assert worker.wait(20)
+    assert worker.statuses()[0].troubled_files == 2
+
+
+def test_a_stop_that_cannot_save_says_so(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "logs" / "a", "one")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor)
+    wait_until(lambda: executor.flying, message="a batch is under way")
+    store.fails = NO_ROOM
+    executor.on_settle = executor.finish
+    worker.stop(0.5)
+    assert worker.statuses()[0].unsaved
+    assert [record.levelname for record in caplog.records if "will be sent again" in record.getMessage()] == ["ERROR"]
+
+
+def test_a_stop_that_has_nothing_to_save_is_good_without_a_store(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    worker = run(ScriptedExecutor())
+    wait_saved(store, path, write(path, "one"))
+    wait_until(lambda: not worker._connectors["app"]._uncommitted, message="it is at rest")
+    store.fails = NO_ROOM
+    worker.stop(0.5)
+    assert not worker.statuses()[0].unsaved
