@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint, whereabouts
+from copycat_agent.sources import left_behind
 from copycat_agent.sources.absent import Absent
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.descriptors import Descriptors
 from copycat_agent.sources.discovery import Discovery, Found
 from copycat_agent.sources.generations import Generations
-from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.identity import identify
 from copycat_agent.sources.passed_over import PassedOver
 from copycat_agent.sources.start import StartAt
 from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
@@ -86,7 +86,7 @@ class Catalog:
         self._miss(present, changes)
         if not self._searched:
             self._searched = True
-            self._search(changes)
+            left_behind.search(self._absent, self._discovery.may_match, self._follow_left, self.lose, changes)
         self._absent.age(changes)
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
@@ -326,41 +326,14 @@ class Catalog:
                 changes.offsets[file.partition] = file.remembered(gone=True)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
 
-    def _search(self, changes: Changes) -> None:
-        """Files that left their patterns while they were followed, or while the agent was away: read them to their end, too."""
-        for partition, offset in self._absent.followed_last():
-            identity, _ = Identity.parse(partition.key)
-            try:
-                name = whereabouts.find(offset.path, identity.device, identity.inode)
-                if name is not None and self._discovery.may_match(name):
-                    continue  # it cannot be read now
-                left = name is not None and (name != offset.path or offset.gone_ms > 0)
-                if name is not None and left and self._take_up_again(name, identity, offset, changes):
-                    continue
-            except OSError:
-                continue  # its directory may come back, and the file with it
-            if name is None and offset.size > offset.position:
-                self.lose(offset.path, offset.position, offset.size, "the file went away while the agent did not run")
-            changes.offsets[partition] = replace(offset, done=True)  # gone, other content, or not named by the patterns any more
-
-    def _take_up_again(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
-        """Follow the file that has left its patterns, if it is still what was read. Raises OSError."""
-        fd, info = open_regular(name, follow_symlinks=False)
-        same = identify(fd, info) == identity and info.st_size >= offset.position
-        if not same or not fingerprint.holds(lambda start, size: os.pread(fd, size, start), offset.fingerprint, offset.position):
-            os.close(fd)
-            return False
-        try:
-            file = self._take_up(name, fd, info, changes, first=False)
-        except OSError:
-            os.close(fd)
-            raise
+    def _follow_left(self, name: str, fd: int, info: os.stat_result, changes: Changes) -> None:
+        """A file that has left its patterns while nobody looked. Raises OSError, and then `fd` is the caller's."""
+        file = self._take_up(name, fd, info, changes, first=False)
         del self._paths[name]
         file.gone_since = time.monotonic()
         self.gone.add(file)
         changes.offsets[file.partition] = file.remembered(gone=True)
-        self._log.info("file has left its patterns, is followed to its end", path=offset.path, now=name, unread_bytes=file.backlog)
-        return True
+        self._log.info("file has left its patterns, is followed to its end", path=name, unread_bytes=file.backlog)
 
     def _tell_unmatched(self) -> None:
         """Say once that a pattern matches nothing: it may be wrong, or early."""
