@@ -48,11 +48,6 @@ def wait_read(shipping: Shipping, count: int, deadline: float = 60.0) -> None:
     wait_until(lambda: shipping.status.counts.acknowledged >= count, deadline, lambda: f"{count} lines: {shipping.status}")
 
 
-def take_inode(path: Path, inode: int, make: Callable[[Path], object]) -> None:
-    """`try_inode`, which must succeed: `inode` was freed just now."""
-    assert try_inode(path, inode, make), "this file system does not use inodes again"
-
-
 def try_inode(path: Path, inode: int, make: Callable[[Path], object]) -> bool:
     """Make `path` anew until the file system gives it `inode`. False where inodes are not used again, or somebody else was faster."""
     spares = []
