@@ -129,6 +129,11 @@ class SplitResult:
     error: CopycatError | None = None
     rejections: tuple[Rejection, ...] = ()
 
+    @property
+    def went_well(self) -> bool:
+        """Whether it moved or had nothing to move, without an error: a sibling's trouble is then that one's own."""
+        return self.error is None and (self.at_end or self.offset != self.split.offset)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

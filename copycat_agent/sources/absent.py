@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity
@@ -53,7 +52,7 @@ class Absent:
             if offset is None:
                 self._drop(identity.inode, partition)
             elif _may_be_same(saved, identity, offset):
-                same = info.st_size >= offset.position and fingerprint.holds(_reader(fd), offset.fingerprint, offset.position)
+                same = info.st_size >= offset.position and fingerprint.holds(fingerprint.reader(fd), offset.fingerprint, offset.position)
                 self._drop(identity.inode, partition)
                 if same:
                     if offset.gone_ms or offset.done:
@@ -99,7 +98,3 @@ def _may_be_same(saved: Identity, met: Identity, offset: SourceOffset) -> bool:
     if saved.birth_ns != met.birth_ns:
         return False
     return saved.device == met.device or bool(met.birth_ns and offset.fingerprint.head_bytes)
-
-
-def _reader(fd: int) -> Reader:
-    return lambda position, size: os.pread(fd, size, position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.model import Fingerprint
@@ -14,6 +15,11 @@ HEAD_BYTES = 1024
 def digest(data: bytes) -> str:
     """BLAKE2b, 128 bits, hex: no two files of a host share it by accident."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def reader(fd: int) -> Reader:
+    """Reads an open file by position; raises OSError."""
+    return lambda position, size: os.pread(fd, size, position)
 
 
 def take(read: Reader, position: int) -> Fingerprint:

@@ -48,7 +48,7 @@ def _take_up(name: str, identity: Identity, offset: SourceOffset, follow: Follow
     fd, info = open_regular(name, follow_symlinks=False)
     try:
         same = identify(fd, info) == identity and info.st_size >= offset.position
-        if same and fingerprint.holds(lambda start, size: os.pread(fd, size, start), offset.fingerprint, offset.position):
+        if same and fingerprint.holds(fingerprint.reader(fd), offset.fingerprint, offset.position):
             follow(name, fd, info, changes)
             return True
     except OSError:

@@ -157,7 +157,7 @@ class LogFiles:
             if isinstance(result.error, FileError):
                 delay = file.back_off()
                 self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
-            elif isinstance(result.error, BlockedError) and _went_well(results):
+            elif isinstance(result.error, BlockedError) and any(one.went_well for one in results):
                 file.block()
             elif result.error is None:
                 file.recover()
@@ -290,11 +290,6 @@ class LogFiles:
         now = self._released.add(file)
         self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
         self._catalog.remove(file)
-
-
-def _went_well(results: Sequence[SplitResult]) -> bool:
-    """Whether some split of the batch was settled: then the others' trouble is their own, and not the connector's."""
-    return any(result.error is None and (result.at_end or result.offset != result.split.offset) for result in results)
 
 
 def _framing(options: LogFileOptions) -> LineFrames:

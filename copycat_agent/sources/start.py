@@ -33,5 +33,5 @@ class StartAt:
             position, skipping = (0, False) if begin == 0 else (info.st_size, True)
         if not position:
             return SourceOffset(0, path=path)
-        proof = fingerprint.take(lambda start, size: os.pread(fd, size, start), position)
+        proof = fingerprint.take(fingerprint.reader(fd), position)
         return SourceOffset(position, skipping=skipping, path=path, fingerprint=proof)

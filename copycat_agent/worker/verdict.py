@@ -23,13 +23,9 @@ def held_back(results: Results) -> BlockedError | None:
     errors = [result.error for result in results if result.error is not None]
     blocked = [error for error in errors if isinstance(error, BlockedError)]
     own = all(isinstance(error, BlockedError | FileError) for error in errors)
-    return blocked[0] if blocked and own and any(map(_went_well, results)) else None
+    return blocked[0] if blocked and own and any(result.went_well for result in results) else None
 
 
 def more_to_read(results: Results) -> bool:
     """Whether a file was not read to its end and can be read on at once."""
     return any(not result.at_end and not result.changed and result.error is None for result in results)
-
-
-def _went_well(result: SplitResult) -> bool:
-    return result.error is None and (result.at_end or result.offset != result.split.offset)
