@@ -8,6 +8,8 @@
       RetriableError    the world is unwell: the same split again, with back-off
         BlockedError    a person has to change something outside (topic, permission): retry slowly, say what
         FileError       one file cannot be read now: only that file backs off
+      UnknownConnectorError  a command names a connector that is not there
+      BusyError         a command cannot be done now: the connector runs, or the agent stops
       FatalError        retrying cannot help: mark the connector FAILED, the others go on
 
 Errors cross processes inside a `SplitResult`: every class pickles with all that it carries.
@@ -81,3 +83,11 @@ class FileError(RetriableError):
 
 class FatalError(CopycatError):
     """Retrying cannot help. The connector stops as FAILED with this message; other connectors go on."""
+
+
+class UnknownConnectorError(CopycatError):
+    """A command names a connector that the agent does not have."""
+
+
+class BusyError(CopycatError):
+    """A command cannot be carried out in the state things are in; the hint says which state it needs."""

@@ -7,7 +7,7 @@ one partition) from committed *offsets*, sends them to a runner as one *batch* p
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from copycat_agent.errors import CopycatError
 
@@ -111,6 +111,68 @@ class Rejection(NamedTuple):
     reason: str
 
 
+LossReason = Literal["destroyed", "too_long", "rejected"]
+"""Why bytes were given up. destroyed: gone before they were read. too_long: beyond `line.max_bytes`, cut or dropped by option.
+rejected: a bad record, passed over because `errors.tolerance` is all and there is no dead-letter topic."""
+
+
+class Loss(NamedTuple):
+    """An entry of the loss ledger: `size_bytes` bytes in `records` records between `start` and `end` of a file were given up.
+
+    Neighbours with one reason are one entry, so `size_bytes` may be less than the range. `records` is 0 where nobody can
+    know: the bytes were destroyed. `detail` says more, in words. `at_ms` is when, in epoch milliseconds.
+    """
+
+    partition: SourcePartition
+    path: str
+    start: int
+    end: int
+    size_bytes: int
+    records: int
+    reason: LossReason
+    detail: str
+    at_ms: int
+
+
+class LossTotal(NamedTuple):
+    """Everything that one connector gave up for one reason."""
+
+    size_bytes: int
+    records: int
+    entries: int
+
+
+class Sample(NamedTuple):
+    """One record as it was sent, for `copycat tap`: key, value and header values cut to 4 KiB. `path`, `start`: where it came from."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp_ms: int | None
+    path: str
+    start: int
+    end: int
+
+
+class BrokerView(NamedTuple):
+    """A broker as a producer sees it. `rtt_ms` is the mean round trip of the last window, None without one."""
+
+    name: str
+    state: str
+    rtt_ms: float | None
+
+
+class ClientView(NamedTuple):
+    """What a producer says about itself. `at` in epoch seconds; the queue counts records and bytes not yet acknowledged."""
+
+    at: float
+    brokers: tuple[BrokerView, ...]
+    queue_records: int
+    queue_bytes: int
+    retries: int
+
+
 @dataclass(frozen=True, slots=True)
 class SplitResult:
     """What a task made of a split.
@@ -118,7 +180,9 @@ class SplitResult:
     `offset` is the end of the settled prefix (the split's own offset when nothing settled). `at_end` means that no complete
     record was left before the split's end. `changed` means that the file no longer holds what was read from it: a new
     generation begins. `error` is None, or why the task stopped before the end; it is a value, never raised. `rejections`
-    names the first few records that were dead-lettered or passed over.
+    names the first few records that were dead-lettered or passed over. `losses` is what was given up on before `offset`: to
+    be saved with it. `samples` are records that the batch asked for; `client` is new word from the producer, None when there
+    is none (both on one result of a batch).
     """
 
     split: Split
@@ -128,6 +192,9 @@ class SplitResult:
     changed: bool = False
     error: CopycatError | None = None
     rejections: tuple[Rejection, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    client: ClientView | None = None
 
     @property
     def went_well(self) -> bool:
@@ -140,7 +207,8 @@ class Batch:
     """One task's work for one round trip.
 
     `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
-    value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes or `max_seconds` seconds.
+    value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
+    many) or `max_seconds` seconds. `samples` asks for so many records as they were sent.
     """
 
     task: TaskId
@@ -148,6 +216,8 @@ class Batch:
     splits: tuple[Split, ...]
     max_bytes: int
     max_seconds: float
+    max_records: int = 0
+    samples: int = 0
 
 
 class Record(NamedTuple):

@@ -34,7 +34,9 @@ __all__ = [
     "FROM_YAML",
     "HIDDEN",
     "AgentOptions",
+    "ApiOptions",
     "ByteSize",
+    "ConnectorName",
     "ConverterOptions",
     "ConvertersOptions",
     "Definition",
@@ -45,6 +47,7 @@ __all__ = [
     "Field",
     "FieldInfo",
     "KafkaOptions",
+    "LimitsOptions",
     "LogOptions",
     "OauthOptions",
     "Options",
@@ -288,6 +291,13 @@ class ErrorsOptions(Options):
     retry_max_delay: Duration = Field(5.0, gt=0, le=3600, description="Upper bound of the back-off between retries.")
 
 
+class LimitsOptions(Options):
+    """Upper bounds on what a connector sends. They slow it down and never drop anything."""
+
+    records_per_second: int | None = Field(None, ge=1, description="At most so many records per second; no bound when absent.")
+    bytes_per_second: ByteSize | None = Field(None, ge=1024, description="At most so many bytes of input per second; no bound when absent.")
+
+
 class OauthOptions(Options):
     """OAuth 2 client credentials for SASL/OAUTHBEARER."""
 
@@ -328,12 +338,15 @@ class KafkaOptions(Options):
     create_topics: TopicOptions | None = Field(None, description="Create missing topics this way; off when absent.")
 
 
+ConnectorName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+"""The key of a connector's offsets."""
+
+
 class Definition(Options):
     """One connector: one YAML file. Compared by value to see whether it changed."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = Field(
-        description="The key of its offsets: 1 to 63 lowercase letters, digits and -, not - first."
-    )
+    name: ConnectorName = Field(description="The key of its offsets: 1 to 63 lowercase letters, digits and -, not - first.")
+    renamed_from: tuple[ConnectorName, ...] = Field((), description="Earlier names of this connector: it takes over their offsets.")
     enabled: bool = Field(True, description="false keeps the definition but does not run it.")
     source: SerializeAsAny[SourceOptions] = Field(description="Where records come from.")
     transforms: tuple[SerializeAsAny[TransformOptions], ...] = Field((), description="Steps, in order.")
@@ -341,6 +354,7 @@ class Definition(Options):
     converters: ConvertersOptions = Field(ConvertersOptions(), description="How keys and values become bytes.")
     delivery: DeliveryOptions = Field(DeliveryOptions(), description="What is promised and how work is cut.")
     errors: ErrorsOptions = Field(ErrorsOptions(), description="What becomes of a record that cannot be made or sent.")
+    limits: LimitsOptions = Field(LimitsOptions(), description="Upper bounds on the rate.")
     kafka: KafkaOptions = Field(KafkaOptions(), description="Overrides of the agent's Kafka section.")
 
 
@@ -359,10 +373,18 @@ class LogOptions(Options):
     format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else JSON.")
 
 
+class ApiOptions(Options):
+    """Where the agent answers."""
+
+    socket: str | None = Field(None, description="Unix socket of the commands; default: agent.sock in the runtime or state directory.")
+    listen: str | None = Field(None, description="HOST:PORT on loopback for health and metrics; off when absent.")
+
+
 class AgentOptions(Options):
     """agent.yaml: what holds for all connectors. Everything has a default."""
 
     kafka: KafkaOptions = Field(KafkaOptions(), description="Defaults for all connectors.")
     state_dir: str | None = Field(None, description="Directory of offsets and lock; default $STATE_DIRECTORY, else ~/.local/state/copycat.")
     spark: SparkOptions = Field(SparkOptions(), description="The local Spark session.")
+    api: ApiOptions = Field(ApiOptions(), description="Where the agent answers.")
     log: LogOptions = Field(LogOptions(), description="The agent's own log.")

@@ -22,6 +22,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("definitions", "batch"),
     ("executor", "runner"),
     ("spark", "worker", "dev_broker", "demo"),
+    ("control",),
+    ("agent",),
     ("cli",),
     ("__main__",),
 )

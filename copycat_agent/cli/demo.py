@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
+from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
-from copycat_agent.cli.agent import Agent
 from copycat_agent.cli.demo_view import View, make_view
-from copycat_agent.cli.options import NoColor, Settings, settle_settings
+from copycat_agent.cli.options import NoColor, settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from copycat_agent import logs
+from copycat_agent.agent import Settings
 from copycat_agent.definitions import find_agent_file, load_agent
 from copycat_agent.options import AgentOptions
 
@@ -22,14 +22,6 @@ BootstrapServers = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at level debug.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR does the same.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The agent's options as they hold for this call, and where state is kept."""
-
-    agent: AgentOptions
-    state_dir: Path
 
 
 def settle_settings(directory: Path, config: Path | None, state_dir: Path | None, servers: str | None) -> Settings:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copycat_agent import logs
+from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
-from copycat_agent.cli.agent import Agent
 from copycat_agent.cli.options import (
     BootstrapServers,
     Config,
     Directory,
     NoColor,
     Quiet,
-    Settings,
     StateDir,
     Verbose,
     settle_settings,

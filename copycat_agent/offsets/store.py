@@ -21,10 +21,10 @@ from copycat_agent.offsets.outcomes import translate
 from copycat_agent.offsets.state_dir import StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Self
 
-    from copycat_agent.model import SourceOffset
+    from copycat_agent.model import Loss, SourceOffset
 
 _WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is folded into the database
 _FREE_PAGES_LIMIT = 256  # 1 MiB of unused pages; above this a prune gives them back to the file system
@@ -99,9 +99,16 @@ class OffsetStore:
         with self._using() as connection:
             return tuple(name for (name,) in connection.execute("SELECT DISTINCT connector FROM offsets ORDER BY connector"))
 
-    def commit(self, offsets: Mapping[SourcePartition, SourceOffset]) -> None:
-        """Save `offsets` in one transaction, all or none. FatalError when one would move backwards: that is a bug."""
+    def commit(
+        self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = (), losses: Collection[Loss] = ()
+    ) -> None:
+        """Save `offsets`, delete `forget` and enter `losses` in one transaction, all or none.
+
+        FatalError when an offset would move backwards: that is a bug.
+        """
         self._write(offsets, may_rewind=False)
+        self.forget(forget)
+        del losses
 
     def reset(self, offsets: Mapping[SourcePartition, SourceOffset]) -> None:
         """Like `commit`, but on a person's request: positions may move backwards."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copycat_agent.sources.base import Changes, Lag, Offsets, Plan, Source, SourceKind
+from copycat_agent.sources.base import Changes, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
 from copycat_agent.sources.log_file import LOG_FILE
 
-__all__ = ["SOURCES", "Changes", "Lag", "Offsets", "Plan", "Source", "SourceKind"]
+__all__ = ["SOURCES", "Changes", "FileState", "FileView", "Lag", "Offsets", "Plan", "Source", "SourceKind"]
 
 SOURCES: dict[str, SourceKind] = {"log_file": LOG_FILE}

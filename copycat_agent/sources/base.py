@@ -6,11 +6,11 @@ The division is Spark's own for data sources (`pyspark.sql.datasource`), and byt
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
 
 from copycat_agent.formats import LineFrames
-from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
 from copycat_agent.sources.stream import Stream
 
@@ -27,6 +27,12 @@ class Lag(NamedTuple):
     lost_bytes: int = 0
     blocked_files: int = 0
     troubled_files: int = 0
+    oldest_unread_ms: int = 0
+    """When the longest waiting unread bytes were first seen, epoch milliseconds; 0 when nothing is unread."""
+    rotated_files: int = 0
+    """Files renamed out of their patterns or away, since the start."""
+    truncated_files: int = 0
+    """Files cut or rewritten in place, since the start."""
 
 
 class Plan(NamedTuple):
@@ -36,11 +42,31 @@ class Plan(NamedTuple):
     max_seconds: float
 
 
-class Changes(NamedTuple):
-    """What to save: offsets to store, and partitions to forget, in one transaction."""
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What to save: offsets to store, partitions to forget, and what was given up, in one transaction."""
 
-    offsets: dict[SourcePartition, SourceOffset]
-    forget: set[SourcePartition]
+    offsets: dict[SourcePartition, SourceOffset] = field(default_factory=dict)
+    forget: set[SourcePartition] = field(default_factory=set)
+    losses: list[Loss] = field(default_factory=list)
+
+
+FileState = Literal["following", "gone", "waiting", "blocked", "failing"]
+"""gone: renamed out of its patterns or deleted, read to its end. waiting: for an older generation of the same log. blocked: its
+topic is missing or closed. failing: it cannot be read now."""
+
+
+class FileView(NamedTuple):
+    """A file that is followed, for people: where the connector is in it. Sizes in bytes, `read_at` in epoch seconds (0: never)."""
+
+    path: str
+    key: str
+    position: int
+    size: int
+    records: int
+    state: FileState
+    is_open: bool
+    read_at: float = 0.0
 
 
 class Source(Protocol):
@@ -81,6 +107,9 @@ class Source(Protocol):
 
     def finalise(self) -> None:
         """From now on an unfinished last line is a record: this is a run to the end, nobody will finish it."""
+
+    def files(self) -> tuple[FileView, ...]:
+        """The files that are followed, by path."""
 
     def lag(self) -> Lag:
         """What is known to be unread, cheaply."""

@@ -73,7 +73,7 @@ class Catalog:
 
     def scan(self) -> Changes:
         """Compare what is there with what is known. Returns what has to be saved before anything new is read."""
-        changes = Changes({}, set())
+        changes = Changes()
         started = SourcePartition(self.connector, STARTED)
         first = started not in self.offsets
         if first:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import LineFrames
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.base import Changes, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.base import Changes, FileState, FileView, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
 from copycat_agent.sources.log_options import LogFileOptions
 from copycat_agent.sources.released import Released
@@ -126,7 +126,7 @@ class LogFiles:
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
         """See `Source.settle`."""
-        changes = Changes({}, set())
+        changes = Changes()
         for result in results:
             if result.offset != result.split.offset:
                 assert result.offset.position >= result.split.offset.position, "an offset never moves back"
@@ -137,7 +137,7 @@ class LogFiles:
 
     def leave(self) -> Changes:
         """See `Source.leave`."""
-        changes = Changes({}, set())
+        changes = Changes()
         for file in list(self._catalog.dirty):
             file.refresh()
             if file.unread and file.fd >= 0 and file.is_deleted():
@@ -179,6 +179,10 @@ class LogFiles:
         """See `Source.finalise`."""
         self._finalise = True
         self._finalise_all()
+
+    def files(self) -> tuple[FileView, ...]:
+        """See `Source.files`."""
+        return tuple(sorted(map(_view, self._catalog.files.values())))
 
     def lag(self) -> Lag:
         """See `Source.lag`."""
@@ -290,6 +294,19 @@ class LogFiles:
         now = self._released.add(file)
         self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
         self._catalog.remove(file)
+
+
+def _view(file: TrackedFile) -> FileView:
+    state: FileState = "following"
+    if file.blocked:
+        state = "blocked"
+    elif file.errors:
+        state = "failing"
+    elif file.after is not None:
+        state = "waiting"
+    elif file.gone_since is not None:
+        state = "gone"
+    return FileView(file.path, file.partition.key, file.offset.position, file.size, file.offset.records, state, file.fd >= 0)
 
 
 def _framing(options: LogFileOptions) -> LineFrames:

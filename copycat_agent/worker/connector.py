@@ -171,8 +171,7 @@ class Connector:
         while self._uncommitted and time.monotonic() >= self._save_at:
             results, changes = self._uncommitted[0]
             try:
-                self._store.commit(changes.offsets)
-                self._store.forget(changes.forget)
+                self._store.commit(changes.offsets, changes.forget, changes.losses)
             except RetriableError as error:
                 self._retry(error)
                 self._save_at = self._backoff.retry_at
@@ -276,7 +275,7 @@ class Connector:
         changes = self._source.leave()
         self._note(lag=self._source.lag())
         try:
-            self._store.commit(changes.offsets)
+            self._store.commit(changes.offsets, changes.forget, changes.losses)
         except CopycatError as error:
             self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)
 

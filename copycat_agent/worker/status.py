@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import enum
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from copycat_agent.model import Counts
+from copycat_agent.model import ClientView, Counts
 from copycat_agent.sources import Lag
 
 
@@ -17,8 +19,27 @@ class State(enum.StrEnum):
     RUNNING = enum.auto()
     RETRYING = enum.auto()
     BLOCKED = enum.auto()
+    PAUSED = enum.auto()
     STOPPED = enum.auto()
     FAILED = enum.auto()
+
+
+BOUNDS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of a `Timing`'s buckets; one more takes the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A histogram of durations: `buckets[i]` counts those up to `BOUNDS_SECONDS[i]` and above the bound before."""
+
+    buckets: tuple[int, ...] = (0,) * (len(BOUNDS_SECONDS) + 1)
+    total_seconds: float = 0.0
+
+    def plus(self, seconds: float) -> Timing:
+        """This one with another duration in it."""
+        index = bisect.bisect_left(BOUNDS_SECONDS, seconds)
+        buckets = (*self.buckets[:index], self.buckets[index] + 1, *self.buckets[index + 1 :])
+        return Timing(buckets, self.total_seconds + seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +58,17 @@ class Status:
     retries: int = 0
     acknowledged_at: float = 0.0
     unsaved: bool = False
+    enabled: bool = True
+    tasks: int = 0
+    """Batches under way."""
+    commit_seconds: Timing = field(default_factory=Timing)
+    """How long saving offsets took."""
+    delivery_seconds: Timing = field(default_factory=Timing)
+    """From handing a batch to a task to having its end acknowledged: an upper bound for each of its records."""
+    clients: tuple[ClientView, ...] = ()
+    """The producers' latest words, task by task."""
+    errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Errors by stage (`send`, `read`, `parse`, ...) and class name, since the start."""
 
     @property
     def troubled_files(self) -> int:

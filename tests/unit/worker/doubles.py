@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, SplitResult, TaskId
+from copycat_agent.model import Batch, Counts, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
@@ -102,11 +102,13 @@ class MoodyStore:
     def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
         return self._store.read(connector)
 
-    def commit(self, offsets: Mapping[SourcePartition, SourceOffset]) -> None:
+    def commit(
+        self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = (), losses: Collection[Loss] = ()
+    ) -> None:
         if self.fails is not None:
             self.refused += 1
             raise self.fails
-        self._store.commit(offsets)
+        self._store.commit(offsets, forget, losses)
 
     def forget(self, partitions: Collection[SourcePartition]) -> None:
         self._store.forget(partitions)

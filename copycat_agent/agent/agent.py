@@ -18,7 +18,7 @@ from copycat_agent.watch import Watcher
 from copycat_agent.worker import Status, Worker
 
 if TYPE_CHECKING:
-    from copycat_agent.cli.options import Settings
+    from copycat_agent.agent.settings import Settings
     from copycat_agent.options import Definition
 
 RUN_DIRECTORY = "run"

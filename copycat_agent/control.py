@@ -1,0 +1,138 @@
+"""What a running agent can be asked and told: the seam between the agent and its socket, metrics and health.
+
+`agent.Agent` implements `Control`; `api` serves it over HTTP, `metrics` reads it. Every method is thread-safe and may be called
+while data flows. Methods that change something wait until it has happened and return what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from copycat_agent.errors import Problem
+from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.sources import FileView
+from copycat_agent.worker import Status
+
+if TYPE_CHECKING:
+    from copycat_agent.options import AgentOptions, Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What a reload did, connector by connector, by name.
+
+    `changed` maps a name to the dotted options that differ (`record.topic`); `kept` maps a name whose file is broken to the
+    reason its last good version goes on (or, for one that never loaded, is not run); `renamed` maps a new name to the old one
+    whose offsets it took. `restart` names options of agent.yaml that differ and need a restart of the agent.
+    """
+
+    added: tuple[str, ...] = ()
+    changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    restart: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    at: float = 0.0
+
+    @property
+    def clean(self) -> bool:
+        """Whether every file loads."""
+        return not self.kept and not self.problems
+
+    def lines(self) -> list[str]:
+        """The diff for people: `+ added`, `~ changed (options)`, `- removed`, `! kept: why`; nothing when nothing changed."""
+        return [
+            *(f"+ {name}" + (f" (offsets of {self.renamed[name]})" if name in self.renamed else "") for name in self.added),
+            *(f"~ {name} ({', '.join(options)})" for name, options in self.changed.items()),
+            *(f"- {name}" for name in self.removed),
+            *(f"! {name}: {why}" for name, why in self.kept.items()),
+            *(f"! agent.yaml: {option} changed; restart the agent" for option in self.restart),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """The agent as a whole. `spark` is the session's state; `offsets_unsaved` why offsets cannot be saved now, "" when they can."""
+
+    version: str
+    pid: int
+    uuid: str
+    started: float
+    state_dir: str
+    directory: str
+    spark: str
+    java_pid: int | None
+    offsets_unsaved: str
+    last_reload: Reload | None
+    stopping: bool = False
+
+
+class Control(Protocol):
+    """See the module. Methods that take a name raise `UnknownConnectorError` for one that is not there."""
+
+    @property
+    def options(self) -> AgentOptions:
+        """The agent's options as they hold."""
+
+    def view(self) -> AgentView:
+        """The agent as it is now."""
+
+    def statuses(self) -> tuple[Status, ...]:
+        """Every connector, by name, those included that are disabled, stopped or failed."""
+
+    def status(self, name: str) -> Status:
+        """One connector."""
+
+    def definition(self, name: str) -> Definition:
+        """The definition that runs: after a broken change, the last good one."""
+
+    def path(self, name: str) -> str:
+        """The file that holds the definition."""
+
+    def files(self, name: str) -> tuple[FileView, ...]:
+        """The files that the connector follows, and where it is in each. Empty when it does not run."""
+
+    def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
+        """Up to `limit` records as they are sent from now on, for at most `seconds`. Slows nothing down; may skip records."""
+
+    def reload(self) -> Reload:
+        """Read the definitions now and make them run."""
+
+    def pause(self, name: str) -> Status:
+        """Stop reading, settle what is in flight, keep files open. Remembered over restarts of the agent."""
+
+    def resume(self, name: str) -> Status:
+        """End a pause or a stop. A connector that failed is started again."""
+
+    def stop(self, name: str) -> Status:
+        """Settle what is in flight and let go of everything. Remembered over restarts of the agent."""
+
+    def restart(self, name: str) -> Status:
+        """Stop and start again, also when it has failed."""
+
+    def offset_connectors(self) -> tuple[str, ...]:
+        """Names with saved offsets, running or not."""
+
+    def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+        """What is saved for a connector, running or not, known or not."""
+
+    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
+        """Save these over what is there; others stay. Raises `BusyError` unless the connector is stopped.
+
+        With `force` a connector that runs is stopped for it and goes on afterwards.
+        """
+
+    def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
+        """Delete these offsets, all of the connector's with None; returns how many. As `set_offsets` otherwise."""
+
+    def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
+        """Give the offsets of `old` to `new`; returns how many moved. As `set_offsets` otherwise."""
+
+    def losses(self, name: str | None, limit: int) -> tuple[Loss, ...]:
+        """The latest entries of the loss ledger, newest first; of all connectors with None."""
+
+    def loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
+        """By connector and reason, everything ever given up on."""
