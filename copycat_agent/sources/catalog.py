@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
@@ -16,6 +17,7 @@ from copycat_agent.sources.discovery import Discovery, Found
 from copycat_agent.sources.generations import Generations
 from copycat_agent.sources.identity import identify
 from copycat_agent.sources.passed_over import PassedOver
+from copycat_agent.sources.queue import Queue
 from copycat_agent.sources.start import StartAt
 from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
 
@@ -40,7 +42,7 @@ class Catalog:
         self.connector = connector
         self.offsets = dict(offsets)
         self.files: dict[tuple[int, int], TrackedFile] = {}
-        self.dirty: set[TrackedFile] = set()
+        self.dirty = Queue()
         self.gone: set[TrackedFile] = set()
         self.descriptors = Descriptors(options.max_open_files)
         self.passed_over = PassedOver(log)
@@ -53,7 +55,7 @@ class Catalog:
         self._paths: dict[str, tuple[int, int]] = {}
         self._told_unmatched: set[str] = set()
         self._searched = False
-        self._generations = Generations()
+        self.generations = Generations()
         for partition in self.offsets:
             if partition.key != STARTED:
                 self._absent.add(partition)
@@ -71,9 +73,21 @@ class Catalog:
         """Whether a scan may find a new file there: the name matches, and what is there has not just been passed over."""
         return path not in self.passed_over and self._discovery.may_match(path)
 
-    def scan(self) -> Changes:
-        """Compare what is there with what is known. Returns what has to be saved before anything new is read."""
-        changes = Changes()
+    @property
+    def has_trouble(self) -> bool:
+        """Whether something that matches could not be looked at in the last scan: it may be well by now, and no time stamp says so."""
+        return bool(self._discovery.unlisted) or bool(self.passed_over.unreadable)
+
+    def look_again(self, file: TrackedFile, changes: Changes) -> bool:
+        """Look at a file under the name it had. False when only a scan can tell what has become of it."""
+        try:
+            info = Path(file.path).stat(follow_symlinks=self._follow)
+        except OSError:
+            return False
+        return (info.st_dev, info.st_ino) == file.inode_key and self._observe(file, Found(file.path, info), changes) is not None
+
+    def scan(self, changes: Changes) -> None:
+        """Compare what is there with what is known; `changes` takes up what has to be saved before anything new is read."""
         started = SourcePartition(self.connector, STARTED)
         first = started not in self.offsets
         if first:
@@ -90,7 +104,6 @@ class Catalog:
         self._absent.age(changes)
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
-        return changes
 
     def _compare(self, changes: Changes, *, first: bool) -> tuple[set[TrackedFile], bool]:
         """The files that are there, and whether that is all of them: not when a rename came between a look and an opening."""
@@ -139,7 +152,7 @@ class Catalog:
             gone_since=file.gone_since,
         )
         fd = file.hand_over()
-        self._generations.replace(file, fresh)
+        self.generations.replace(file, fresh)
         self._drop(file)
         if fd >= 0:
             fresh.adopt(fd)
@@ -167,7 +180,7 @@ class Catalog:
         self.gone.discard(file)
         if self.files.get(file.inode_key) is file:
             del self.files[file.inode_key]
-        self._generations.remove(file)
+        self.generations.remove(file)
 
     def _look_twice(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
         """Look until two looks agree, when there are unknown files: a rotation under way shows some files twice and others not."""
@@ -306,7 +319,7 @@ class Catalog:
         file.adopt(fd)
         self._paths[path] = file.inode_key
         self.files[file.inode_key] = file
-        self._generations.add(file)
+        self.generations.add(file)
         self.touch(file)
         return file
 

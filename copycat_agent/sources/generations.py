@@ -17,6 +17,7 @@ class Generations:
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, str], list[TrackedFile]] = {}
+        self._waiting: set[TrackedFile] = set()
 
     def add(self, file: TrackedFile) -> None:
         """`file` has just been met: it waits for what is unread of the next older one, and the next newer one for it."""
@@ -29,9 +30,16 @@ class Generations:
         before = next((one for one in older if _has_more(one)), None)
         if before is not None:
             file.after, file.barrier = before, before.size
+            self._waiting.add(file)
         behind = next((one for one in newer if _has_more(one)), None)
         if behind is not None and _has_more(file):
             behind.after, behind.barrier = file, file.size
+            self._waiting.add(behind)
+
+    def waiting(self) -> list[TrackedFile]:
+        """The files that wait for another one, as of now."""
+        self._waiting = {file for file in self._waiting if not file.removed and file.waits()}
+        return list(self._waiting)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
         """`fresh` is `file` begun anew, and takes its place."""

@@ -5,6 +5,7 @@ The driver's half: plans splits of files that have something new, and lets go of
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from copycat_agent.formats import LineFrames
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Changes, FileState, FileView, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
+from copycat_agent.sources.glance import Glance
 from copycat_agent.sources.log_options import LogFileOptions
 from copycat_agent.sources.released import Released
 from copycat_agent.sources.stream import Stream
@@ -48,6 +50,7 @@ class LogFiles:
         self._flying: dict[object, TrackedFile] = {}
         self._finalise = False
         self._needs_scan = False
+        self.glance = Glance()
         self._released = Released(self._catalog.lose)
         self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + 2**16)
 
@@ -63,8 +66,10 @@ class LogFiles:
 
     def scan(self) -> Changes:
         """See `Source.scan`."""
+        changes = Changes()
+        if self._needs_scan or not self._glance_over(changes):
+            self._scan(changes)
         self._needs_scan = False
-        changes = self._catalog.scan()
         for file in list(self._catalog.gone):
             self._follow_to_its_end(file, changes)
         self._released.look(self._catalog.files)
@@ -72,11 +77,25 @@ class LogFiles:
             self._finalise_all()
         return changes
 
+    def _scan(self, changes: Changes) -> None:
+        begun_ns, begun = time.time_ns(), time.monotonic()
+        self._catalog.scan(changes)
+        self.glance.scanned(self._catalog.directories, begun_ns, time.monotonic() - begun)
+
+    def _glance_over(self, changes: Changes) -> bool:
+        """Look at the files that may have changed when no directory has. False when a scan is needed."""
+        catalog = self._catalog
+        if catalog.has_trouble or not self.glance.suffices():
+            return False
+        chosen = self.glance.choose(catalog.files.values(), catalog.descriptors.opened)
+        return all(catalog.look_again(file, changes) for file in chosen if file.gone_since is None)
+
     def wake(self, paths: Collection[str]) -> bool:
         """See `Source.wake`. Writes to files that match no pattern wake nobody, but they may be to a file that was renamed."""
         known = [self._look_at(path) for path in paths]
         if None in known:
             known += [self._take_note(file) for file in self._catalog.gone]
+        self._needs_scan |= False in known
         return False not in known
 
     def _look_at(self, path: str) -> bool | None:
@@ -105,11 +124,12 @@ class LogFiles:
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`."""
-        ready, followers = self._ready()
+        followers = self._followers()
+        ready = self._ready(FILES_PER_BATCH * shares)
         most = self._options.max_open_files - len(self._flying)
         if not self._flying:
             most = max(1, most)
-        chosen = self._have_open(ready[: max(0, min(FILES_PER_BATCH, -(-len(ready) // shares), most))])
+        chosen = self._have_open(ready[: max(0, min(-(-len(ready) // shares), most))])
         chosen.sort(key=lambda file: file.backlog)
         chosen = self._with_followers(chosen, followers, most)
         limit = self._delivery.max_batch_bytes
@@ -118,6 +138,7 @@ class LogFiles:
         for file in chosen:
             self._turn += 1
             file.planned_at = self._turn
+            self._catalog.dirty.served(file)
             file.in_flight = True
             self._flying[file.partition] = file
         alone = len(self._catalog.files) == 1
@@ -202,16 +223,21 @@ class LogFiles:
         for file in self._catalog.files.values():
             file.close()
 
-    def _ready(self) -> tuple[list[TrackedFile], dict[TrackedFile, TrackedFile]]:
-        """Files whose turn it is, the longest unserved first; and those that wait for another one, by that one."""
-        now, dirty = time.monotonic(), self._catalog.dirty
+    def _followers(self) -> dict[TrackedFile, TrackedFile]:
+        """Files that wait for another one, by that one."""
         followers = {}
-        for file in [file for file in dirty if file.after is not None and file.waits()]:
+        for file in self._catalog.generations.waiting():
             assert file.after is not None
-            self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
-            followers[file.after] = file
-        ready = [file for file in dirty if file.after is None and not file.in_flight and file.retry_at <= now and file.unread]
-        return sorted(ready, key=lambda file: file.planned_at), followers
+            if file in self._catalog.dirty:
+                self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
+                followers[file.after] = file
+        return followers
+
+    def _ready(self, most: int) -> list[TrackedFile]:
+        """Up to `most` files whose turn it is, the longest unserved first."""
+        now = time.monotonic()
+        ready = (file for file in self._catalog.dirty if file.after is None and not file.in_flight and file.retry_at <= now and file.unread)
+        return list(itertools.islice(ready, most))
 
     def _with_followers(self, chosen: list[TrackedFile], followers: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
         """Behind each file those that wait for it, while one batch reaches that far: a task reads its splits in this order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from copycat_agent.sources.glance import Glance
 from tests.unit.sources.rig import Agent, agent_for
 
 NAMES = st.sampled_from(["app.log", "web.log"])
@@ -27,9 +29,10 @@ class History(RuleBasedStateMachine):
     @initialize(
         keep_open=st.sampled_from([1, 2, 512]),
         matches_rotated=st.booleans(),
+        glances=st.booleans(),
         how=st.lists(st.sampled_from(["read", "stop", "fail"]), min_size=1, max_size=6),
     )
-    def begin(self, keep_open: int, matches_rotated: bool, how: list[str]) -> None:
+    def begin(self, keep_open: int, matches_rotated: bool, glances: bool, how: list[str]) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="history-"))
         self.matches_rotated = matches_rotated
         self.keep_open = keep_open
@@ -43,6 +46,13 @@ class History(RuleBasedStateMachine):
         self.repeatable: set[bytes] = set()
         self.unfinished: dict[Path, bytes] = {}
         self.agent: Agent = agent_for(self.directory, "*" if matches_rotated else "*.log", max_open_files=keep_open)
+        self.glances = glances
+        self._set_glance()
+
+    def _set_glance(self) -> None:
+        """Glances wherever they are allowed, or the default: none in so small a directory."""
+        if self.glances:
+            self.agent.source.glance = Glance(worth_seconds=0.0, round_seconds=1e-9, young_ns=10_000_000)
 
     def _how(self) -> str:
         self.turn += 1
@@ -125,6 +135,11 @@ class History(RuleBasedStateMachine):
             self._destroy(path)
 
     @rule()
+    def let_time_pass(self) -> None:
+        """Time stamps of directories grow old enough to be trusted."""
+        time.sleep(0.012)
+
+    @rule()
     def scan(self) -> None:
         self.agent.scan()
 
@@ -143,6 +158,7 @@ class History(RuleBasedStateMachine):
         for path in self._followed_only():
             self._excuse(path)
         self.agent.restart()
+        self._set_glance()
 
     @rule()
     @precondition(lambda self: self.keep_open == 512)

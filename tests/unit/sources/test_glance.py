@@ -1,0 +1,158 @@
+"""A glance stands in for a scan only where it sees the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.glance import FULL_SECONDS, Glance
+from tests.rig.waiting import wait_until
+from tests.unit.sources.rig import Agent, agent_for
+
+TICK_NS = 10_000_000
+"""Time stamps of this kernel's file systems may be so coarse."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def glancing(directory: Path, clock: Clock, **options: int) -> Agent:
+    """An agent that glances whenever it may, and looks at every file when it does. It has scanned; its directory is at rest."""
+    agent = agent_for(directory, **options)
+    agent.source.glance = Glance(clock=clock, worth_seconds=0.0, round_seconds=1e-9, young_ns=TICK_NS)
+    agent.drain()
+    clock.now += 1
+    rest(agent)
+    return agent
+
+
+def rest(agent: Agent) -> None:
+    """Scan until the directory has not changed for a tick."""
+
+    def scanned() -> bool:
+        agent.scan()
+        return agent.source.glance.suffices()
+
+    wait_until(scanned)
+
+
+def forbid_scans(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scan(_: Changes) -> None:
+        pytest.fail("this was a scan")
+
+    monkeypatch.setattr(agent.source._catalog, "scan", scan)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    log = tmp_path / "app.log"
+    log.write_text("1\n")
+    (tmp_path / "other.log").write_text("other\n")
+    return log
+
+
+def test_growth_is_seen_without_a_scan(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = glancing(tmp_path, Clock(), max_open_files=1)
+    forbid_scans(agent, monkeypatch)
+    for number in (2, 3):
+        with log.open("a") as file:
+            file.write(f"{number}\n")
+        agent.drain()
+    assert sorted(agent.lines) == [b"1", b"2", b"3", b"other"]
+
+
+def test_a_file_rewritten_in_place_is_seen_without_a_scan(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = glancing(tmp_path, Clock())
+    forbid_scans(agent, monkeypatch)
+    before = log.stat().st_mtime_ns
+
+    def rewritten() -> bool:
+        with log.open("r+") as file:
+            file.write("x\n")
+        return log.stat().st_mtime_ns != before
+
+    wait_until(rewritten)
+    agent.drain()
+    assert agent.lines[-1] == b"x"
+
+
+def test_a_file_that_was_cut_is_seen_without_a_scan(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = glancing(tmp_path, Clock())
+    forbid_scans(agent, monkeypatch)
+    os.truncate(log, 0)
+    agent.drain()
+    log.write_text("new\n")
+    agent.drain()
+    assert agent.lines[-1] == b"new"
+
+
+@pytest.mark.parametrize("change", ["new", "gone", "renamed", "directory"])
+def test_a_change_of_names_needs_a_scan(tmp_path: Path, log: Path, change: str) -> None:
+    agent = glancing(tmp_path, Clock())
+    if change == "new":
+        (tmp_path / "new.log").write_text("new\n")
+    elif change == "gone":
+        log.unlink()
+    elif change == "renamed":
+        log.rename(tmp_path / "app.log.1")
+    else:
+        (tmp_path / "deeper").mkdir()
+    assert not agent.source.glance.suffices()
+    agent.drain()
+    assert (b"new" in agent.lines) == (change == "new")
+
+
+def test_a_directory_that_is_replaced_needs_a_scan(tmp_path: Path) -> None:
+    inside = tmp_path / "logs"
+    inside.mkdir()
+    (inside / "app.log").write_text("1\n")
+    agent = glancing(inside, Clock())
+    inside.rename(tmp_path / "before")
+    inside.mkdir()
+    assert not agent.source.glance.suffices()
+
+
+def test_a_directory_that_has_just_changed_is_not_trusted(tmp_path: Path, log: Path) -> None:
+    agent = glancing(tmp_path, Clock())
+    agent.source.glance = Glance(worth_seconds=0.0, young_ns=3600 * 10**9)
+    agent.scan()
+    assert not agent.source.glance.suffices()
+
+
+def test_a_scan_is_made_now_and_then_whatever_directories_say(tmp_path: Path, log: Path) -> None:
+    clock = Clock()
+    agent = glancing(tmp_path, clock)
+    clock.now += FULL_SECONDS + 1
+    assert not agent.source.glance.suffices()
+
+
+def test_cheap_scans_are_made_each_time(tmp_path: Path, log: Path) -> None:
+    agent = glancing(tmp_path, Clock())
+    agent.source.glance = Glance(worth_seconds=10.0, young_ns=0)
+    agent.scan()
+    assert not agent.source.glance.suffices()
+
+
+def test_a_round_of_glances_looks_at_every_file(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.log").write_text(f"{number}\n")
+    clock = Clock()
+    agent = glancing(tmp_path, clock, max_open_files=1)
+    glance = agent.source.glance = Glance(clock=clock, round_seconds=20.0)
+    glance.scanned((), 0, 0.0)
+    files = agent.source._catalog.files.values()
+    seen = set()
+    for _ in range(22):
+        clock.now += 1
+        chosen = glance.choose(files, ())
+        assert len(chosen) <= 3
+        seen |= {file.path for file in chosen}
+    assert len(seen) == 20
