@@ -7,6 +7,14 @@
       offsets.db  -wal        WAL, synchronous=FULL, one connection
       offsets.db.quarantined  a damaged store was moved aside; nothing starts before a person has decided
       offsets.db.damaged-*    what was moved aside, never overwritten
+
+Besides offsets the file holds the loss ledger (entries, the newest 10,000 or so of each connector, and totals that are never
+pruned) and what a person last asked each connector to be. Each row carries a checksum. A broken page, or a broken row of
+`offsets` or `agent`, condemns the file: nothing in it can be trusted then. A broken row of the other tables is dropped with an
+ERROR line, since no offset depends on it.
+
+A store of an older version is migrated when it is opened, each step in one transaction; a newer one is refused, so to go back
+to an older agent is to restore the state directory from before the upgrade.
 """
 
 from __future__ import annotations

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
-from copycat_agent.offsets import damage, schema
+from copycat_agent.offsets import damage, ledger, schema
 
 if TYPE_CHECKING:
     from copycat_agent.offsets.state_dir import StateDir
 
 DATABASE = "offsets.db"
+
+_MEANS = {
+    "losses": "copycat losses shows fewer entries; its totals are right",
+    "loss_totals": "totals of copycat losses were counted again from the entries that are left",
+    "targets": "a connector that was paused or stopped by hand runs again",
+}
 
 _log = logs.get("offsets")
 
@@ -30,12 +36,11 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def open_checked(directory: StateDir, *, accept_empty: bool) -> sqlite3.Connection:
-    """The connection to a store that is whole and up to date."""
+    """The connection to a store that is whole and up to date, made anew when there is none."""
     database = directory.path / DATABASE
     marker = damage.marker_of(database)
-    if marker.exists() and not accept_empty:
-        msg = f"a damaged offset store was moved aside here and nobody has decided yet; see {marker}"
-        raise FatalError(msg, damage.way_out(database))
+    if not accept_empty:
+        _refuse_undecided(database)
     reason = damage.find_damage(database)
     if reason:
         failure = damage.quarantine(directory, database, reason)
@@ -45,14 +50,53 @@ def open_checked(directory: StateDir, *, accept_empty: bool) -> sqlite3.Connecti
     marker.unlink(missing_ok=True)
     if not database.exists():
         _create(directory, database)
+    return _up_to_date(database)
+
+
+def open_existing(directory: StateDir) -> sqlite3.Connection:
+    """The same for a command: a store that is not there is not made, and a damaged one stays where it is."""
+    database = directory.path / DATABASE
+    _refuse_undecided(database)
+    reason = damage.find_damage(database)
+    if reason:
+        msg = f"the offset store is damaged ({reason})"
+        raise FatalError(msg, "start the agent: it moves the store aside and says what can be done")
+    if not database.exists():
+        raise nothing_there(directory.path)
+    return _up_to_date(database)
+
+
+def nothing_there(path: Path) -> FatalError:
+    """The error for a command that finds no store."""
+    return FatalError(f"there is no offset store in {path}", "name the agent's state directory: --state-dir DIR")
+
+
+def _refuse_undecided(database: Path) -> None:
+    marker = damage.marker_of(database)
+    if marker.exists():
+        msg = f"a damaged offset store was moved aside here and nobody has decided yet; see {marker}"
+        raise FatalError(msg, damage.way_out(database))
+
+
+def _up_to_date(database: Path) -> sqlite3.Connection:
     connection = connect(str(database))
     try:
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         schema.migrate(connection)
+        _repair_ledger(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _repair_ledger(connection: sqlite3.Connection) -> None:
+    """Damaged rows beside the offsets do not keep anything from starting: they are dropped, and that is told."""
+    with connection:
+        connection.execute("BEGIN")
+        dropped = ledger.repair(connection)
+    for table, rows in dropped.items():
+        _log.error("damaged rows of the offset store were dropped; offsets are whole", table=table, rows=rows, means=_MEANS[table])
 
 
 def _create(directory: StateDir, database: Path) -> None:

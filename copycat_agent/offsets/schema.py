@@ -128,6 +128,24 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO agent VALUES (?, ?, ?)", (*identity, checksum(identity)))
 
 
-MIGRATIONS: Migrations = {0: _create}
+def _add_ledger(connection: sqlite3.Connection) -> None:
+    """The loss ledger and what a person asked of each connector (see `ledger`); offsets are not touched."""
+    connection.execute(
+        "CREATE TABLE losses (number INTEGER PRIMARY KEY, connector TEXT NOT NULL, key TEXT NOT NULL, path BLOB NOT NULL,"
+        " start INTEGER NOT NULL, stop INTEGER NOT NULL, size_bytes INTEGER NOT NULL, records INTEGER NOT NULL,"
+        " reason TEXT NOT NULL, detail TEXT NOT NULL, at_ms INTEGER NOT NULL, checksum INTEGER NOT NULL)",
+    )
+    connection.execute("CREATE INDEX losses_by_connector ON losses (connector, number)")
+    connection.execute(
+        "CREATE TABLE loss_totals (connector TEXT NOT NULL, reason TEXT NOT NULL, size_bytes INTEGER NOT NULL,"
+        " records INTEGER NOT NULL, entries INTEGER NOT NULL, checksum INTEGER NOT NULL,"
+        " PRIMARY KEY (connector, reason)) WITHOUT ROWID",
+    )
+    connection.execute(
+        "CREATE TABLE targets (connector TEXT NOT NULL PRIMARY KEY, target TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
+    )
+
+
+MIGRATIONS: Migrations = {0: _create, 1: _add_ledger}
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

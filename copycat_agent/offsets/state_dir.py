@@ -9,9 +9,14 @@ import stat
 from pathlib import Path
 from typing import Self
 
+from copycat_agent import logs
 from copycat_agent.errors import FatalError
 
+_log = logs.get("offsets")
+
 _LOCK = "lock"
+_LINKS = 8
+"""Symbolic links followed one after the other."""
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -30,9 +35,12 @@ class StateDir:
         self._lock_fd = lock_fd
 
     @classmethod
-    def acquire(cls, path: Path) -> Self:
-        """Create the directory when it is not there, check that it is private, lock it. FatalError when any of it fails."""
-        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the symlink that has to be refused
+    def acquire(cls, path: Path, *, create: bool = True) -> Self:
+        """Check that the directory is private and lock it; `create` makes it when it is not there. FatalError when any of it fails."""
+        path = _without_links(Path(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow any link
+        if not create and not path.exists():
+            msg = f"there is no state directory {path}"
+            raise FatalError(msg, "name the agent's: --state-dir DIR")
         try:
             directory_fd = _open_private(path)
         except OSError as error:
@@ -60,26 +68,55 @@ class StateDir:
             self._lock_fd = -1
 
 
+def _without_links(path: Path) -> Path:
+    """Where `path` leads, by links that root or this user made: systemd's DynamicUser makes one. FatalError for anyone else's.
+
+    What it leads to has to be private like any other state directory.
+    """
+    for _ in range(_LINKS):
+        try:
+            status = path.lstat()
+        except OSError:
+            return path  # who opens it says why
+        if not stat.S_ISLNK(status.st_mode):
+            return path
+        if status.st_uid not in (0, os.geteuid()):
+            msg = f"state directory {path} is a symbolic link that user {status.st_uid} made"
+            raise FatalError(msg, f"remove it, or name the directory itself: --state-dir {shlex.quote(os.path.realpath(path))}")
+        path = path.parent / path.readlink()
+    msg = f"state directory {path} is a symbolic link to a symbolic link, and so on"
+    raise FatalError(msg, "name the directory itself with --state-dir")
+
+
 def _open_private(path: Path) -> int:
     """Descriptor of the directory; FatalError when others could have put something there."""
-    if path.is_symlink():
-        msg = f"state directory {path} is a symbolic link"
-        raise FatalError(msg, f"name the directory itself: --state-dir {shlex.quote(os.path.realpath(path))}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
     directory_fd = os.open(path, _DIRECTORY_FLAGS)
     try:
         _check_private(path, os.fstat(directory_fd))
-    except FatalError:
+        _close_to_others(path, directory_fd)
+    except BaseException:
         os.close(directory_fd)
         raise
     return directory_fd
 
 
+def _close_to_others(path: Path, directory_fd: int) -> None:
+    """Make our own directory 0700: the names of all logs are in it, and perhaps the agent's socket."""
+    mode = stat.S_IMODE(os.fstat(directory_fd).st_mode)
+    if mode & 0o077:
+        os.fchmod(directory_fd, 0o700)
+        _log.info("state directory is closed to other users", path=path, mode_was=f"{mode:04o}", mode="0700")
+
+
 def _check_private(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
-        msg = f"state directory {path} belongs to user {status.st_uid}, the agent runs as user {os.geteuid()}"
-        raise FatalError(msg, f"chown -R {os.geteuid()} {shlex.quote(str(path))}")
+        msg = f"state directory {path} belongs to user {status.st_uid}, this runs as user {os.geteuid()}"
+        give = f"chown -R {os.geteuid()} {shlex.quote(str(path))}"
+        raise FatalError(
+            msg, f"run it as that user: sudo -u '#{status.st_uid}' copycat ...; or, if the directory is to change hands: {give}"
+        )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         msg = f"state directory {path} is writable for others (mode {stat.S_IMODE(status.st_mode):04o})"
         raise FatalError(msg, f"chmod 700 {shlex.quote(str(path))}")

@@ -8,38 +8,31 @@ import sqlite3
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourcePartition
-from copycat_agent.offsets import schema
-from copycat_agent.offsets.opening import DATABASE, connect, open_checked
+from copycat_agent.offsets import ledger, schema
+from copycat_agent.offsets.commits import Commit
+from copycat_agent.offsets.opening import DATABASE, connect, open_checked, open_existing
 from copycat_agent.offsets.outcomes import translate
 from copycat_agent.offsets.state_dir import StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Self
 
-    from copycat_agent.model import Loss, SourceOffset
+    from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset
 
 _WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is folded into the database
 _FREE_PAGES_LIMIT = 256  # 1 MiB of unused pages; above this a prune gives them back to the file system
 
+TARGETS = ("running", "paused", "stopped")
+"""What a person may ask a connector to be."""
+
 _log = logs.get("offsets")
-
-
-@dataclass(slots=True)
-class _Commit:
-    """Rows that one thread waits for."""
-
-    rows: list[schema.Row]
-    may_rewind: bool
-    error: CopycatError | None = None
-    settled: bool = False
 
 
 class OffsetStore:
@@ -55,7 +48,8 @@ class OffsetStore:
         self._connection = connection
         self._directory = directory
         self._lock = threading.RLock()
-        self._waiting: deque[_Commit] = deque()
+        self._waiting: deque[Commit] = deque()
+        self._ledger = ledger.Ledger()
         self._refusal: FatalError | None = None
         self._inode = os.stat(self._path).st_ino if directory else 0  # noqa: PTH116 - a str path
         (self.agent_uuid,) = connection.execute("SELECT uuid FROM agent").fetchone()
@@ -68,9 +62,20 @@ class OffsetStore:
         store is damaged. A damaged store is moved aside and a marker is left, so that later starts refuse as well, until a
         person removes the marker or passes `accept_empty`, which means: go on with an empty store.
         """
-        directory = StateDir.acquire(Path(state_dir))
+        return cls._open(StateDir.acquire(Path(state_dir)), lambda directory: open_checked(directory, accept_empty=accept_empty))
+
+    @classmethod
+    def open_existing(cls, state_dir: str | os.PathLike[str]) -> OffsetStore:
+        """For commands while no agent runs: lock and open what is there; nothing is created and nothing moved aside.
+
+        FatalError as for `open`, also when there is no store. An older one is migrated, as the agent would.
+        """
+        return cls._open(StateDir.acquire(Path(state_dir), create=False), open_existing)
+
+    @classmethod
+    def _open(cls, directory: StateDir, connection_to: Callable[[StateDir], sqlite3.Connection]) -> OffsetStore:
         try:
-            return cls(open_checked(directory, accept_empty=accept_empty), directory)
+            return cls(connection_to(directory), directory)
         except sqlite3.Error as error:
             directory.release()
             raise translate(error) from error
@@ -104,39 +109,63 @@ class OffsetStore:
     ) -> None:
         """Save `offsets`, delete `forget` and enter `losses` in one transaction, all or none.
 
-        FatalError when an offset would move backwards: that is a bug.
+        What is in both `offsets` and `forget` is deleted. FatalError when an offset would move backwards: that is a bug.
         """
-        self._write(offsets, may_rewind=False)
-        self.forget(forget)
-        del losses
+        self._write(Commit([schema.encode(*item) for item in offsets.items()], list(forget), list(losses), may_rewind=False))
 
-    def reset(self, offsets: Mapping[SourcePartition, SourceOffset]) -> None:
+    def reset(self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = ()) -> None:
         """Like `commit`, but on a person's request: positions may move backwards."""
-        self._write(offsets, may_rewind=True)
+        self._write(Commit([schema.encode(*item) for item in offsets.items()], list(forget), [], may_rewind=True))
 
     def forget(self, partitions: Iterable[SourcePartition]) -> None:
         """Delete the offsets of exactly these partitions; unknown ones are ignored. Space goes back to the file system."""
-        with self._writing() as connection:
-            connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", list(partitions))
+        self.commit({}, forget=list(partitions))
+
+    def losses(self, connector: str | None, limit: int) -> tuple[Loss, ...]:
+        """The newest entries of the loss ledger, newest first; of all connectors with None.
+
+        Of each connector about the newest `ledger.KEPT` entries are there; `loss_totals` holds all that ever was.
+        """
         with self._using() as connection:
-            (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
-            if free_pages > _FREE_PAGES_LIMIT:
-                connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop after one page
-                self._fold_wal(limit_bytes=0)
+            return ledger.entries(connection, connector, limit)
+
+    def loss_totals(self) -> dict[tuple[str, LossReason], LossTotal]:
+        """By connector and reason, everything ever given up."""
+        with self._using() as connection:
+            return ledger.totals(connection)
+
+    def targets(self) -> dict[str, str]:
+        """What a person last asked each connector to be: running, paused or stopped. Others were never asked."""
+        with self._using() as connection:
+            return ledger.targets(connection)
+
+    def set_target(self, name: str, target: str) -> None:
+        """Remember that a person wants connector `name` running, paused or stopped."""
+        assert target in TARGETS, target
+        with self._writing() as connection:
+            ledger.set_target(connection, name, target)
 
     def rename(self, old: str, new: str) -> int:
-        """Give the offsets of connector `old` to `new`, in one transaction; returns how many moved.
+        """Give all that is saved for connector `old` to `new`, in one transaction; returns how many offsets moved.
 
-        Partitions that `new` has already keep the offset they have there. Nothing to move is no error, so that a definition
-        may say `renamed_from` for ever.
+        Partitions that `new` has already keep the offset they have there, and so does its target; losses are added up. Nothing
+        to move is no error, so that a definition may say `renamed_from` for ever.
         """
+        if old == new:
+            return 0
         with self._writing() as connection:
             rows = connection.execute(f"{schema.SELECT} WHERE connector = ?", (old,)).fetchall()
             known = {key for (key,) in connection.execute("SELECT key FROM offsets WHERE connector = ?", (new,))}
             moved = [schema.decode(row) for row in rows if row[1] not in known]
             connection.executemany(schema.UPSERT, [schema.encode(SourcePartition(new, part.key), offset) for part, offset in moved])
             connection.execute("DELETE FROM offsets WHERE connector = ?", (old,))
+            ledger.rename(connection, old, new)
         return len(moved)
+
+    @property
+    def failure(self) -> FatalError | None:
+        """Why the store refuses everything until a new process opens it; None while it can be used. For any thread."""
+        return self._refusal
 
     def close(self) -> None:
         """Fold the write-ahead log into the database, close it, free the lock. Idempotent; later calls raise FatalError."""
@@ -160,11 +189,10 @@ class OffsetStore:
     def _path(self) -> str:
         return str(self._directory.path / DATABASE) if self._directory else ""
 
-    def _write(self, offsets: Mapping[SourcePartition, SourceOffset], *, may_rewind: bool) -> None:
-        """Queue rows; whoever gets the lock first writes those of everyone who waits."""
-        if not offsets:
+    def _write(self, commit: Commit) -> None:
+        """Queue it; whoever gets the lock first writes those of everyone who waits."""
+        if not (commit.rows or commit.forget or commit.losses):
             return
-        commit = _Commit([schema.encode(*item) for item in offsets.items()], may_rewind)
         self._waiting.append(commit)
         with self._lock:
             if not commit.settled:
@@ -173,24 +201,34 @@ class OffsetStore:
             # a new one each time: several threads raise for one failure
             raise type(commit.error)(commit.error.message, commit.error.hint)
 
-    def _write_group(self, group: list[_Commit]) -> None:
+    def _write_group(self, group: list[Commit]) -> None:
         """One transaction. A commit that must be refused is left out; the others in the group do not suffer from it."""
         failure: CopycatError = RetriableError("the commit was interrupted")
-        written = False
+        written = deleted = False
         try:
             with self._writing() as connection:
                 for commit in group:
-                    commit.error = None if commit.may_rewind else _backwards(connection, commit.rows)
+                    commit.error = None if commit.may_rewind else commit.backwards(connection)
                     if commit.error is None:
-                        connection.executemany(schema.UPSERT, commit.rows)
+                        deleted |= commit.save(connection, self._ledger)
             written = True
             self._fold_wal(_WAL_LIMIT_BYTES)
+            if deleted:
+                self._give_back_space()
         except CopycatError as error:
             failure = error
         finally:
             for commit in group:
                 commit.error = commit.error if written or commit.error else failure
                 commit.settled = True
+
+    def _give_back_space(self) -> None:
+        """Unused pages go back to the file system. After a commit: that one is durable whatever happens here."""
+        with self._using() as connection:
+            (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
+            if free_pages > _FREE_PAGES_LIMIT:
+                connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop after one page
+                self._fold_wal(limit_bytes=0)
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
@@ -264,13 +302,3 @@ class OffsetStore:
                 _log.warning("write-ahead log of the offset store keeps growing", error=error)
             except FatalError as error:
                 _log.error("offset store failed; offsets committed so far are safe", error=error)
-
-
-def _backwards(connection: sqlite3.Connection, rows: list[schema.Row]) -> FatalError | None:
-    """The refusal when a position would decrease. Positions that are not numbers have no order."""
-    for connector, key, position, *_ in rows:
-        found = connection.execute("SELECT position FROM offsets WHERE connector = ? AND key = ?", (connector, key)).fetchone()
-        if found and found[0].isdigit() and position.isdigit() and int(position) < int(found[0]):
-            msg = f"offset of connector {connector}, partition {key} would move backwards from {found[0]} to {position}"
-            return FatalError(msg, "this is a bug in copycat-agent; to go back on purpose: copycat offsets set")
-    return None

@@ -129,7 +129,7 @@ def test_a_flipped_byte_is_found_or_harmless(state: Path, tmp_path: Path) -> Non
                 assert store.read("nginx") == expected
         except FatalError:
             found += 1
-    assert found > 20
+    assert found > 12, "a fifth of the file is rows, and the rest is mostly unused space"
 
 
 def test_a_flipped_byte_in_the_log_yields_an_older_state_or_is_found(crashed: Path, tmp_path: Path) -> None:

@@ -104,21 +104,60 @@ def test_a_directory_others_may_write_is_refused_with_the_command_that_repairs_i
     assert list(state.iterdir()) == []
 
 
+def test_a_directory_others_may_look_into_is_closed_to_them(tmp_path: Path) -> None:
+    """As `mkdir state` makes it: nobody could have put anything there, so it can be made private, as the socket in it needs."""
+    tmp_path.chmod(0o755)
+    with OffsetStore.open(tmp_path):
+        assert tmp_path.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12345)
     with pytest.raises(FatalError, match="belongs to user 12345") as caught:
         OffsetStore.open(tmp_path)
-    assert caught.value.hint.startswith("chown")
+    assert "sudo -u '#12345'" in caught.value.hint
+    assert f"chown -R 0 {tmp_path}" in caught.value.hint
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/."])
-def test_a_symlink_is_refused_with_the_path_to_use(tmp_path: Path, suffix: str) -> None:
+def test_a_link_of_ones_own_to_a_private_directory_is_followed_and_meets_its_lock(tmp_path: Path, suffix: str) -> None:
+    """As systemd makes it with DynamicUser: /var/lib/copycat -> private/copycat."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "copycat").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("private/copycat")
+    (tmp_path / "second").symlink_to(tmp_path / "link")
+    with OffsetStore.open(f"{tmp_path / 'second'}{suffix}"), pytest.raises(FatalError, match=f"another agent \\(pid {os.getpid()}"):
+        OffsetStore.open(tmp_path / "private" / "copycat")
+    assert (tmp_path / "private" / "copycat" / "offsets.db").exists()
+
+
+def test_a_link_to_a_directory_that_is_not_private_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real").chmod(0o777)
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(FatalError, match="writable for others"):
+        OffsetStore.open(tmp_path / "link")
+
+
+def test_links_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(FatalError, match="symbolic link to a symbolic link"):
+        OffsetStore.open(tmp_path / "a")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_link_that_somebody_else_made_is_refused_with_the_path_to_use(tmp_path: Path, hops: int) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
-    with pytest.raises(FatalError, match="symbolic link") as caught:
-        OffsetStore.open(f"{tmp_path / 'link'}{suffix}")
+    os.chown(tmp_path / "link", 12345, 12345, follow_symlinks=False)
+    (tmp_path / "mine").symlink_to("link")
+    with pytest.raises(FatalError, match="symbolic link that user 12345 made") as caught:
+        OffsetStore.open(tmp_path / ("link" if hops == 1 else "mine"))
     assert str(tmp_path / "real") in caught.value.hint
+    assert list((tmp_path / "real").iterdir()) == []
 
 
 def test_a_planted_lock_or_database_is_not_followed(tmp_path: Path) -> None:

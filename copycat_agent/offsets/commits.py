@@ -1,0 +1,43 @@
+"""What one thread wants saved: all of it or nothing, in a transaction that others may share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.offsets import schema
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from copycat_agent.model import Loss, SourcePartition
+    from copycat_agent.offsets.ledger import Ledger
+    from copycat_agent.offsets.schema import Row
+
+
+@dataclass(slots=True)
+class Commit:
+    """Rows to write, partitions to forget, losses to enter. `settled` once it is decided, with `error` when it was not saved."""
+
+    rows: list[Row]
+    forget: list[SourcePartition]
+    losses: list[Loss]
+    may_rewind: bool
+    error: CopycatError | None = None
+    settled: bool = False
+
+    def backwards(self, connection: sqlite3.Connection) -> FatalError | None:
+        """The refusal when a position would decrease. Positions that are not numbers have no order."""
+        for connector, key, position, *_ in self.rows:
+            found = connection.execute("SELECT position FROM offsets WHERE connector = ? AND key = ?", (connector, key)).fetchone()
+            if found and found[0].isdigit() and position.isdigit() and int(position) < int(found[0]):
+                msg = f"offset of connector {connector}, partition {key} would move backwards from {found[0]} to {position}"
+                return FatalError(msg, "this is a bug in copycat-agent; to go back on purpose: copycat offsets set")
+        return None
+
+    def save(self, connection: sqlite3.Connection, ledger: Ledger) -> bool:
+        """Returns whether rows were deleted."""
+        connection.executemany(schema.UPSERT, self.rows)
+        connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)
+        return ledger.enter(connection, self.losses) or bool(self.forget)

@@ -1,0 +1,147 @@
+"""Saved offsets as JSON: what `copycat offsets export` writes and the agent's socket speaks, and back without losing a byte."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.errors import DataError
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Kinds = dict[str, type[int | str]]
+
+PROVIDE = "partitions/offsets need to be provided"
+_SHOWN = 60
+"""Characters of a wrong value that are told."""
+_LARGEST = 2**63 - 1
+"""What SQLite takes for an integer."""
+_KEY = re.compile(r"[!-~]{1,255}")
+_KINDS: Kinds = {"position": int, "records": int, "size": int, "gone_ms": int, "done": bool, "skipping": bool, "path": str}
+_PRINT_KINDS: Kinds = {"head_bytes": int, "head": str, "tail_bytes": int, "tail": str}
+_WORDS: dict[type, str] = {int: "a whole number from 0", bool: "true or false", str: "text"}
+
+
+def to_document(partition: SourcePartition, offset: SourceOffset) -> dict[str, Any]:
+    """`{"key": ..., "offset": {...}}`: one offset as values that any JSON library takes.
+
+    A path that is not UTF-8 is shown in `path` with its odd bytes escaped, and kept in `path_base64`.
+    """
+    values = asdict(offset)
+    raw = offset.path.encode("utf-8", "surrogateescape")
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        values["path"] = raw.decode("utf-8", "backslashreplace")
+        values["path_base64"] = base64.b64encode(raw).decode()
+    return {"key": partition.key, "offset": values}
+
+
+def from_document(connector: str, document: object) -> tuple[SourcePartition, SourceOffset | None]:
+    """The reverse of `to_document`; an offset of null, which means "delete it", is None.
+
+    Of an offset only `position` has to be there; the rest is 0, false or empty without a value. Raises DataError that names the
+    field.
+    """
+    if not isinstance(document, dict) or document.keys() != {"key", "offset"}:
+        msg = f"{_shown(document)} is not of the form {{key, offset}}"
+        raise DataError(msg, PROVIDE)
+    key = document["key"]
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        msg = f"the key of an offset has to be a word of up to 255 plain characters, not {_shown(key)}"
+        raise DataError(msg, "copycat offsets export shows the keys there are")
+    values = document["offset"]
+    return SourcePartition(connector, key), None if values is None else _offset(values, key)
+
+
+def _offset(document: object, key: str) -> SourceOffset:
+    values = _map(document, f"the offset of {key}")
+    raw, print_ = values.pop("path_base64", None), values.pop("fingerprint", None)
+    if "position" not in values:
+        msg = f"the offset of {key} has no position"
+        raise DataError(msg, "give the next byte to read")
+    _check(values, _KINDS, key)
+    if raw is not None:
+        values["path"] = _decoded(raw, key)
+    if print_ is not None:
+        values["fingerprint"] = _fingerprint(_map(print_, f"the fingerprint of {key}"), key, values["position"])
+    return SourceOffset(**values)
+
+
+def to_documents(offsets: Mapping[SourcePartition, SourceOffset]) -> dict[str, Any]:
+    """All offsets of a connector: `{"offsets": [...]}`, by path and key."""
+    ordered = sorted(offsets.items(), key=lambda item: (item[1].path, item[0].key))
+    return {"offsets": [to_document(partition, offset) for partition, offset in ordered]}
+
+
+def from_documents(connector: str, body: object) -> dict[SourcePartition, SourceOffset | None]:
+    """The reverse of `to_documents`. Raises DataError for anything else, for a key that comes twice, and for none at all."""
+    documents = body.get("offsets") if isinstance(body, dict) else None
+    if not documents or not isinstance(documents, list):
+        raise DataError(PROVIDE, 'as in {"offsets": [{"key": ..., "offset": {"position": ...}}]}, what copycat offsets export writes')
+    offsets: dict[SourcePartition, SourceOffset | None] = {}
+    for document in documents:
+        partition, offset = from_document(connector, document)
+        if partition in offsets:
+            msg = f"the key {partition.key} comes twice"
+            raise DataError(msg)
+        offsets[partition] = offset
+    return offsets
+
+
+def _map(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        msg = f"{what} is not a map of fields: {_shown(value)}"
+        raise DataError(msg)
+    return dict(value)
+
+
+def _check(values: dict[str, Any], kinds: Kinds, key: str) -> None:
+    for name, value in values.items():
+        kind = kinds.get(name)
+        if kind is None:
+            msg = f"the offset of {key} has an unknown field {_shown(name)}"
+            raise DataError(msg, f"fields are {', '.join([*(field.name for field in fields(SourceOffset))])}")
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value <= _LARGEST):  # bool is an int for isinstance
+            msg = f"{name} of {key} has to be {_WORDS[kind]}, not {_shown(value)}"
+            raise DataError(msg)
+        if isinstance(value, str) and not _is_utf8(value):
+            msg = f"{name} of {key} is not UTF-8"
+            raise DataError(msg, "give the bytes in path_base64")
+
+
+def _decoded(raw: object, key: str) -> str:
+    try:
+        return base64.b64decode(raw if isinstance(raw, str) else "?", validate=True).decode("utf-8", "surrogateescape")
+    except (binascii.Error, ValueError):
+        msg = f"path_base64 of {key} is not base64: {_shown(raw)}"
+        raise DataError(msg) from None
+
+
+def _fingerprint(values: dict[str, Any], key: str, position: int) -> Fingerprint:
+    """A fingerprint that says something about bytes before `position`: any other would look like a changed file for ever."""
+    _check(values, _PRINT_KINDS, key)
+    found = Fingerprint(**values)
+    for size, digest in ((found.head_bytes, found.head), (found.tail_bytes, found.tail)):
+        if size > position or bool(size) != bool(digest):
+            msg = f"the fingerprint of {key} does not fit its position {position}"
+            raise DataError(msg, "copycat offsets set makes one that does")
+    return found
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,0 +1,157 @@
+"""The loss ledger: every byte that was given up, with where, why and when; and the operator's wishes for each connector.
+
+Entries are many and only the newest are kept; totals are few and survive the entries. Both are written in the transaction
+that saves the offsets they belong to, so a loss is neither counted twice nor forgotten, whatever is killed when.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, cast
+
+from copycat_agent.model import Loss, LossReason, LossTotal, SourcePartition
+from copycat_agent.offsets.schema import checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from copycat_agent.offsets.schema import Row
+
+KEPT = 10_000
+"""Entries kept of each connector, the newest; up to `_SLACK` more until the next prune."""
+_SLACK = 500
+
+Totals = dict[tuple[str, LossReason], LossTotal]
+
+_COLUMNS = "connector, key, path, start, stop, size_bytes, records, reason, detail, at_ms"
+_SELECT = f"SELECT {_COLUMNS}, checksum FROM losses"  # noqa: S608 - constants
+_INSERT = f"INSERT INTO losses ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 11)})"  # noqa: S608
+
+
+class Ledger:
+    """Works on the store's connection, inside the caller's transaction. Holds only what tells when to prune."""
+
+    def __init__(self) -> None:
+        self._added: dict[str, int] = {}
+
+    def enter(self, connection: sqlite3.Connection, losses: Collection[Loss]) -> bool:
+        """Add entries and count them in the totals. True when old ones were dropped."""
+        if not losses:
+            return False
+        connection.executemany(_INSERT, [_encode(loss) for loss in losses])
+        known = totals(connection)
+        added: Totals = {}
+        for loss in losses:
+            _count(added, (loss.partition.connector, loss.reason), LossTotal(loss.size_bytes, loss.records, 1))
+        for key, total in added.items():
+            _count(known, key, total)
+        _save_totals(connection, {key: known[key] for key in added})
+        return sum(self._prune(connection, name, losses) for name in {name for name, _ in added}) > 0
+
+    def _prune(self, connection: sqlite3.Connection, connector: str, losses: Collection[Loss]) -> bool:
+        """Drop the oldest entries of a connector: at its first loss, then every `_SLACK` entries."""
+        added = self._added.get(connector, _SLACK) + sum(loss.partition.connector == connector for loss in losses)
+        self._added[connector] = added % _SLACK
+        if added < _SLACK:
+            return False
+        oldest = connection.execute(
+            "SELECT number FROM losses WHERE connector = ? ORDER BY number DESC LIMIT 1 OFFSET ?", (connector, KEPT - 1)
+        ).fetchone()
+        return (
+            bool(oldest) and connection.execute("DELETE FROM losses WHERE connector = ? AND number < ?", (connector, *oldest)).rowcount > 0
+        )
+
+
+def entries(connection: sqlite3.Connection, connector: str | None, limit: int) -> tuple[Loss, ...]:
+    """The newest entries, newest first; of all connectors with None."""
+    where, values = ("", ()) if connector is None else (" WHERE connector = ?", (connector,))
+    rows = connection.execute(f"{_SELECT}{where} ORDER BY number DESC LIMIT ?", (*values, limit))
+    return tuple(map(_decode, rows))
+
+
+def totals(connection: sqlite3.Connection) -> Totals:
+    """By connector and reason, everything ever given up."""
+    rows = connection.execute("SELECT connector, reason, size_bytes, records, entries FROM loss_totals")
+    return {(name, cast("LossReason", reason)): LossTotal(*numbers) for name, reason, *numbers in rows}
+
+
+def rename(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Entries, totals and the target of `old` become `new`'s; a target that `new` has already stays."""
+    for number, *row in connection.execute("SELECT number, * FROM losses WHERE connector = ?", (old,)).fetchall():
+        moved = (new, *row[2:-1])
+        connection.execute("UPDATE losses SET connector = ?, checksum = ? WHERE number = ?", (new, checksum(moved), number))
+    known = totals(connection)
+    for name, reason in list(known):
+        if name == old:
+            _count(known, (new, reason), known.pop((old, reason)))
+    connection.execute("DELETE FROM loss_totals WHERE connector = ?", (old,))
+    _save_totals(connection, {key: total for key, total in known.items() if key[0] == new})
+    wishes = targets(connection)
+    if old in wishes and new not in wishes:
+        set_target(connection, new, wishes[old])
+    connection.execute("DELETE FROM targets WHERE connector = ?", (old,))
+
+
+def targets(connection: sqlite3.Connection) -> dict[str, str]:
+    """What a person last asked each connector to be."""
+    return dict(connection.execute("SELECT connector, target FROM targets"))
+
+
+def set_target(connection: sqlite3.Connection, connector: str, target: str) -> None:
+    """Remember what a person wants a connector to be."""
+    row = (connector, target)
+    connection.execute("INSERT OR REPLACE INTO targets VALUES (?, ?, ?)", (*row, checksum(row)))
+
+
+def repair(connection: sqlite3.Connection) -> Mapping[str, int]:
+    """Drop rows that do not match their checksum; returns how many, by table. Offsets do not depend on any of them.
+
+    Totals that had to go are counted again from the entries that are left: less than the truth, but not nothing.
+    """
+    dropped = {table: count for table in ("losses", "loss_totals", "targets") if (count := _repair(connection, table))}
+    if "loss_totals" in dropped:
+        known = totals(connection)
+        counted = connection.execute(
+            "SELECT connector, reason, sum(size_bytes), sum(records), count(*) FROM losses GROUP BY 1, 2"
+        ).fetchall()
+        _save_totals(connection, {(name, reason): LossTotal(*sums) for name, reason, *sums in counted if (name, reason) not in known})
+    return dropped
+
+
+def _repair(connection: sqlite3.Connection, table: str) -> int:
+    key = {"losses": "number", "loss_totals": "connector, reason", "targets": "connector"}[table]
+    columns = key.count(",") + 1
+    try:
+        broken = [row[:columns] for row in connection.execute(f"SELECT {key}, * FROM {table}") if _is_broken(row[columns:], table)]  # noqa: S608
+    except sqlite3.OperationalError:  # a text that is no text any more; which one is not told
+        return connection.execute(f"DELETE FROM {table}").rowcount  # noqa: S608
+    connection.executemany(f"DELETE FROM {table} WHERE ({key}) = ({', '.join('?' * columns)})", broken)  # noqa: S608
+    return len(broken)
+
+
+def _is_broken(row: Row, table: str) -> bool:
+    values = row[1:-1] if table == "losses" else row[:-1]  # the number is not covered: it only orders
+    return bool(checksum(tuple(values)) != row[-1])
+
+
+def _count(sums: Totals, key: tuple[str, LossReason], more: LossTotal) -> None:
+    before = sums.get(key, LossTotal(0, 0, 0))
+    sums[key] = LossTotal(*(one + other for one, other in zip(before, more, strict=True)))
+
+
+def _save_totals(connection: sqlite3.Connection, sums: Totals) -> None:
+    rows = [(*key, *total) for key, total in sums.items()]
+    connection.executemany("INSERT OR REPLACE INTO loss_totals VALUES (?, ?, ?, ?, ?, ?)", [(*row, checksum(row)) for row in rows])
+
+
+def _encode(loss: Loss) -> Row:
+    path = loss.path.encode("utf-8", "surrogateescape")
+    detail = loss.detail.encode("utf-8", "backslashreplace").decode()
+    row = (*loss.partition, path, loss.start, loss.end, loss.size_bytes, loss.records, loss.reason, detail, loss.at_ms)
+    return (*row, checksum(row))
+
+
+def _decode(row: Row) -> Loss:
+    connector, key, path, start, end, size_bytes, records, reason, detail, at_ms, _ = row
+    partition = SourcePartition(connector, key)
+    return Loss(partition, path.decode("utf-8", "surrogateescape"), start, end, size_bytes, records, reason, detail, at_ms)

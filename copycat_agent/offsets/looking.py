@@ -1,0 +1,63 @@
+"""A look at saved offsets that takes no lock and changes nothing, whether an agent runs or not: `plan` and dry runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.offsets import schema
+from copycat_agent.offsets.opening import DATABASE
+
+_TRIES = 5
+
+
+def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
+    """What is committed, of all connectors; empty when nothing ever was.
+
+    The agent's own connection locks everybody else out, so this reads a copy of the database and its write-ahead log. The log
+    checks itself: a commit that is copied in half is left out. Only a checkpoint meanwhile would spoil it, and is seen.
+    Raises FatalError when the store cannot be read, RetriableError when it did not keep still.
+    """
+    database = state_dir / DATABASE
+    with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
+        copy = Path(directory) / DATABASE
+        try:
+            if not _copy(database, copy):
+                return {}
+            with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+                return dict(map(schema.decode, connection.execute(schema.SELECT)))
+        except OSError as error:
+            raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error.strerror}", "run it as the agent's user") from None
+        except sqlite3.Error as error:
+            hint = "start the agent: it says what is wrong with the store, and what to do"
+            raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error}", hint) from None
+
+
+def _copy(database: Path, copy: Path) -> bool:
+    """Database and log as they were at one moment. False when there is none."""
+    for _ in range(_TRIES):
+        before = _state(database)
+        if before is None:
+            return False
+        shutil.copyfile(database, copy)
+        try:
+            shutil.copyfile(f"{database}-wal", f"{copy}-wal")
+        except FileNotFoundError:
+            Path(f"{copy}-wal").unlink(missing_ok=True)
+        if _state(database) == before:
+            return True
+    raise RetriableError(f"{database} does not keep still", "try again")
+
+
+def _state(database: Path) -> tuple[int, int, int] | None:
+    try:
+        info = os.stat(database)  # noqa: PTH116 - beside the others
+    except FileNotFoundError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns
