@@ -30,9 +30,9 @@ class Lag(NamedTuple):
     oldest_unread_ms: int = 0
     """When the longest waiting unread bytes were first seen, epoch milliseconds; 0 when nothing is unread."""
     rotated_files: int = 0
-    """Files renamed out of their patterns or away, since the start."""
+    """Times a log's newest file took another name, or a file left its patterns, since the start."""
     truncated_files: int = 0
-    """Files cut or rewritten in place, since the start."""
+    """Times a file was cut or rewritten in place, since the start."""
 
 
 class Plan(NamedTuple):
@@ -50,6 +50,9 @@ class Changes:
     forget: set[SourcePartition] = field(default_factory=set)
     losses: list[Loss] = field(default_factory=list)
 
+
+Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]
+"""`lose(partition, path, start, end, why, changes)`: these bytes can never be read, and `changes` say so (see `lost`)."""
 
 FileState = Literal["following", "gone", "waiting", "blocked", "failing"]
 """gone: renamed out of its patterns or deleted, read to its end. waiting: for an older generation of the same log. blocked: its
@@ -97,10 +100,13 @@ class Source(Protocol):
         """
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
-        """What the results ask to be saved."""
+        """What the results ask to be saved: their offsets, and with them what they gave up."""
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """The changes are saved: the offsets count from now on. `results` are those that `settle` was given."""
+        """The changes are saved: the offsets count from now on. `results` are those that `settle` was given.
+
+        A `BlockedError` in them holds back the file it belongs to; what holds back the whole connector is not shown as one.
+        """
 
     def drained(self) -> bool:
         """Whether everything there is read, as of the last scan; then an unfinished last line is all that may be left."""
@@ -115,7 +121,10 @@ class Source(Protocol):
         """What is known to be unread, cheaply."""
 
     def leave(self) -> Changes:
-        """The connector stops: what to save so that the next start finds everything, and knows what is lost."""
+        """The connector stops: what to save so that the next start finds everything, and knows what is lost.
+
+        Changes that were asked for before and not confirmed by `finish` are in it once more.
+        """
 
     def close(self) -> None:
         """Close every file."""

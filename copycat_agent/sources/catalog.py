@@ -16,8 +16,10 @@ from copycat_agent.sources.descriptors import Descriptors
 from copycat_agent.sources.discovery import Discovery, Found
 from copycat_agent.sources.generations import Generations
 from copycat_agent.sources.identity import identify
+from copycat_agent.sources.lost import Lost
 from copycat_agent.sources.passed_over import PassedOver
 from copycat_agent.sources.queue import Queue
+from copycat_agent.sources.rotation import is_newest
 from copycat_agent.sources.start import StartAt
 from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
 
@@ -33,7 +35,7 @@ STARTED = "started"
 
 
 class Catalog:
-    """The connector's files. `offsets` are the saved ones; who saves changes calls `saved`.
+    """The connector's files. `offsets` are what is saved or about to be; who has settled something calls `note`.
 
     `files` by device and inode; `dirty` those that may have something to read; `gone` those that no pattern finds any more.
     """
@@ -46,15 +48,16 @@ class Catalog:
         self.gone: set[TrackedFile] = set()
         self.descriptors = Descriptors(options.max_open_files)
         self.passed_over = PassedOver(log)
-        self.lost_bytes = 0
+        self.lost = Lost(log)
+        self.rotated_files = self.truncated_files = 0
         self._discovery = Discovery(options.include, options.exclude, follow_symlinks=options.follow_symlinks)
         self._start = StartAt(options.start_at, options.line)
         self._follow = options.follow_symlinks
         self._log = log
-        self._absent = Absent(self.offsets, options.forget_after, log)
+        self._absent = Absent(self.offsets, options.forget_after, self.lost.add, log)
         self._paths: dict[str, tuple[int, int]] = {}
         self._told_unmatched: set[str] = set()
-        self._searched = False
+        self._search_for = "the file went away while the agent did not run"
         self.generations = Generations()
         for partition in self.offsets:
             if partition.key != STARTED:
@@ -98,9 +101,10 @@ class Catalog:
             if complete:
                 break
         self._miss(present, changes)
-        if not self._searched:
-            self._searched = True
-            left_behind.search(self._absent, self._discovery.may_match, self._follow_left, self.lose, changes)
+        if self._search_for:
+            may_be_there = left_behind.Search(self._discovery.may_match, self.files, self._follow_left, self.lost.add, self._search_for)
+            self._search_for = ""
+            may_be_there.look_for(self._absent, changes)
         self._absent.age(changes)
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
@@ -119,14 +123,15 @@ class Catalog:
         slipped = [one for one in strangers if (one.stat.st_dev, one.stat.st_ino) not in self.files and one.path not in self.passed_over]
         return present, not slipped
 
-    def saved(self, changes: Changes) -> None:
-        """`changes` are in the store."""
+    def note(self, changes: Changes) -> None:
+        """`changes` are in the store, or will be before anything that comes later is."""
         self.offsets.update(changes.offsets)
         for partition in changes.forget:
             self.offsets.pop(partition, None)
 
     def touch(self, file: TrackedFile) -> None:
         """Note whether there is something to read in `file`."""
+        file.note_unread()
         if file.unread and not file.removed:
             self.dirty.add(file)
         else:
@@ -136,7 +141,7 @@ class Catalog:
         """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight."""
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
         file.cut = file.cut or (file.proven_size, 0)
-        self._note_cut(file)
+        self._note_cut(file, changes)
         changes.forget.add(file.partition)
         changes.offsets.pop(file.partition, None)
         fresh = TrackedFile(
@@ -162,11 +167,6 @@ class Catalog:
         changes.offsets[fresh.partition] = fresh.offset
         self.touch(fresh)
         return fresh
-
-    def lose(self, path: str, start: int, end: int, why: str) -> None:
-        """Bytes that can never be read: counted and told, never silent."""
-        self.lost_bytes += end - start
-        self._log.error("bytes were destroyed before they could be read", path=path, start=start, end=end, why=why)
 
     def remove(self, file: TrackedFile) -> None:
         """Stop following a file; its offset stays saved until it is forgotten."""
@@ -213,6 +213,7 @@ class Catalog:
         """A known file, under its old name or a new one. None when it is another file, which has its inode now."""
         if file.path != found.path:
             self._log.debug("file renamed", path=file.path, to=found.path)
+            self.rotated_files += is_newest(file.path)
             file.path = found.path
         file.gone_since = None
         self.gone.discard(file)
@@ -221,28 +222,33 @@ class Catalog:
             return file
         why = self._what_changed(file)
         if file.replaced:
-            self._lose_rest(file, "the file was deleted while it was closed (see max_open_files)")
-            self.remove(file)
+            self._lose_rest(file, changes)
             return None
         if why:
             return self.begin_anew(file, why, changes)
-        self._note_cut(file)
+        self._note_cut(file, changes)
         self.touch(file)
         return file
 
-    def _note_cut(self, file: TrackedFile) -> None:
+    def _note_cut(self, file: TrackedFile, changes: Changes) -> None:
         """A file that shrank: what lay beyond its new end and was not read is gone. It is not in flight."""
         if file.cut is not None:
             largest, smallest = file.cut
             start = max(file.offset.position, smallest)
             if largest > start:
-                self.lose(file.path, start, largest, "the file was cut before they were read")
+                self.lost.add(file.partition, file.path, start, largest, "the file was cut before they were read", changes)
             file.cut = None
             file.proven_size = min(file.proven_size, file.size)
+            self.truncated_files += 1
+            changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
 
-    def _lose_rest(self, file: TrackedFile, why: str) -> None:
+    def _lose_rest(self, file: TrackedFile, changes: Changes) -> None:
+        """A closed file whose inode is another file's now: it was deleted, with all that was unread."""
         if file.backlog:
-            self.lose(file.path, file.offset.position, file.size, why)
+            why = "the file was deleted while it was closed (see max_open_files)"
+            self.lost.add(file.partition, file.path, file.offset.position, file.size, why, changes)
+        changes.offsets[file.partition] = file.remembered(gone=True, done=True)
+        self.remove(file)
 
     def _what_changed(self, file: TrackedFile) -> str:
         """Why a file that was read is not what was read, as far as can be told without reading on; "" when it is."""
@@ -306,8 +312,7 @@ class Catalog:
             os.close(fd)
             return known
         if known is not None:  # it was closed, or the kernel would not have given its inode to another file
-            self._lose_rest(known, "the file was deleted while it was closed (see max_open_files)")
-            self.remove(known)
+            self._lose_rest(known, changes)
         partition, offset, generation = self._absent.recall(fd, info, identity, changes)
         if partition is None:
             partition = SourcePartition(self.connector, identity.key(generation))
@@ -331,12 +336,16 @@ class Catalog:
             if unlisted and file.path.startswith(unlisted):
                 continue
             if file.fd < 0 and not file.in_flight:
-                self._lose_rest(file, "the file went away while it was closed (see max_open_files)")
+                self.rotated_files += 1
+                changes.offsets[file.partition] = file.remembered(gone=True)
                 self.remove(file)
+                self._search_for = "the file went away while it was closed (see max_open_files)"
             elif file.gone_since is None:
+                self.rotated_files += 1
                 file.gone_since = now
                 self.gone.add(file)
-                changes.offsets[file.partition] = file.remembered(gone=True)
+                if not file.in_flight:  # else its offset is about to move, and is saved with its new name then
+                    changes.offsets[file.partition] = file.remembered(gone=True)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
 
     def _follow_left(self, name: str, fd: int, info: os.stat_result, changes: Changes) -> None:

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import LineFrames
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.base import Changes, FileState, FileView, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.base import Changes, FileView, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
 from copycat_agent.sources.glance import Glance
 from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.lost import remember_sizes
 from copycat_agent.sources.released import Released
 from copycat_agent.sources.stream import Stream
 from copycat_agent.sources.tracked import TrackedFile
+from copycat_agent.sources.views import lag_of, view_of
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -33,6 +35,8 @@ SHARED_BYTES = 4 * 2**20
 """At least this much of each file per batch when several have something to read."""
 SHARED_SECONDS = 0.5
 """A batch ends after this time when other files are known to be active, so that a quiet file does not wait behind a backlog."""
+SIZES_SECONDS = 60.0
+"""How often the sizes of files that are not read are saved."""
 HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""
 
@@ -48,10 +52,12 @@ class LogFiles:
         self._log = log
         self._turn = 0
         self._flying: dict[object, TrackedFile] = {}
+        self._unsaved: list[Changes] = []
+        self._sizes_at = time.monotonic()
         self._finalise = False
         self._needs_scan = False
         self.glance = Glance()
-        self._released = Released(self._catalog.lose)
+        self._released = Released(self._catalog.lost.add)
         self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + 2**16)
 
     @property
@@ -72,9 +78,14 @@ class LogFiles:
         self._needs_scan = False
         for file in list(self._catalog.gone):
             self._follow_to_its_end(file, changes)
-        self._released.look(self._catalog.files)
+        self._released.look(self._catalog.files, changes)
+        if time.monotonic() - self._sizes_at > SIZES_SECONDS:
+            self._sizes_at = time.monotonic()
+            remember_sizes(self._catalog.dirty, changes)
         if self._finalise:
             self._finalise_all()
+        self._catalog.note(changes)
+        self._unsaved.append(changes)
         return changes
 
     def _scan(self, changes: Changes) -> None:
@@ -149,36 +160,51 @@ class LogFiles:
         """See `Source.settle`."""
         changes = Changes()
         for result in results:
-            if result.offset != result.split.offset:
+            file = self._flying[result.split.partition]
+            gone = file.gone_since is not None
+            if gone or result.offset != result.split.offset:
                 assert result.offset.position >= result.split.offset.position, "an offset never moves back"
-                file = self._flying[result.split.partition]
-                now = file.remembered(gone=True) if file.gone_since is not None else replace(result.offset, size=file.size)
+                now = file.remembered(gone=True) if gone else replace(result.offset, size=file.known_size)
                 changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=now.size, gone_ms=now.gone_ms)
+            changes.losses.extend(result.losses)
+        self._unsaved.append(changes)
         return changes
 
     def leave(self) -> Changes:
         """See `Source.leave`."""
         changes = Changes()
-        for file in list(self._catalog.dirty):
-            file.refresh()
-            if file.unread and file.fd >= 0 and file.is_deleted():
-                self._catalog.lose(file.path, file.offset.position, file.size, "the file was deleted and the agent stops before it is read")
-                changes.offsets[file.partition] = file.remembered(gone=True, done=True)
-            elif file.unread and file.partition not in self._flying:
-                changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
+        for one in self._unsaved:  # the last chance to save it; losses and offsets that belong together stay together
+            changes.offsets.update(one.offsets)
+            changes.forget.update(one.forget)
+            changes.losses.extend(one.losses)
+        cut = [file for file in self._catalog.files.values() if file.cut is not None]
+        for file in {*self._catalog.dirty, *cut}:
+            self._leave_behind(file, changes)
         return changes
+
+    def _leave_behind(self, file: TrackedFile, changes: Changes) -> None:
+        """Nobody will hold `file` any more: the next start finds it by its name, unless it has none."""
+        now = file.remembered(gone=file.gone_since is not None)
+        known = changes.offsets.get(file.partition, file.offset)
+        changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms)
+        if known.size > known.position and file.is_deleted():
+            why = "the file was deleted and the agent stops before it is read"
+            self._catalog.lost.add(file.partition, file.path, known.position, known.size, why, changes)
+            changes.offsets[file.partition] = replace(known, done=True)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """See `Source.finish`."""
-        self._catalog.saved(changes)
+        self._unsaved = [one for one in self._unsaved if one is not changes]
+        if results:  # a scan has noted its own
+            self._catalog.note(changes)
         for result in results:
             file = self._flying.pop(result.split.partition)
             file.in_flight = False
-            file.offset = changes.offsets.get(result.split.partition, result.offset)
+            file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             if isinstance(result.error, FileError):
                 delay = file.back_off()
                 self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
-            elif isinstance(result.error, BlockedError) and any(one.went_well for one in results):
+            elif isinstance(result.error, BlockedError):
                 file.block()
             elif result.error is None:
                 file.recover()
@@ -203,20 +229,11 @@ class LogFiles:
 
     def files(self) -> tuple[FileView, ...]:
         """See `Source.files`."""
-        return tuple(sorted(map(_view, self._catalog.files.values())))
+        return tuple(sorted(map(view_of, self._catalog.files.values())))
 
     def lag(self) -> Lag:
         """See `Source.lag`."""
-        behind, catalog = self._catalog.dirty, self._catalog
-        return Lag(
-            bytes=sum(file.backlog for file in behind),
-            files=len(behind),
-            known_files=len(catalog.files),
-            open_files=len(catalog.descriptors.opened),
-            lost_bytes=catalog.lost_bytes,
-            troubled_files=catalog.passed_over.unreadable + sum(1 for file in behind if file.errors),
-            blocked_files=sum(1 for file in behind if file.blocked),
-        )
+        return lag_of(self._catalog)
 
     def close(self) -> None:
         """See `Source.close`."""
@@ -320,19 +337,6 @@ class LogFiles:
         now = self._released.add(file)
         self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
         self._catalog.remove(file)
-
-
-def _view(file: TrackedFile) -> FileView:
-    state: FileState = "following"
-    if file.blocked:
-        state = "blocked"
-    elif file.errors:
-        state = "failing"
-    elif file.after is not None:
-        state = "waiting"
-    elif file.gone_since is not None:
-        state = "gone"
-    return FileView(file.path, file.partition.key, file.offset.position, file.size, file.offset.records, state, file.fd >= 0)
 
 
 def _framing(options: LogFileOptions) -> LineFrames:

@@ -15,6 +15,7 @@ class PassedOver:
         self._log = log
         self._now: dict[str, str] = {}
         self._before: dict[str, str] = {}
+        self._unreadable: int | None = 0
 
     def __contains__(self, path: str) -> bool:
         return path in self._now
@@ -22,14 +23,17 @@ class PassedOver:
     @property
     def unreadable(self) -> int:
         """How many paths matched and could not be opened, listed or read."""
-        return sum(1 for why in self._now.values() if why.startswith("cannot be"))
+        if self._unreadable is None:
+            self._unreadable = sum(1 for why in self._now.values() if why.startswith("cannot be"))
+        return self._unreadable
 
     def begin_scan(self) -> None:
         """From here on it counts as this scan."""
-        self._before, self._now = self._now, {}
+        self._before, self._now, self._unreadable = self._now, {}, 0
 
     def warn(self, path: str, why: str) -> None:
         """Say what is wrong with a path; again only after it was right for a scan, or is wrong in another way."""
         if self._before.get(path) != why and self._now.get(path) != why:
             self._log.warning("path passed over", path=path, why=why)
         self._now[path] = why
+        self._unreadable = None  # counted when it is asked for: lag is, in every cycle

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from copycat_agent.model import SourcePartition
+    from copycat_agent.sources.base import Changes, Lose
     from copycat_agent.sources.tracked import TrackedFile
 
 _REMEMBERED = 1000
@@ -15,24 +17,24 @@ _REMEMBERED = 1000
 
 
 class Released:
-    """The latest files that were let go. `lose(path, start, end, why)` is told what is written to them."""
+    """The latest files that were let go. `lose` is told what is written to them."""
 
-    def __init__(self, lose: Callable[[str, int, int, str], None]) -> None:
+    def __init__(self, lose: Lose) -> None:
         self._lose = lose
-        self._files: dict[str, tuple[tuple[int, int], int]] = {}
+        self._files: dict[str, tuple[tuple[int, int], int, SourcePartition]] = {}
 
     def add(self, file: TrackedFile) -> str:
         """`file` is open still, but read and quiet. Returns the name it has now."""
         name = os.fsdecode(Path(f"/proc/self/fd/{file.fd}").readlink())
         if not file.is_deleted():
-            self._files[name] = (file.inode_key, file.offset.position)
+            self._files[name] = (file.inode_key, file.offset.position, file.partition)
             if len(self._files) > _REMEMBERED:
                 del self._files[next(iter(self._files))]
         return name
 
-    def look(self, followed: Container[tuple[int, int]]) -> None:
+    def look(self, followed: Container[tuple[int, int]], changes: Changes) -> None:
         """See whether something was written to them; those that are `followed` again, or gone, are let alone."""
-        for name, (inode_key, position) in list(self._files.items()):
+        for name, (inode_key, position, partition) in list(self._files.items()):
             try:
                 info = Path(name).lstat()
             except OSError:
@@ -41,5 +43,6 @@ class Released:
             if (info.st_dev, info.st_ino) != inode_key or inode_key in followed:
                 del self._files[name]
             elif info.st_size > position:
-                self._lose(name, position, info.st_size, "written after rotate_wait to a file that no pattern matches")
-                self._files[name] = (inode_key, info.st_size)
+                why = "written after rotate_wait to a file that no pattern matches"
+                self._lose(partition, name, position, info.st_size, why, changes)
+                self._files[name] = (inode_key, info.st_size, partition)

@@ -19,6 +19,11 @@ _SUFFIX = re.compile(
 )
 
 
+def is_newest(path: str) -> bool:
+    """Whether the name is the one that a log is written under: `app.log`, not `app.log.1`."""
+    return family(path)[1] == PurePosixPath(path).name
+
+
 def family(path: str) -> tuple[str, str]:
     """Directory and base name that all generations of a log share: `/d/app.log.2` -> (`/d`, `app.log`)."""
     where = PurePosixPath(path)

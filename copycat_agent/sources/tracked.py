@@ -45,6 +45,8 @@ class TrackedFile:
     `proven_size`: so large was it when it still was what had been read. `cut`: it was seen to shrink, from the first to the
     second size. `gone_since`: no pattern matches it any more. `rewritten`: a task found other bytes than were read;
     `replaced`: its inode is another file's now; the next scan sorts both out. `removed`: nobody follows it any more.
+    `unread_since_ms`: when the oldest of what is unread was first seen, epoch milliseconds, 0 when nothing is; `seen_size` and
+    `seen_ms`: how large it was when its last split was planned, and when. `read_at`: when it last got on, epoch seconds.
     `family` and `age`: see `generations`. `after` and `barrier`: the file it was rotated from, and how much of that one goes
     first.
     """
@@ -74,6 +76,10 @@ class TrackedFile:
     age: tuple[int, int] = (0, 0)
     after: TrackedFile | None = None
     barrier: int = 0
+    unread_since_ms: int = 0
+    seen_size: int = 0
+    seen_ms: int = 0
+    read_at: float = 0.0
     errors: int = 0
     blocked: int = 0
     retry_at: float = 0.0
@@ -98,6 +104,11 @@ class TrackedFile:
     def backlog(self) -> int:
         """Bytes beyond the offset."""
         return max(0, self.size - self.offset.position)
+
+    @property
+    def known_size(self) -> int:
+        """Its size, or what it was before a cut whose losses are not counted yet: the next start counts them by it."""
+        return self.size if self.cut is None else max(self.size, self.cut[0])
 
     def observe(self, info: os.stat_result) -> None:
         """Take over what stat says."""
@@ -166,6 +177,7 @@ class TrackedFile:
     def split(self, limit: int) -> Split:
         """The next stretch, at most `limit` bytes. The file is open."""
         end = min(self.size, self.offset.position + limit)
+        self.seen_size, self.seen_ms = self.size, int(time.time() * 1000)
         return Split(
             self.partition,
             self.path,
@@ -204,7 +216,22 @@ class TrackedFile:
         if self.fd >= 0 and not self.is_deleted():
             with contextlib.suppress(OSError):
                 path = os.fsdecode(Path(f"/proc/self/fd/{self.fd}").readlink())
-        return replace(self.offset, path=path, size=self.size, gone_ms=int(time.time() * 1000) if gone else 0, done=done)
+        return replace(self.offset, path=path, size=self.known_size, gone_ms=int(time.time() * 1000) if gone else 0, done=done)
+
+    def note_unread(self) -> None:
+        """There is something to read in it, or nothing (more): since when is kept for who asks for the oldest."""
+        if not self.unread:
+            self.unread_since_ms = 0
+        elif not self.unread_since_ms:
+            self.unread_since_ms = int(time.time() * 1000)
+
+    def note_progress(self, offset: SourceOffset) -> None:
+        """A split is settled up to `offset`. What was there when it was planned is read: the rest came later."""
+        if offset.position > self.offset.position:
+            self.read_at = time.time()
+            if offset.position >= self.seen_size:
+                self.unread_since_ms = self.seen_ms
+        self.offset = offset
 
     def is_deleted(self) -> bool:
         """Whether no name leads to the open file any more."""

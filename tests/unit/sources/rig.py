@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent import logs
 from copycat_agent.errors import FileError, RetriableError
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
-from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.log_file import LogFiles
@@ -24,18 +24,32 @@ Behaviour = Callable[[], str]
 
 
 class Agent:
-    """`LogFiles` with a store that survives `restart`. What was read is in `lines`, in order, with repeats."""
+    """`LogFiles` with a store that survives `restart`. What was read is in `lines`, in order, with repeats.
+
+    `losses` is what was saved as lost. While `disk_full` nothing is saved; what was asked for waits, as a connector lets it.
+    """
 
     def __init__(self, include: tuple[str, ...], **options: Any) -> None:
         self.lines: list[bytes] = []
         self.store: dict[SourcePartition, SourceOffset] = {}
+        self.losses: list[Loss] = []
+        self.disk_full = False
+        self._waiting: list[tuple[tuple[SplitResult, ...], Changes]] = []
         self.options = LogFileOptions(type="log_file", include=include, **{"watch": "poll", "rotate_wait": 0.0, **options})
         self.source = self._make()
 
     def restart(self) -> None:
         """End without settling anything, as a crash does, and begin again from the store."""
+        self._waiting.clear()
         self.source.close()
         self.source = self._make()
+
+    def stop(self) -> None:
+        """End in order, and begin again from the store."""
+        changes = self.source.leave()
+        if not self.disk_full:
+            self._store(changes)
+        self.restart()
 
     def scan(self) -> None:
         """One scan, saved."""
@@ -68,10 +82,17 @@ class Agent:
         return LogFiles("app", self.options, DeliveryOptions(), dict(self.store), logs.get("test"))
 
     def _save(self, results: tuple[SplitResult, ...], changes: Changes) -> None:
+        self._waiting.append((results, changes))
+        while self._waiting and not self.disk_full:
+            results, changes = self._waiting.pop(0)
+            self._store(changes)
+            self.source.finish(results, changes)
+
+    def _store(self, changes: Changes) -> None:
         self.store.update(changes.offsets)
         for partition in changes.forget:
             self.store.pop(partition, None)
-        self.source.finish(results, changes)
+        self.losses += changes.losses
 
     def _read(self, split: Split, how: str) -> SplitResult:
         if how == "fail":

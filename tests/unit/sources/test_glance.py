@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ class Clock:
         return self.now
 
 
-def glancing(directory: Path, clock: Clock, **options: int) -> Agent:
+def glancing(directory: Path, clock: Clock, **options: Any) -> Agent:
     """An agent that glances whenever it may, and looks at every file when it does. It has scanned; its directory is at rest."""
     agent = agent_for(directory, **options)
     agent.source.glance = Glance(clock=clock, worth_seconds=0.0, round_seconds=1e-9, young_ns=TICK_NS)

@@ -108,7 +108,7 @@ def test_without_inotify_there_is_one_warning_and_no_error(
     def exhausted() -> None:
         raise OSError(24, "inotify instance limit reached")
 
-    monkeypatch.setattr(watch, "Observer", exhausted)
+    monkeypatch.setattr(watch, "PacedQueue", exhausted)
     watcher = Watcher()
     for _ in range(3):
         watcher.watch(Wake(), {str(tmp_path)})

@@ -1,0 +1,49 @@
+"""What a catalog of files looks like from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from copycat_agent.sources.base import FileState, FileView, Lag
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.catalog import Catalog
+    from copycat_agent.sources.tracked import TrackedFile
+
+
+def lag_of(catalog: Catalog) -> Lag:
+    """What is unread, and how things are. Called in every cycle: takes time by the files that have something to read, not by all."""
+    unread = oldest = troubled = blocked = 0
+    for file in catalog.dirty:
+        unread += file.backlog
+        troubled += file.errors > 0
+        blocked += file.blocked > 0
+        if file.unread_since_ms and not 0 < oldest <= file.unread_since_ms:
+            oldest = file.unread_since_ms
+    return Lag(
+        bytes=unread,
+        files=len(catalog.dirty),
+        known_files=len(catalog.files),
+        open_files=len(catalog.descriptors.opened),
+        lost_bytes=catalog.lost.bytes,
+        troubled_files=catalog.passed_over.unreadable + troubled,
+        blocked_files=blocked,
+        oldest_unread_ms=oldest,
+        rotated_files=catalog.rotated_files,
+        truncated_files=catalog.truncated_files,
+    )
+
+
+def view_of(file: TrackedFile) -> FileView:
+    """One file, for people."""
+    state: FileState = "following"
+    if file.blocked:
+        state = "blocked"
+    elif file.errors:
+        state = "failing"
+    elif file.after is not None:
+        state = "waiting"
+    elif file.gone_since is not None:
+        state = "gone"
+    offset = file.offset
+    return FileView(file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.read_at)
