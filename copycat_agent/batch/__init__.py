@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from copycat_agent.batch.pipeline import compiled
@@ -35,8 +36,13 @@ def run_batch(batch: Batch, producers: Producers, stopping: Callable[[], bool]) 
     except Exception as error:  # noqa: BLE001 - see invariant 7
         failure = _as_value(error)
     finally:
+        client = producer.take_view()
         producers.give_back(batch.task, kafka, producer)
-    return tuple(progress.result(failure) for progress in run.progresses)
+    results = [progress.result(failure) for progress in run.progresses]
+    samples = tuple(sample for progress in run.progresses for sample in progress.samples)
+    if results and (samples or client):
+        results[0] = replace(results[0], samples=samples, client=client)
+    return tuple(results)
 
 
 def _as_value(error: Exception) -> CopycatError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from copycat_agent.batch.pipeline import Bound, StageError, origin_headers
+from copycat_agent.batch.letters import OMITTED, dead_letter, with_raw
+from copycat_agent.batch.pipeline import Bound, StageError
 from copycat_agent.batch.progress import Progress
 from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats import Chunk, LongLine, Row
@@ -14,19 +15,36 @@ from copycat_agent.producer import Outgoing
 
 Outcome = Literal["acknowledged", "dead_lettered", "dropped", "rejected"]
 
-_TRUNCATED = (("copycat.truncated", b"true"),)
-_RAW = "copycat.raw"
-"""The header that says what became of a dead letter's raw bytes; absent when they are whole."""
+TOO_LONG = "longer than line.max_bytes"
 RAW_BYTES_CUT = 2**19
 """Raw bytes that a dead letter keeps once Kafka refused more of them: half of what a topic takes by default."""
 
+_TRUNCATED = (("copycat.truncated", b"true"),)
+
 
 class Item(NamedTuple):
-    """One row, what to send for it (None: nothing), and what it counts as once that is acknowledged."""
+    """One row, what to send for it (None: nothing), and what it counts as once that is acknowledged.
+
+    `number` is the record's within its file, `partial` that nobody will finish it, `is_long` that the row's value is only the
+    beginning of its line. `stage` and `why` are a bad record's.
+    """
 
     row: Row
     message: Outgoing | None
     outcome: Outcome
+    number: int
+    partial: bool = False
+    is_long: bool = False
+    stage: str = ""
+    why: str = ""
+
+
+def kept_bytes(item: Item) -> int | None:
+    """How many of a bad record's bytes its dead letter carries, from the first on; None when it carries all there were."""
+    raw = item.message[1] if item.message is not None else None
+    if raw is None:
+        return 0
+    return len(raw) if len(raw) < len(item.row.value) else None
 
 
 class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
@@ -45,6 +63,7 @@ class Items:
         self._definition = definition
         self._errors = definition.errors
         self._on_too_long = on_too_long
+        self.drops_long_lines = on_too_long == "drop"
 
     def of_rows(self, progress: Progress, bound: Bound, chunk: Chunk, begun: int) -> tuple[list[Item], StopAt | None]:
         """Items of the chunk's rows from the `begun`-th on, up to the one that stops the connector, if one does."""
@@ -53,62 +72,58 @@ class Items:
         for position, row in enumerate(chunk.rows()):
             if position < begun:
                 continue
+            number = first + row.ordinal
             try:
-                message = bound.message(row, first + row.ordinal, partial=chunk.partial)
-                items.append(Item(row, message, "dropped" if message is None else "acknowledged"))
+                message = bound.message(row, number, partial=chunk.partial)
+                items.append(Item(row, message, "dropped" if message is None else "acknowledged", number, chunk.partial))
             except StageError as bad:
                 try:
-                    items.append(self.bad(progress, row, bad.stage, bad.error))
+                    items.append(self.bad(progress, Item(row, None, "rejected", number, chunk.partial), bad.stage, bad.error))
                 except StopAt as stop:
                     return items, stop
         return items, None
 
     def of_long_line(self, progress: Progress, bound: Bound, frame: LongLine) -> Item:
         """The item of an over-long line. Raises StopAt."""
-        row = Row(frame.head, frame.start, frame.end, 0)
-        if self._on_too_long == "drop":
-            return Item(row, None, "dropped")
+        row, number = Row(frame.head, frame.start, frame.end, 0), progress.sent_records + 1
+        item = Item(row, None, "dropped", number, is_long=True)
+        if self.drops_long_lines:
+            return item
         try:
             if self._on_too_long == "truncate":
-                return Item(row, bound.message(row, progress.sent_records + 1, extra=_TRUNCATED), "acknowledged")
+                message = bound.message(row, number, extra=_TRUNCATED)
+                return item if message is None else item._replace(message=message, outcome="acknowledged")
         except StageError as bad:
-            return self.bad(progress, row, bad.stage, bad.error)
-        error = DataError("the line is longer than line.max_bytes", "raise line.max_bytes, or set line.on_too_long")
-        return self.bad(progress, row, "frame", error)
+            return self.bad(progress, item, bad.stage, bad.error)
+        error = DataError(f"the line is {TOO_LONG}", "raise line.max_bytes, or set line.on_too_long")
+        return self.bad(progress, item, "frame", error)
 
-    def bad(self, progress: Progress, row: Row, stage: str, error: DataError) -> Item:
+    def bad(self, progress: Progress, item: Item, stage: str, error: DataError) -> Item:
         """What becomes of a bad record. Raises StopAt when the connector tolerates none."""
-        path = progress.split.path
+        path, row, definition = progress.split.path, item.row, self._definition
         if self._errors.tolerance == "none":
             words = f"{path!r}, bytes {row.start} to {row.end}, stage {stage}: {error.message}"
-            hint = error.hint or "correct the definition, or set errors.tolerance: all"
+            hint = f"{error.hint or 'correct the definition'}, or set errors.tolerance: all; then: copycat ctl restart {definition.name}"
             raise StopAt(row, FatalError(words, hint))
         progress.reject(Rejection(path, row.start, row.end, stage, error.message))
+        item = item._replace(message=None, outcome="rejected", stage=stage, why=error.message)
         if self._errors.dlq is None:
-            return Item(row, None, "rejected")
-        return Item(row, self._dead_letter(path, row, stage, error), "dead_lettered")
+            return item
+        raw = row.value if self._errors.dlq.include_raw else None
+        said = None if raw is not None else b"omitted: errors.dlq.include_raw is false"
+        if raw is not None and item.is_long:
+            said = b"cut: the first %d bytes, the line is longer than line.max_bytes" % len(raw)
+        letter = dead_letter(definition, progress.split, row, item.number, stage, error, partial=item.partial)
+        return item._replace(message=with_raw(letter, raw, said), outcome="dead_lettered")
 
     def smaller(self, item: Item, reason: DataError) -> Item:
         """A dead letter that was refused itself, with its raw bytes cut, then without any. Raises StopAt when none were refused."""
         assert item.message is not None
-        topic, value, *rest, headers = item.message
+        topic, value = item.message[:2]
         if value is None:
             hint = "correct the dead-letter topic's settings"
             raise StopAt(item.row, FatalError(f"the dead-letter topic {topic} refuses a record: {reason.message}", hint))
-        said, kept = b"omitted: refused by the topic", None
+        said, kept = OMITTED, None
         if len(value) > RAW_BYTES_CUT:
             said, kept = b"cut: the first %d bytes, more are refused by the topic" % RAW_BYTES_CUT, value[:RAW_BYTES_CUT]
-        return item._replace(message=(topic, kept, *rest, [*(pair for pair in headers if pair[0] != _RAW), (_RAW, said)]))
-
-    def _dead_letter(self, path: str, row: Row, stage: str, error: DataError) -> Outgoing:
-        dlq = self._errors.dlq
-        assert dlq is not None
-        headers = [
-            ("copycat.connector", self._definition.name.encode()),
-            *origin_headers(path, row.start, row.end),
-            ("copycat.length", b"%d" % (row.end - row.start)),
-            ("copycat.stage", stage.encode()),
-            ("copycat.error", type(error).__name__.encode()),
-            ("copycat.message", error.message.encode("utf-8", "backslashreplace")),
-        ]
-        return dlq.topic, row.value if dlq.include_raw else None, None, -1, None, None, 0, headers
+        return item._replace(message=with_raw(item.message, kept, said))

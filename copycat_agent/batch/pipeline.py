@@ -49,12 +49,12 @@ class Pipeline:
         self.convert_key = _converter(definition, "key")
         self.convert_value = _converter(definition, "value")
 
-    def bind(self, split: Split, partitions: Callable[[str], int], run: int) -> Bound:
+    def bind(self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None) -> Bound:
         """The pipeline for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
 
-        Raises DataError when a template cannot be rendered for any record of this file.
+        `host` is the one with the file, None for this one. Raises DataError when a template cannot be rendered for any record of this file.
         """
-        return Bound(self, split, partitions, run)
+        return Bound(self, split, partitions, run, host_name() if host is None else host)
 
     def literal_topics(self) -> tuple[str, ...]:
         """Topics known before any record is read."""
@@ -64,7 +64,7 @@ class Pipeline:
 class Bound:
     """A pipeline and a split: makes messages of rows."""
 
-    def __init__(self, pipeline: Pipeline, split: Split, partitions: Callable[[str], int], run: int) -> None:
+    def __init__(self, pipeline: Pipeline, split: Split, partitions: Callable[[str], int], run: int, host: str) -> None:
         definition = pipeline.definition
         self._pipeline = pipeline
         self._split = split
@@ -72,7 +72,7 @@ class Bound:
         self._run = run
         self._record = definition.record
         self._allowed = frozenset(definition.record.allowed_topics)
-        meta = SplitMeta(split.path, split.inode, _host(), definition.name)
+        meta = SplitMeta(split.path, split.inode, host, definition.name)
         self._topic = pipeline.topic.bind(meta)
         self._key = pipeline.key.bind(meta) if pipeline.key else None
         self._headers = {name: template.bind(meta) for name, template in pipeline.headers.items()}
@@ -173,7 +173,8 @@ def origin_headers(path: str, start: int, end: int) -> Headers:
 
 
 @lru_cache(maxsize=1)
-def _host() -> str:
+def host_name() -> str:
+    """This host, as `@host` names it."""
     return socket.gethostname()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
+from copycat_agent.batch.losses import Losses
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import TAIL_BYTES
-from copycat_agent.model import Counts, Rejection, Split, SplitResult
+from copycat_agent.model import Counts, Loss, LossReason, Rejection, Sample, Split, SplitResult
 from copycat_agent.sources.stream import Stream
 
 REJECTIONS_NAMED = 10
@@ -31,6 +33,9 @@ class Progress:
         self._unsettled = Counts()
         self._rejections: list[Rejection] = []
         self._unsettled_rejections: list[Rejection] = []
+        self._losses, self._unsettled_losses = Losses(), Losses()
+        self.samples: list[Sample] = []
+        self._unsettled_samples: list[Sample] = []
 
     @property
     def unsettled_bytes(self) -> int:
@@ -63,6 +68,22 @@ class Progress:
         if len(self._rejections) + len(self._unsettled_rejections) < REJECTIONS_NAMED:
             self._unsettled_rejections.append(rejection)
 
+    def lose(self, start: int, end: int, reason: LossReason, records: int, detail: str) -> None:
+        """Bytes `start` to `end` are given up on, once what was sent is settled; `records` are harmed by it."""
+        if end > start:
+            at_ms = int(time.time() * 1000)
+            split = self.split
+            self._unsettled_losses.add(Loss(split.partition, split.path, start, end, end - start, records, reason, detail, at_ms))
+
+    @property
+    def sampled(self) -> int:
+        """How many samples it has, settled or not."""
+        return len(self.samples) + len(self._unsettled_samples)
+
+    def sample(self, sample: Sample) -> None:
+        """A record on its way, for `samples` once it is settled."""
+        self._unsettled_samples.append(sample)
+
     def settle(self) -> None:
         """Kafka has everything that was sent: the offset moves there, with a fingerprint of what was read."""
         if self.sent_position == self.settled.position and self._skipping == self.settled.skipping:
@@ -79,9 +100,11 @@ class Progress:
         )
         self._settled_tail = self._tail
         self._counts += self._unsettled
-        self._unsettled = Counts()
         self._rejections += self._unsettled_rejections
-        self._unsettled_rejections.clear()
+        for loss in self._unsettled_losses:
+            self._losses.add(loss)
+        self.samples += self._unsettled_samples
+        self._forget()
 
     def rewind(self) -> None:
         """Forget what was sent since the last `settle`: it will be read again, so the end is not reached."""
@@ -89,8 +112,14 @@ class Progress:
         self.sent_position, self.sent_records = self.settled.position, self.settled.records
         self._skipping = self.settled.skipping
         self._tail = self._settled_tail
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing is on its way any more."""
         self._unsettled = Counts()
         self._unsettled_rejections.clear()
+        self._unsettled_losses.clear()
+        self._unsettled_samples.clear()
 
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""
@@ -102,6 +131,7 @@ class Progress:
             changed=self.changed,
             error=self.error or error,
             rejections=tuple(self._rejections),
+            losses=tuple(self._losses),
         )
 
     def close(self) -> None:

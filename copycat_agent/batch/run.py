@@ -11,12 +11,16 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 
+from copycat_agent.batch.budget import Budget
 from copycat_agent.batch.items import Item, Items, StopAt
-from copycat_agent.batch.passing import count, move, passed, passed_long_line, passed_up_to
+from copycat_agent.batch.passing import count, move, passed, passed_long_line, passed_rest, passed_up_to
 from copycat_agent.batch.pipeline import Bound, Pipeline
 from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.samples import Samples
+from copycat_agent.batch.sending import Sender
 from copycat_agent.errors import BlockedError, DataError, FileError
 from copycat_agent.formats import Chunk, Frame, LongLine, SkippedRest
+from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch, Counts
 from copycat_agent.producer import Refused, TaskProducer
 
@@ -42,12 +46,12 @@ class BatchRun:
         self._pipeline = pipeline
         self._producer = producer
         self._stopping = stopping
-        self._deadline = time.monotonic() + batch.max_seconds
-        self._bytes_left = batch.max_bytes
+        self._budget = Budget(batch)
+        self._samples = Samples(batch.samples, self.progresses)
         self._grace_seconds = GRACE_SECONDS
-        self._refused = 0
         self._open: list[Progress] = []
         self._items = Items(pipeline.definition, pipeline.frames.on_too_long)
+        self._sender = Sender(producer, self._items)
 
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
@@ -64,7 +68,7 @@ class BatchRun:
                 progress.close()
 
     def _spent(self) -> bool:
-        return self._bytes_left <= 0 or self._stopping() or time.monotonic() > self._deadline
+        return self._budget.is_spent or self._stopping()
 
     def _one(self, progress: Progress) -> None:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
@@ -94,21 +98,26 @@ class BatchRun:
         progress.error = error
         waited = min(time.monotonic() - begun, self._grace_seconds)
         self._grace_seconds -= waited
-        self._deadline += waited
+        self._budget.extend(waited)
 
     def _read(self, progress: Progress) -> None:
         bound = self._bound(progress)
         for frame in self._frames(progress):
-            before = progress.sent_position
-            self._send(progress, bound, frame)
-            self._bytes_left -= progress.sent_position - before
-            if self._run_is_full():
-                self._settle()
-                if progress.sent_position != frame.end:
-                    return  # it changed, or looking for a refused record took all the time
-            if self._spent():
-                return
+            for piece in self._budget.pieces(frame):
+                if not self._read_piece(progress, bound, piece):
+                    return
         progress.at_end = True
+
+    def _read_piece(self, progress: Progress, bound: Bound, frame: Frame) -> bool:
+        """Send a frame or a piece of one. False when reading should end here."""
+        before = progress.sent_position
+        records = self._send(progress, bound, frame)
+        self._budget.take(progress.sent_position - before, records)
+        if self._run_is_full():
+            self._settle()
+            if progress.sent_position != frame.end:
+                return False  # it changed, or looking for a refused record took all the time
+        return not self._spent()
 
     def _bound(self, progress: Progress) -> Bound:
         return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs))
@@ -117,28 +126,51 @@ class BatchRun:
         """Frames from what is settled on."""
         assert progress.stream is not None
         settled, final, frames = progress.settled, progress.split.final, self._pipeline.frames.frames
-        return frames(progress.stream.read, settled.position, progress.split.end, skipping=settled.skipping, final=final)
+        return frames(
+            progress.stream.read,
+            settled.position,
+            progress.split.end,
+            skipping=settled.skipping,
+            final=final,
+            block_bytes=self._block_bytes(),
+        )
+
+    @property
+    def _run_bytes(self) -> int:
+        """Less than usual on a line that does not carry that in time."""
+        return min(RUN_BYTES, self._producer.run_bytes)
+
+    def _block_bytes(self) -> int | None:
+        """What the budget says, and no more than makes a run."""
+        block_bytes, run_bytes = self._budget.block_bytes, self._producer.run_bytes
+        return block_bytes if run_bytes >= BLOCK_BYTES else min(run_bytes, block_bytes or run_bytes)
 
     def _run_is_full(self) -> bool:
-        return len(self._open) >= RUN_FILES or sum(progress.unsettled_bytes for progress in self._open) >= RUN_BYTES
+        return len(self._open) >= RUN_FILES or sum(progress.unsettled_bytes for progress in self._open) >= self._run_bytes
 
-    def _send(self, progress: Progress, bound: Bound, frame: Frame) -> None:
-        """Hand one frame over; when this returns, all of it is on its way. Raises StopAt when it is so up to a bad record."""
+    def _send(self, progress: Progress, bound: Bound, frame: Frame) -> int:
+        """Hand one frame over; when this returns, all of it is on its way. Raises StopAt when it is so up to a bad record.
+
+        Returns how many records that made for Kafka.
+        """
         if isinstance(frame, SkippedRest):
-            progress.advance(frame.end, 0, frame.tail, skipping=not frame.complete)
-        elif isinstance(frame, LongLine):
-            sent, stop = self._hand_over(progress, [self._items.of_long_line(progress, bound, frame)])
+            passed_rest(progress, frame)
+            return 0
+        if isinstance(frame, LongLine):
+            sent, stop = self._sender.hand_over(progress, [self._items.of_long_line(progress, bound, frame)])
             if stop:
                 raise stop
-            passed_long_line(progress, frame, sent)
-        else:
-            begun = 0 if bound.bulk is None or frame.partial else self._send_bulk(bound, frame)
-            progress.count(Counts(acknowledged=begun))
-            if begun < len(frame.values):
-                self._send_rows(progress, bound, frame, begun)
-            passed(progress, frame)
+            self._samples.of_items(progress, sent)
+            passed_long_line(progress, frame, sent, is_dropped=self._items.drops_long_lines)
+            return _messages(sent)
+        begun = records = 0 if bound.bulk is None or frame.partial else self._send_bulk(progress, bound, frame)
+        progress.count(Counts(acknowledged=begun))
+        if begun < len(frame.values):
+            records += self._send_rows(progress, bound, frame, begun)
+        passed(progress, frame)
+        return records
 
-    def _send_bulk(self, bound: Bound, chunk: Chunk) -> int:
+    def _send_bulk(self, progress: Progress, bound: Bound, chunk: Chunk) -> int:
         """The fast way, for records that differ in their value only. Returns how many values went before the first bad one."""
         bulk, values = bound.bulk, chunk.values
         assert bulk is not None
@@ -147,66 +179,31 @@ class BatchRun:
                 values = [bulk.convert(value) for value in values]
             except DataError:
                 return 0
+        sent = len(values)
         try:
             self._producer.send(bulk.topic, values, bulk.tail)
         except Refused as refused:
-            return refused.sent
-        return len(values)
+            sent = refused.sent
+        self._samples.of_values(progress, chunk, bulk.topic, values[:sent] if sent < len(values) else values, bulk.tail)
+        return sent
 
-    def _send_rows(self, progress: Progress, bound: Bound, chunk: Chunk, begun: int) -> None:
-        """The other way, from the `begun`-th value on: each row on its own account."""
+    def _send_rows(self, progress: Progress, bound: Bound, chunk: Chunk, begun: int) -> int:
+        """The other way, from the `begun`-th value on: each row on its own account. Returns how many records that made."""
         items, stop = self._items.of_rows(progress, bound, chunk, begun)
-        sent, earlier = self._hand_over(progress, items)
+        sent, earlier = self._sender.hand_over(progress, items)
         count(progress, sent)
+        self._samples.of_items(progress, sent)
         stop = earlier or stop
         if stop:
             passed_up_to(progress, chunk, stop.row, begun + len(sent))
             raise stop
-
-    def _hand_over(self, progress: Progress, items: list[Item]) -> tuple[list[Item], StopAt | None]:
-        """Send `items`; what is refused on the spot becomes a dead letter or is passed over. Returns the items as they went."""
-        todo, stop = self._with_topics(items)
-        done: list[Item] = []
-        while todo:
-            sending = [item for item in todo if item.message is not None]
-            try:
-                self._producer.send_each([item.message for item in sending if item.message is not None])
-            except Refused as refused:
-                index = todo.index(sending[refused.sent])
-                done += todo[:index]
-                try:
-                    replacement, stop_here = self._with_topics([self._instead(progress, todo[index], refused.reason)])
-                except StopAt as found:
-                    return done, found
-                if stop_here:
-                    return done, stop_here
-                todo = [*replacement, *todo[index + 1 :]]
-            else:
-                return done + todo, stop
-        return done, stop
-
-    def _with_topics(self, items: list[Item]) -> tuple[list[Item], StopAt | None]:
-        """The items up to the first whose topic is missing or closed to this user, and that one as what stops here."""
-        known: set[str] = set()
-        for index, item in enumerate(items):
-            if item.message is not None and item.message[0] not in known:
-                try:
-                    self._producer.topics.partitions(item.message[0])
-                except BlockedError as error:
-                    return items[:index], StopAt(item.row, error)
-                known.add(item.message[0])
-        return items, None
-
-    def _instead(self, progress: Progress, item: Item, reason: DataError) -> Item:
-        self._refused += 1
-        if item.outcome == "dead_lettered":
-            return self._items.smaller(item, reason)
-        return self._items.bad(progress, item.row, "send", reason)
+        return _messages(sent)
 
     def _settle(self) -> None:
         """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
         pending, self._open = self._open, [progress for progress in self._open if not progress.at_end][-1:]
-        if any(progress.unsettled_bytes for progress in pending):
+        if size_bytes := sum(progress.unsettled_bytes for progress in pending):
+            self._producer.weigh(size_bytes)
             try:
                 self._producer.settle()
             except DataError:
@@ -218,7 +215,7 @@ class BatchRun:
 
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
         """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
-        until, refused = time.monotonic() + SEARCH_SECONDS, self._refused
+        until, refused = time.monotonic() + SEARCH_SECONDS, self._sender.refused
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()
@@ -232,9 +229,9 @@ class BatchRun:
                 move(progress)
                 raise stop.error from None
             move(progress)
-        if self._refused == refused and time.monotonic() < until:
+        if self._sender.refused == refused and time.monotonic() < until:
             self._producer.smaller_batches()  # no single record was to blame
-            self._bytes_left = 0
+            self._budget.end()
 
     def _again(self, progress: Progress, target: int, until: float) -> bool:
         """Send and settle this split's part of the run, up to byte `target`. False when the time is over before."""
@@ -242,11 +239,11 @@ class BatchRun:
             return True
         bound = self._bound(progress)
         for frame in self._frames(progress):
-            if not self._send_slowly(progress, bound, frame, until):
-                self._bytes_left = 0
+            if not self._send_slowly(progress, bound, _up_to(frame, target), until):
+                self._budget.end()
                 return False
             if progress.sent_position >= target:
-                return True  # perhaps beyond it: reading anew cuts blocks elsewhere
+                return True
         if progress.sent_position < target:
             raise FileError(f"{progress.split.path!r} changed while it was read", "the agent reads it again")
         return True
@@ -256,12 +253,12 @@ class BatchRun:
         if isinstance(frame, Chunk):
             return self._send_rows_slowly(progress, bound, frame, until)
         if isinstance(frame, LongLine):
-            _, stop = self._deliver(progress, [self._items.of_long_line(progress, bound, frame)])
+            _, stop = self._sender.deliver(progress, [self._items.of_long_line(progress, bound, frame)])
             if stop:
                 raise stop
-            passed_long_line(progress, frame, [])
+            passed_long_line(progress, frame, [], is_dropped=self._items.drops_long_lines)
         else:
-            progress.advance(frame.end, 0, frame.tail, skipping=not frame.complete)
+            passed_rest(progress, frame)
         return True
 
     def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk, until: float) -> bool:
@@ -271,7 +268,7 @@ class BatchRun:
             if delivered and (self._stopping() or time.monotonic() > until):
                 passed_up_to(progress, chunk, items[delivered].row, delivered)
                 return False
-            settled, earlier = self._deliver(progress, items[delivered : delivered + GROUP_RECORDS])
+            settled, earlier = self._sender.deliver(progress, items[delivered : delivered + GROUP_RECORDS])
             delivered += settled
             if earlier:
                 stop = earlier
@@ -282,26 +279,14 @@ class BatchRun:
         passed(progress, chunk)
         return True
 
-    def _deliver(self, progress: Progress, items: list[Item]) -> tuple[int, StopAt | None]:
-        """Send and settle a group; a group with a refused record is sent once more, record by record.
 
-        Returns how many items are settled, from the first on, and why the next one is not, when it stops the connector.
-        """
-        sent, stop = self._hand_over(progress, items)
-        try:
-            self._producer.settle()
-        except DataError as refused:
-            return self._deliver_singly(progress, sent, refused, stop)
-        count(progress, sent)
-        return len(sent), stop
+def _messages(items: list[Item]) -> int:
+    return sum(item.message is not None for item in items)
 
-    def _deliver_singly(self, progress: Progress, items: list[Item], refused: DataError, stop: StopAt | None) -> tuple[int, StopAt | None]:
-        for index, item in enumerate(items):
-            try:
-                replacement = item if len(items) > 1 else self._instead(progress, item, refused)
-            except StopAt as found:
-                return index, found
-            _, found_later = self._deliver(progress, [replacement])
-            if found_later:
-                return index, found_later
-        return len(items), stop
+
+def _up_to(frame: Frame, target: int) -> Frame:
+    """The part of `frame` before byte `target`, where it can be cut: reading anew cuts blocks elsewhere."""
+    if not isinstance(frame, Chunk) or frame.end <= target:
+        return frame
+    index = frame.before(target)
+    return frame.cut(index)[0] if 0 < index < len(frame.raw) else frame

@@ -43,12 +43,16 @@ class LineFrames:
         self._overlap = len(self._delimiter) - 1  # bytes at the end of a block that may begin a delimiter
         self._block_bytes = max(block_bytes, len(self._delimiter))
 
-    def frames(self, read: Reader, start: int, end: int, *, skipping: bool = False, final: bool = False) -> Iterator[Frame]:
+    def frames(
+        self, read: Reader, start: int, end: int, *, skipping: bool = False, final: bool = False, block_bytes: int | None = None
+    ) -> Iterator[Frame]:
         """Frames from byte `start`, none of them reaching beyond byte `end`; each begins where the one before it ended.
 
         `skipping`: `start` lies inside an over-long line. `final`: what stands before `end` without a delimiter is a record.
-        Ends when no complete line is left. Raises what `read` raises.
+        `block_bytes`: read that little at a time; a line that is longer comes alone. Ends when no complete line is left. Raises
+        what `read` raises.
         """
+        block_bytes = None if block_bytes is None else max(block_bytes, len(self._delimiter))
         position = start
         while position < end:
             if skipping:
@@ -60,22 +64,23 @@ class LineFrames:
                 position, skipping = rest.end, False
                 continue
             begun = position
-            for frame in self._next(read, position, end, final=final):
+            for frame in self._next(read, position, end, block_bytes, final=final):
                 yield frame
                 position = frame.end
                 skipping = isinstance(frame, LongLine) and not frame.complete
             if position == begun:
                 return
 
-    def _next(self, read: Reader, position: int, end: int, *, final: bool) -> Iterator[Chunk | LongLine]:
-        """What one read yields: nothing when it holds no complete line."""
-        wanted = min(max(self._block_bytes, self._limit), end - position)
-        first = min(wanted, self._block_bytes)
+    def _next(self, read: Reader, position: int, end: int, little: int | None, *, final: bool) -> Iterator[Chunk | LongLine]:
+        """What one read yields: nothing when it holds no complete line. `little`: bytes to read, None for the usual block."""
+        size = little or self._block_bytes
+        wanted = min(max(size, self._limit), end - position)
+        first = min(wanted, size)
         block = read(position, first)
         raw = block.split(self._delimiter)
         if len(raw) == 1 and len(block) == first < wanted:
             block = read(position, wanted)
-            raw = block.split(self._delimiter)
+            raw = block.split(self._delimiter, 1 if little else -1)
         rest = raw.pop()
         if raw:
             yield from self._lines(block, raw, position, len(block) - len(rest))

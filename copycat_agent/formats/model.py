@@ -12,6 +12,10 @@ Reader = Callable[[int, int], bytes]
 """`read(position, size)`: up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
 
 
+_EMPTY = (frozenset({b""}), frozenset({b"", b"\r"}))
+"""Stretches of an empty line, by whether a CR before the delimiter belongs to the delimiter."""
+
+
 class Row(NamedTuple):
     """One record within a chunk: bytes `start` up to, not including, `end`, delimiter included. `ordinal` lines go before it."""
 
@@ -48,6 +52,45 @@ class Chunk(NamedTuple):
             if value or not self.skip_empty:
                 yield Row(value, position, end, index)
             position = end
+
+    def fitting(self, records: int, size_bytes: int) -> int:
+        """How many stretches hold no more than so many records and bytes; at least one, however long."""
+        if records >= len(self.values) and size_bytes >= self.end - self.start:
+            return len(self.raw)
+        taken = place = 0
+        for index, raw in enumerate(self.raw):
+            place += len(raw) + len(self.delimiter)
+            taken += not self.skip_empty or raw not in _EMPTY[self.strip_cr]
+            if index and (place > size_bytes or taken > records):
+                return index
+        return len(self.raw)
+
+    def before(self, position: int) -> int:
+        """How many stretches begin before byte `position`."""
+        place = self.start
+        for index, raw in enumerate(self.raw):
+            if place >= position:
+                return index
+            place += len(raw) + len(self.delimiter)
+        return len(self.raw)
+
+    def cut(self, index: int) -> tuple[Chunk, Chunk]:
+        """The first `index` stretches and the others, each a chunk. Neither may be empty."""
+        assert 0 < index < len(self.raw), "half of a chunk is a chunk"
+        first, others = self.raw[:index], self.raw[index:]
+        middle = self.start + sum(map(len, first)) + index * len(self.delimiter)
+        tail = self.tail[-(self.end - middle) :]
+        return (
+            self._replace(raw=first, values=self._values(first), end=middle, tail=self.tail_before(index)),
+            self._replace(raw=others, values=self._values(others), start=middle, tail=tail),
+        )
+
+    def _values(self, raw: list[bytes]) -> list[bytes]:
+        """The records of some of the stretches."""
+        if self.values is self.raw:
+            return raw
+        values = [line[:-1] if self.strip_cr and line.endswith(b"\r") else line for line in raw]
+        return [line for line in values if line] if self.skip_empty else values
 
     def tail_before(self, index: int) -> bytes:
         """Up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""

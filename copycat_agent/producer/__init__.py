@@ -8,11 +8,14 @@ import time
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.delivery import Outgoing, Refused, TaskProducer
+from copycat_agent.producer.pace import Pace
 
 __all__ = ["Outgoing", "Producers", "Refused", "TaskProducer"]
 
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""
+_LOOK_SECONDS = 5.0
+"""How often idle producers are looked after."""
 
 
 class Producers:
@@ -25,35 +28,67 @@ class Producers:
         self._lock = threading.Lock()
         self._kept: dict[TaskId, tuple[KafkaOptions, TaskProducer, float]] = {}
         self._batch_bytes: dict[TaskId, tuple[KafkaOptions, int]] = {}
+        self._paces: dict[TaskId, tuple[KafkaOptions, Pace]] = {}
+        self._closed = threading.Event()
+        self._keeper: threading.Thread | None = None
 
     def take(self, task: TaskId, options: KafkaOptions) -> TaskProducer:
         """The task's producer, for one batch; the caller gives it back. Raises FatalError for a refused configuration."""
         with self._lock:
             kept = self._kept.pop(task, None)
             known, batch_bytes = self._batch_bytes.get(task, (options, 0))
+            pace = self._pace(task, options)
         if kept is not None:
             if kept[0] == options:
                 return kept[1]
             kept[1].close()
-        return TaskProducer(options, f"copycat-{task.connector}-{task.number}", batch_bytes if known == options else 0)
+        return TaskProducer(options, f"copycat-{task.connector}-{task.number}", batch_bytes if known == options else 0, pace)
+
+    def _pace(self, task: TaskId, options: KafkaOptions) -> Pace:
+        """What the task has learnt of its line to this cluster."""
+        known = self._paces.get(task)
+        if known is None or known[0] != options:
+            known = self._paces[task] = options, Pace()
+        return known[1]
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """Keep `producer` for the task's next batch, unless it is broken or not what is needed; close what is long idle."""
-        now = time.monotonic()
+        """Keep `producer` for the task's next batch, unless it is broken or not what is needed."""
         with self._lock:
-            surplus = [name for name, (_, _, used) in self._kept.items() if name == task or now - used > IDLE_SECONDS]
-            leaving = [self._kept.pop(name)[1] for name in surplus]
+            leaving = [self._kept.pop(task)[1]] if task in self._kept else []
             if producer.next_batch_bytes:
                 self._batch_bytes[task] = options, producer.next_batch_bytes
             if producer.broken or producer.next_batch_bytes != producer.batch_bytes:
                 leaving.append(producer)
             else:
-                self._kept[task] = (options, producer, now)
+                self._kept[task] = (options, producer, time.monotonic())
+            self._start_keeper()
+        for one in leaving:
+            one.close()
+
+    def _start_keeper(self) -> None:
+        """Its thread belongs to this process: made with the first producer, after the fork."""
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._look_after, name="producers", daemon=True)
+            self._keeper.start()
+
+    def _look_after(self) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            self._attend()
+
+    def _attend(self) -> None:
+        """Let idle producers say what they have to say, and close those that are idle for long."""
+        now = time.monotonic()
+        with self._lock:
+            old = [task for task, (_, _, used) in self._kept.items() if now - used > IDLE_SECONDS]
+            leaving = [self._kept.pop(task)[1] for task in old]
+            for _, producer, _ in self._kept.values():
+                producer.attend()
         for one in leaving:
             one.close()
 
     def close(self) -> None:
         """Close every producer that is kept."""
+        self._closed.set()
         with self._lock:
             leaving, self._kept = list(self._kept.values()), {}
         for _, producer, _ in leaving:

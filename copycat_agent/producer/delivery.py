@@ -14,9 +14,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.outcomes import classify, translate, with_trouble
+from copycat_agent.producer.pace import Pace
 from copycat_agent.producer.settings import MESSAGE_TIMEOUT_MS, producer_settings
+from copycat_agent.producer.statistics import client_view
 from copycat_agent.producer.topics import Topics
 
 Outgoing = tuple[Any, ...]
@@ -32,7 +35,10 @@ _SETTLE_SECONDS = 8.0
 """After a stop request, how long records in flight may still be acknowledged."""
 _SLACK_SECONDS = 15.0
 """Beyond the message time-out, how long a flush may take before the producer is given up."""
-
+_RUN_SECONDS = 5.0
+"""How long a run should take at most, well below the message time-out."""
+_TROUBLE_SECONDS = 35.0
+"""An error of a connection that came before the batch is its affair for so long: the library tells the same one every 30 s only."""
 
 _LEAST_BATCH_BYTES = 4096
 """A topic that takes less than this at once gets its records through, but each batch has to be sent again to find out."""
@@ -50,18 +56,26 @@ class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` i
 class TaskProducer:
     """An idempotent producer that one task uses, from one thread at a time."""
 
-    def __init__(self, options: KafkaOptions, client_id: str, batch_bytes: int = 0) -> None:
-        """`batch_bytes`: see `smaller_batches`. Raises FatalError when the configuration is refused or has no broker address."""
+    def __init__(self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None) -> None:
+        """`batch_bytes`: see `smaller_batches`. `pace`: what the task's earlier producers learnt.
+
+        Raises FatalError when the configuration is refused or has no broker address.
+        """
         self._options = options
         self._failures: dict[int, KafkaError] = {}
         self._trouble: KafkaError | None = None
+        self._trouble_at = 0.0
         self._stopping: Callable[[], bool] = lambda: False
         self._stop_deadline: float | None = None
+        self._statistics: tuple[str, float] | None = None
+        self._pace = pace or Pace()
         settings: dict[str, Any] = producer_settings(options, client_id, batch_bytes)
         timeout_ms = int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)
         self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
+        self._run_seconds = min(_RUN_SECONDS, timeout_ms / 6000)
         try:
-            self._client = Producer({**settings, "on_delivery": self._on_delivery, "error_cb": self._on_error})
+            callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error, "stats_cb": self._on_statistics}
+            self._client = Producer({**settings, **callbacks})
         except KafkaException as exception:
             raise _refused_settings(exception.args[0]) from None
         self.topics = Topics(self._client, options, self._is_stopping, lambda: self._trouble)
@@ -73,7 +87,9 @@ class TaskProducer:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
         self._stopping = stopping
         self._stop_deadline = None
-        self._trouble = None
+        self._pace.forget()
+        if time.monotonic() - self._trouble_at > _TROUBLE_SECONDS:
+            self._trouble = None
         self._failures.clear()
 
     def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
@@ -81,6 +97,7 @@ class TaskProducer:
 
         Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
         """
+        self._pace.begin()
         produce = self._client.produce
         if not tail:
             self._drive(values, lambda value: produce(topic, value), produce, topic)
@@ -90,6 +107,7 @@ class TaskProducer:
 
     def send_each(self, messages: Iterable[Outgoing]) -> None:
         """Send messages that differ in more than their value. Otherwise like `send`."""
+        self._pace.begin()
         produce = self._client.produce
         self._drive(messages, lambda message: produce(*message), None, "")
         self._client.poll(0)
@@ -127,6 +145,15 @@ class TaskProducer:
             except KafkaException as exception:
                 raise self._refusal(exception, sent) from None
 
+    @property
+    def run_bytes(self) -> int:
+        """How many bytes of input to send, about, before the next `settle`: fewer on a line that is slow."""
+        return self._pace.run_bytes
+
+    def weigh(self, size_bytes: int) -> None:
+        """What is sent so far, and is settled next, came from so many bytes of input: `run_bytes` learns from it."""
+        self._pace.weigh(size_bytes)
+
     def settle(self) -> None:
         """Wait until everything sent is acknowledged: when this returns, it is.
 
@@ -145,6 +172,7 @@ class TaskProducer:
             self._failures.clear()
             raise first
         self._trouble = None
+        self._pace.settled(self._run_seconds)
 
     def smaller_batches(self) -> None:
         """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.
@@ -152,6 +180,15 @@ class TaskProducer:
         The library does not cut such a batch in two, as Java's does. The task's next producer makes batches a quarter as large.
         """
         self.next_batch_bytes = max(_LEAST_BATCH_BYTES, self._present_bytes // 4)
+
+    def take_view(self) -> ClientView | None:
+        """What the client said about itself since the last call, None when that was nothing. There is new word every few seconds."""
+        said, self._statistics = self._statistics, None
+        return client_view(*said) if said is not None else None
+
+    def attend(self) -> None:
+        """Take in what the client has to say while no batch uses it: its events would pile up. From any thread; never blocks."""
+        self._client.poll(0)
 
     def _is_stopping(self) -> bool:
         return self._stopping()
@@ -167,10 +204,12 @@ class TaskProducer:
         worst = next((error for error in self._failures.values() if classify(error) is not DataError), None)
         if worst is not None:
             self.broken = True
+            self._pace.failed()
             raise with_trouble(translate(worst, self._where()), self._trouble)
 
     def _gave_up(self, words: str) -> CopycatError:
         self.broken = True
+        self._pace.failed()
         return with_trouble(RetriableError(f"{self._where()}: {words}"), self._trouble)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
@@ -190,7 +229,10 @@ class TaskProducer:
 
     def _on_error(self, error: KafkaError) -> None:
         if self._trouble is None or error.code() != _ALL_DOWN:  # which only follows from what is known
-            self._trouble = error
+            self._trouble, self._trouble_at = error, time.monotonic()
+
+    def _on_statistics(self, text: str) -> None:
+        self._statistics = text, time.time()
 
     def close(self) -> None:
         """Give up what is queued and free the client, which cannot be used any more. Never blocks for the network."""

@@ -116,9 +116,10 @@ def translate(error: KafkaError, what: str) -> CopycatError:
 def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatError:
     """`error`, with the client's latest word on its connections (None: it had none), which mostly is the cause.
 
-    A refused login is told that way only: then somebody has to act, and the error becomes a `BlockedError`.
+    A refused login is told that way only: then somebody has to act, and the error becomes a `BlockedError`. That all brokers
+    are down says nothing that `error` does not, and the library counts them wrongly at times.
     """
-    if trouble is None:
+    if trouble is None or code_name(trouble) == "_ALL_BROKERS_DOWN":
         return error
     cause = translate(trouble, "")
     words = _VARYING.sub("", trouble.str())

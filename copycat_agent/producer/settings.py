@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from copycat_agent.errors import FatalError
 from copycat_agent.options import KafkaOptions, SecurityOptions
+from copycat_agent.producer.statistics import INTERVAL_SECONDS
 
 MESSAGE_TIMEOUT_MS = 30_000
 """A record that is not acknowledged within this time makes its batch retriable (message.timeout.ms)."""
@@ -29,6 +30,7 @@ _DEFAULTS = {
     "log_level": "2",  # what matters reaches us as errors; librdkafka's own log goes to the JVM's pipe
 }
 _OURS: dict[str, str | bool] = {
+    "statistics.interval.ms": f"{INTERVAL_SECONDS * 1000:.0f}",
     "enable.idempotence": "true",
     "acks": "all",
     "delivery.report.only.error": True,  # successes cost no call into Python: a flush with nothing left is the receipt

@@ -60,6 +60,7 @@ class Proxy:
         self.dropped = 0
         self._mode: _Mode = "forward"
         self._delay_seconds = 0.0
+        self._seconds_per_byte = 0.0
         self._rules: list[_Rule] = []
         self._generation = 0
         self._opening: set[asyncio.Task[Any]] = set()
@@ -88,8 +89,8 @@ class Proxy:
         self._loop.close()
 
     def forward(self) -> None:
-        """Pass everything on, without delay; also what undoes `pause`, `cut`, `blackhole` and `delay`."""
-        self._delay_seconds = 0.0
+        """Pass everything on, without delay; also what undoes `pause`, `cut`, `blackhole`, `delay` and `throttle`."""
+        self._delay_seconds = self._seconds_per_byte = 0.0
         self._enter("forward")
 
     def pause(self) -> None:
@@ -107,6 +108,10 @@ class Proxy:
     def delay(self, seconds: float) -> None:
         """Hold each frame in each direction for `seconds`, one after the other."""
         self._delay_seconds = seconds
+
+    def throttle(self, bytes_per_second: float) -> None:
+        """Be a slow line: hold each frame, in each direction of each connection, as long as its bytes take."""
+        self._seconds_per_byte = 1 / bytes_per_second
 
     def drop_response(self, api_key: int, nth: int = 1, *, close: bool = True) -> None:
         """Let the broker handle the `nth` request from now with `api_key`, but lose its answer.
@@ -198,7 +203,7 @@ class Proxy:
         while True:
             size = await reader.readexactly(4)
             frame = await reader.readexactly(struct.unpack(">i", size)[0])
-            await asyncio.sleep(self._delay_seconds)
+            await asyncio.sleep(self._delay_seconds + len(frame) * self._seconds_per_byte)
             await self._open.wait()
             if self._mode != "blackhole" and is_wanted(frame):
                 writer.write(size + frame)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.rig.kafka import consume, unique_topic
+from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.rig.shipping import origin
 from tests.rig.waiting import wait_until
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.model import Loss
     from tests.rig.kafka import Consumed
     from tests.rig.shipping import Shipping
 
@@ -41,6 +44,12 @@ def wait_failed(shipping: Shipping) -> str:
     """Wait for FAILED; returns the reason."""
     wait_until(lambda: shipping.status.state == "failed", message=lambda: f"{shipping.status}")
     return shipping.status.reason
+
+
+def ledger(shipping: Shipping) -> tuple[Loss, ...]:
+    """The connector's entries in the loss ledger."""
+    assert shipping._store is not None
+    return shipping._store.losses(shipping.name, 100)
 
 
 def headers(record: Consumed) -> dict[str, str]:
@@ -76,6 +85,10 @@ def test_a_record_that_the_topic_refuses_goes_to_the_dlq_and_the_rest_flows(
         "copycat.offset": str(start),
         "copycat.end": str(start + len(BIG) + 1),
         "copycat.length": str(len(BIG) + 1),
+        "copycat.record": "151",
+        "copycat.host": socket.gethostname(),
+        "copycat.file_key": next(iter(shipping.offsets)).key,
+        "copycat.file_time": str((logs_dir / "app").stat().st_mtime_ns // 1_000_000),
         "copycat.stage": "send",
         "copycat.error": "DataError",
         "copycat.message": headers(letter)["copycat.message"],
@@ -143,6 +156,59 @@ def test_with_tolerance_none_a_long_line_stops_the_connector_just_before_it(ship
     assert position(shipping) == 4
     assert shipping.stop().state == "failed"
     assert shipping.lines() == ["one"]
+
+
+def test_failed_says_where_why_and_what_to_do(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app", b"one\ntwo\n")
+    shipping.start(record={"key": "{missing}"})
+    reason = wait_failed(shipping)
+    assert f"'{logs_dir / 'app'}', bytes 0 to 4, stage record: field 'missing' is missing" in reason
+    assert reason.endswith("correct the definition, or set errors.tolerance: all; then: copycat ctl restart app")
+
+
+def test_a_missing_dead_letter_topic_blocks_before_the_record_until_it_is_there(
+    make_shipping: Callable[..., Shipping], broker: DevBroker, logs_dir: Path
+) -> None:
+    shipping, dlq = make_shipping(), unique_topic()
+    append(logs_dir / "app", b"one\n" + b"x" * 20 + b"\nthree\n")
+    sections: dict[str, Any] = {"source": {"line": {"max_bytes": "10B"}}, "errors": {"tolerance": "all", "dlq": {"topic": dlq}}}
+    shipping.start(**sections)
+    wait_until(lambda: shipping.status.state == "blocked", message=lambda: f"{shipping.status}")
+    assert f"topic {dlq} does not exist" in shipping.status.reason
+    assert position(shipping) == 4
+    create_topic(broker.bootstrap, dlq)
+    shipping.stop()
+    shipping.start(**sections)  # it would go on by itself too, a little later
+    wait_position(shipping, 31)
+    assert [letter.value for letter in consume(shipping.bootstrap, dlq)] == [b"x" * 10]
+    assert list(dict.fromkeys(shipping.lines())) == ["one", "three"]
+
+
+def test_a_dead_letter_without_raw_bytes_says_so_and_its_bytes_are_in_the_ledger(
+    make_shipping: Callable[..., Shipping], make_topic: Callable[..., str], logs_dir: Path
+) -> None:
+    shipping, dlq = make_shipping(), make_topic()
+    append(logs_dir / "app", b"one\ntwo\n")
+    shipping.start(record={"key": "{missing}"}, errors={"tolerance": "all", "dlq": {"topic": dlq, "include_raw": False}})
+    wait_position(shipping, 8)
+    letters = consume(shipping.bootstrap, dlq)
+    assert [letter.value for letter in letters] == [None, None]
+    assert {headers(letter)["copycat.raw"] for letter in letters} == {"omitted: errors.dlq.include_raw is false"}
+    (loss,) = ledger(shipping)
+    assert (loss.start, loss.end, loss.size_bytes, loss.records, loss.reason) == (0, 8, 8, 2, "rejected")
+
+
+def test_what_is_lost_is_in_the_ledger_once_however_often_the_agent_starts(shipping: Shipping, logs_dir: Path) -> None:
+    source = {"line": {"max_bytes": "10B", "on_too_long": "drop"}}
+    append(logs_dir / "app", b"one\n" + b"x" * 20 + b"\n")
+    shipping.start(source=source, errors={"tolerance": "all"})
+    wait_position(shipping, 25)
+    shipping.stop()
+    append(logs_dir / "app", b"two\n" + b"y" * 30 + b"\n")
+    shipping.start(source=source, errors={"tolerance": "all"})
+    wait_position(shipping, 60)
+    found = sorted((loss.start, loss.size_bytes, loss.records, loss.reason, loss.path) for loss in ledger(shipping))
+    assert found == [(4, 21, 1, "too_long", str(logs_dir / "app")), (29, 31, 1, "too_long", str(logs_dir / "app"))]
 
 
 def test_a_failed_connector_leaves_the_others_alone(make_shipping: Callable[..., Shipping], logs_dir: Path) -> None:

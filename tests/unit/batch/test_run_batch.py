@@ -16,15 +16,13 @@ from copycat_agent.batch import pipeline, run, run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
-from copycat_agent.options import Definition
 from copycat_agent.producer import Producers, TaskProducer
-from copycat_agent.sources import SOURCES
-from copycat_agent.transforms import TRANSFORMS
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE
+from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
@@ -32,62 +30,6 @@ if TYPE_CHECKING:
 
 LIMIT = 200
 """Bytes of a record that a refusing topic still takes."""
-
-
-def definition(
-    bootstrap: str,
-    topic: str,
-    *,
-    line: dict[str, Any] | None = None,
-    record: dict[str, Any] | None = None,
-    drop: str = "",
-    errors: dict[str, Any] | None = None,
-    client: dict[str, str] | None = None,
-) -> Definition:
-    """A connector of these options; `drop`: lines with this text are dropped by a transform."""
-    transforms = [TRANSFORMS["drop_if"].options.model_validate({"drop_if": {"message": {"matches": drop}}})] if drop else []
-    source = SOURCES["log_file"].options.model_validate({"type": "log_file", "include": ("/x",), "line": line or {}})
-    return Definition.model_validate(
-        {
-            "name": "app",
-            "source": source,
-            "transforms": tuple(transforms),
-            "record": {"topic": topic, **(record or {})},
-            "errors": errors or {},
-            "kafka": {"bootstrap_servers": (bootstrap,), "client": client or {}},
-        }
-    )
-
-
-@pytest.fixture(scope="module")
-def producers() -> Iterator[Producers]:
-    """One process's producers, kept over tests as in a runner."""
-    producers = Producers()
-    yield producers
-    producers.close()
-
-
-def split_of(path: Path, *, start: int = 0, end: int | None = None, final: bool = False, skipping: bool = False) -> Split:
-    end = path.stat().st_size if end is None else end
-    return Split(SourcePartition("app", path.name), str(path), str(path), SourceOffset(start, skipping=skipping), end, final)
-
-
-def batch_of(connector: Definition, *splits: Split, max_bytes: int = 2**26, max_seconds: float = 5.0) -> Batch:
-    return Batch(TaskId("app", 0), pickle.dumps(connector), splits, max_bytes, max_seconds)
-
-
-def never() -> bool:
-    return False
-
-
-def write(path: Path, *lines: bytes) -> Path:
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-    return path
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
 
 
 def balanced(counts: Counts) -> bool:
@@ -140,7 +82,7 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
         settled.append(1)
 
     monkeypatch.setattr(TaskProducer, "settle", cut_after_two)
-    connector = definition(proxied_broker.bootstrap, topic, client={"message.timeout.ms": "1000"})
+    connector = definition(proxied_broker.bootstrap, topic, client={"message.timeout.ms": "3000"})
     (result,) = run_batch(batch_of(connector, split_of(path)), producers, never)
     assert isinstance(result.error, RetriableError)
     assert 0 < result.offset.position < path.stat().st_size

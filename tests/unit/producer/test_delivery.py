@@ -15,6 +15,7 @@ from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer import Producers, Refused, TaskProducer
+from copycat_agent.producer.pace import MOST_BYTES
 from tests.rig.kafka import unique_topic, values
 
 if TYPE_CHECKING:
@@ -246,4 +247,21 @@ def test_a_second_producer_of_a_task_replaces_the_first(broker: DevBroker) -> No
     assert one.broken
     assert producers.take(TASK, options) is two
     producers.give_back(TASK, options, two)
+    producers.close()
+
+
+def test_what_a_task_learnt_of_its_line_outlives_a_producer_and_not_its_configuration(broker: DevBroker) -> None:
+    producers = Producers()
+    options, other = kafka(broker.bootstrap), kafka(broker.bootstrap, **{"linger.ms": "1"})
+    first = producers.take(TASK, options)
+    fail(first, KafkaError._MSG_TIMED_OUT)
+    with pytest.raises(RetriableError):
+        first.settle()
+    producers.give_back(TASK, options, first)
+    second = producers.take(TASK, options)
+    assert second.run_bytes < MOST_BYTES
+    producers.give_back(TASK, options, second)
+    third = producers.take(TASK, other)
+    assert third.run_bytes == MOST_BYTES
+    producers.give_back(TASK, other, third)
     producers.close()

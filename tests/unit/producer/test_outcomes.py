@@ -61,3 +61,8 @@ def test_trouble_with_the_connection_explains_an_error_without_changing_its_kind
         error = with_trouble(kind("no answer", "wait"), trouble)
         assert (type(error), error.message, error.hint) == (kind, "no answer (Connection refused)", "wait")
     assert with_trouble(RetriableError("no answer"), None).message == "no answer"
+
+
+def test_that_all_brokers_are_down_is_not_repeated() -> None:
+    trouble = KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down")
+    assert with_trouble(RetriableError("no broker answers"), trouble).message == "no broker answers"

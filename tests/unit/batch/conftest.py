@@ -1,0 +1,20 @@
+"""What tests of `run_batch` share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.producer import Producers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def producers() -> Iterator[Producers]:
+    """One process's producers, kept over tests as in a runner."""
+    producers = Producers()
+    yield producers
+    producers.close()
