@@ -1,0 +1,197 @@
+"""`copycat dlq`: what was dead-lettered, why, and sending it again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from copycat_agent.cli import exits
+from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
+from copycat_agent.cli.options import BootstrapServers, Config, Directory, Format, NoColor, Output, settle_settings, use_color
+from copycat_agent.cli.stopping import Stopping
+from copycat_agent.definitions import load_directory, render
+from copycat_agent.dlq import Progress, Replay, Survey, group_of, latest, survey
+from copycat_agent.errors import BlockedError, RetriableError
+from copycat_agent.options import Definition
+from copycat_agent.producer.consuming import TopicReader
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The connector's name.")]
+
+dlq = typer.Typer(no_args_is_help=True, help="Dead letters: records that could not be made or sent, why, and sending them again.")
+
+
+@dlq.command()
+def ls(
+    directory: Directory,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this connector's dead letters.")] = None,
+    output: Output = Format.TEXT,
+    config: Config = None,
+    bootstrap_servers: BootstrapServers = None,
+    no_color: NoColor = False,
+) -> None:
+    """Count the dead letters in the topics that the definitions name, by connector, stage and error."""
+    chosen = _chosen(directory, name, config, bootstrap_servers, no_color=no_color)
+    with _kafka():
+        found = [_survey(group, name) for group in _by_topic(chosen)]
+    if output is Format.JSON:
+        typer.echo(json.dumps([survey_entry(one) for one in found], indent=2))
+    else:
+        for one in found:
+            typer.echo(survey_text(one))
+
+
+@dlq.command()
+def show(  # noqa: PLR0913, PLR0917 - the command's options
+    directory: Directory,
+    name: Name,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="The newest so many.")] = 10,
+    raw: Annotated[bool, typer.Option("--raw", help="Only the raw bytes, unchanged, each followed by a newline.")] = False,
+    output: Output = Format.TEXT,
+    config: Config = None,
+    bootstrap_servers: BootstrapServers = None,
+    no_color: NoColor = False,
+) -> None:
+    """Show a connector's newest dead letters: where each record comes from, why it is here, and its bytes.
+
+    Control characters are escaped, long records are cut. With --format json one letter per line, whole; what is not UTF-8 as
+    base64. With --raw letters without bytes are left out.
+    """
+    (definition,) = _chosen(directory, name, config, bootstrap_servers, no_color=no_color)
+    with _kafka(), TopicReader(definition.kafka, _topic(definition), group_of(definition.name)) as reader, _progress() as told:
+        letters = latest(reader, _names(definition), limit, told)
+    for letter in letters:
+        if raw and letter.raw is not None:
+            sys.stdout.buffer.write(letter.raw + b"\n")
+        elif not raw:
+            typer.echo(json.dumps(letter_entry(letter)) if output is Format.JSON else letter_text(letter, _topic(definition)))
+    if not letters:
+        typer.echo(f"no dead letters of {name} in topic {_topic(definition)}", err=True)
+
+
+@dlq.command()
+def replay(  # noqa: PLR0913, PLR0917 - the command's options
+    directory: Directory,
+    name: Name,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Try at most so many.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that were replayed before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, and remember nothing.")] = False,
+    output: Output = Format.TEXT,
+    config: Config = None,
+    bootstrap_servers: BootstrapServers = None,
+    no_color: NoColor = False,
+) -> None:
+    """Send a connector's dead letters again, through the definition as it is now.
+
+    A letter that goes, or that a transform drops, is not tried again: the consumer group copycat-dlq-NAME remembers it. One that
+    fails again stays for the next time. Exits 0 when all went, 3 when some are left, 130 when it was interrupted. Do not run two
+    at once.
+    """
+    (definition,) = _chosen(directory, name, config, bootstrap_servers, no_color=no_color)
+    stop = Stopping()
+    work = Replay(definition, lambda: stop.asked, dry_run=dry_run)
+    ended = False
+    try:
+        with _kafka(), _progress() as told:
+            work.run(limit=limit, everything=everything, told=lambda report: told(report.tried))
+        ended = True
+    finally:
+        if ended or work.report.tried:  # what went before Kafka did not answer any more
+            entry = report_entry(work.report)
+            typer.echo(json.dumps(entry, indent=2) if output is Format.JSON else report_text(work.report, dry_run=dry_run))
+    if work.report.stopped:
+        raise typer.Exit(exits.INTERRUPTED)
+    if work.report.left:
+        raise typer.Exit(exits.DEGRADED)
+
+
+def _chosen(directory: Path, name: str | None, config: Path | None, servers: str | None, *, no_color: bool) -> list[Definition]:
+    """Definitions with a dead-letter topic: all of them, or the one of this name. Leaves when there is none."""
+    settings = settle_settings(directory, config, None, servers)
+    loaded = load_directory(directory, settings.agent)
+    color = use_color(no_color=no_color)
+    for problem in loaded.problems:
+        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    if name is not None and name not in loaded.definitions:
+        broken = any(file.problems and file.name in {name, None, ""} for file in loaded.files)
+        _leave(f"no definition named {name} loads from {directory}", exits.DEFINITION_ERROR if broken else exits.USAGE)
+    if name is None and loaded.problems and not loaded.definitions:
+        raise typer.Exit(exits.DEFINITION_ERROR)
+    wanted = [one for one in loaded.definitions.values() if name in {None, one.name}]
+    chosen = [one for one in wanted if one.errors.dlq is not None]
+    if not chosen:
+        who = f"no definition in {directory} has a" if name is None else f"{name} has no"
+        _leave(f"{who} dead-letter topic: set errors.dlq.topic", exits.FAILED)
+    return chosen
+
+
+def _leave(words: str, code: int) -> NoReturn:
+    typer.echo(f"error: {words}", err=True)
+    raise typer.Exit(code)
+
+
+def _topic(definition: Definition) -> str:
+    assert definition.errors.dlq is not None
+    return definition.errors.dlq.topic
+
+
+def _names(definition: Definition) -> frozenset[str]:
+    """What its letters call it: letters keep the name that it had."""
+    return frozenset((definition.name, *definition.renamed_from))
+
+
+def _by_topic(definitions: list[Definition]) -> list[list[Definition]]:
+    """Definitions that share a topic of one cluster."""
+    groups: list[list[Definition]] = []
+    for one in definitions:
+        same = (group for group in groups if _topic(group[0]) == _topic(one) and group[0].kafka == one.kafka)
+        found = next(same, None)
+        if found is None:
+            groups.append([one])
+        else:
+            found.append(one)
+    return groups
+
+
+def _survey(definitions: list[Definition], name: str | None) -> Survey:
+    kafka, topic = definitions[0].kafka, _topic(definitions[0])
+    replayed: dict[str, dict[int, Progress]] = {}
+    for one in definitions:
+        with TopicReader(kafka, topic, group_of(one.name)) as reader:
+            saved = reader.positions()
+            progress = {number: Progress.of(saved.get(number)) for number in reader.ranges}
+            replayed |= dict.fromkeys(_names(one), progress)
+    with TopicReader(kafka, topic, "copycat-dlq") as reader, _progress() as told:
+        found = survey(reader, replayed, told)
+    if name is not None:
+        found.tallies = {kind: tally for kind, tally in found.tallies.items() if kind.connector in replayed}
+    return found
+
+
+@contextmanager
+def _kafka() -> Iterator[None]:
+    """Leaves with 69 when Kafka does not answer; what it refuses is an error like any other."""
+    try:
+        yield
+    except BlockedError:
+        raise
+    except RetriableError as error:
+        _leave(str(error), exits.BROKER_UNREACHABLE)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """A line on the terminal that counts; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with Status("reading dead letters", console=console) as line:
+        yield lambda count: line.update(f"{count:,} dead letters")

@@ -1,0 +1,136 @@
+"""Dead letters as text and as JSON values."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from copycat_agent.cli.shown import visible
+from copycat_agent.dlq import Letter, Report, Survey, Tally
+
+_SHOWN_CHARACTERS = 500
+
+
+def survey_text(found: Survey) -> str:
+    """The topic, then a line for each kind of letter."""
+    if not found.exists:
+        return f"{visible(found.topic)}: the topic does not exist"
+    total = sum(tally.letters for tally in found.tallies.values())
+    lines = [f"{visible(found.topic)}: {_several(total, 'dead letter')}"]
+    for kind, tally in sorted(found.tallies.items()):
+        what = f"{visible(kind.connector)}  stage {visible(kind.stage)}  {visible(kind.error)}"
+        lines.append(f"  {what}  {tally.letters:,}{_waiting(tally)}  {_moment(tally.first_ms) or '-'} to {_moment(tally.last_ms) or '-'}")
+    if found.foreign:
+        lines.append(f"  {_several(found.foreign, 'record')} in it {_are(found.foreign)} no dead letter of this agent")
+    return "\n".join(lines)
+
+
+def _waiting(tally: Tally) -> str:
+    if tally.waiting is None:
+        return ""
+    return f" ({tally.waiting:,} to replay)" if tally.waiting else " (all replayed)"
+
+
+def survey_entry(found: Survey) -> dict[str, Any]:
+    """The same for programs; `waiting` is null for connectors that the definitions do not know."""
+    return {
+        "topic": found.topic,
+        "exists": found.exists,
+        "foreign": found.foreign,
+        "letters": [
+            {
+                "connector": kind.connector, "stage": kind.stage, "error": kind.error, "letters": tally.letters,
+                "waiting": tally.waiting, "first": _moment(tally.first_ms), "last": _moment(tally.last_ms),
+            }
+            for kind, tally in sorted(found.tallies.items())
+        ],
+    }  # fmt: skip
+
+
+def letter_text(letter: Letter, topic: str) -> str:
+    """Where it lies, why it is here, where it comes from, and its bytes; no terminal acts upon any of it."""
+    host = f" on {visible(letter.host)}" if letter.host else ""
+    lines = [
+        f"{visible(topic)}[{letter.partition}] {letter.offset}  {_moment(letter.at_ms) or '-'}",
+        f"  stage {visible(letter.stage)}, {visible(letter.error)}: {visible(letter.message)}",
+        f"  {visible(letter.path)}, bytes {letter.start} to {letter.end}, record {letter.number}{host}",
+    ]
+    if letter.said:
+        lines.append(f"  raw bytes {visible(letter.said)}")
+    if letter.raw is not None:
+        lines.append(f"  {_shown(letter.raw)}")
+    return "\n".join(lines)
+
+
+def _shown(raw: bytes) -> str:
+    text = raw[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "surrogateescape")[:_SHOWN_CHARACTERS]
+    left = len(raw) - len(text.encode("utf-8", "surrogateescape"))
+    return visible(text, backslash=True) + (f" ... {left:,} bytes more" if left else "")
+
+
+def letter_entry(letter: Letter) -> dict[str, Any]:
+    """The same for programs, with all the bytes: as `raw` where they are UTF-8, else as `raw_base64`."""
+    entry = letter._asdict() | {"at": _moment(letter.at_ms), "file_time": _moment(letter.file_time_ms or None)}
+    del entry["at_ms"], entry["file_time_ms"]
+    if letter.raw is not None:
+        try:
+            entry["raw"] = letter.raw.decode()
+        except UnicodeDecodeError:
+            del entry["raw"]
+            entry["raw_base64"] = base64.b64encode(letter.raw).decode()
+    return entry
+
+
+def report_text(report: Report, *, dry_run: bool) -> str:
+    """The letters that stay, each with its reason, then what became of all."""
+    lines = [f"left: {_left(one.letter, report.topic)}: {visible(one.why)}" for one in report.named]
+    if report.left > len(report.named):
+        lines.append(f"left: {report.left - len(report.named):,} more")
+    verb = "would be sent" if dry_run else "sent"
+    parts = [f"{report.sent:,} {verb}"]
+    parts += [f"{report.dropped:,} dropped by a transform"] if report.dropped else []
+    parts += [f"{report.left:,} left"]
+    lines.append(f"{report.connector}: {_several(report.tried, 'dead letter')}: {', '.join(parts)}")
+    if report.foreign:
+        lines.append(f"{_several(report.foreign, 'record')} of the topic passed over: no dead letter of this agent")
+    return "\n".join(lines)
+
+
+def _left(letter: Letter, topic: str) -> str:
+    return f"{visible(topic)}[{letter.partition}] {letter.offset}, {visible(letter.path)}, bytes {letter.start} to {letter.end}"
+
+
+def report_entry(report: Report) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "connector": report.connector, "topic": report.topic, "tried": report.tried, "sent": report.sent, "dropped": report.dropped,
+        "left": report.left, "foreign": report.foreign, "interrupted": report.stopped,
+        "named": list(_named(report)),
+    }  # fmt: skip
+
+
+def _named(report: Report) -> Iterable[dict[str, Any]]:
+    for letter, why in report.named:
+        place = {"partition": letter.partition, "offset": letter.offset}
+        yield {**place, "path": letter.path, "start": letter.start, "end": letter.end, "why": why}
+
+
+def _moment(at_ms: int | None) -> str | None:
+    """RFC 3339 in UTC, None where there is no time (or one that no calendar knows)."""
+    if at_ms is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

@@ -1,0 +1,78 @@
+"""One dead letter, as its topic holds it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from copycat_agent.batch import letters
+from copycat_agent.producer.consuming import Received
+
+_NUMBER = re.compile(rb"\d{1,19}")
+
+
+class Letter(NamedTuple):
+    """A dead letter. `raw` are the record's bytes, None when they were left out; `said` says why they are not all, "" when they are.
+
+    `partition` and `offset` are its place in the dead-letter topic; `start` and `end` the record's bytes in the file `path` on
+    `host`. `number` counts records in that file. What a letter of an earlier version does not say is 0 or "".
+    """
+
+    partition: int
+    offset: int
+    at_ms: int | None
+    raw: bytes | None
+    said: str
+    connector: str
+    host: str
+    path: str
+    file_key: str
+    file_time_ms: int
+    start: int
+    end: int
+    number: int
+    partial: bool
+    stage: str
+    error: str
+    message: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it carries all bytes of its record."""
+        return self.raw is not None and not self.said
+
+
+def parse(record: Received) -> Letter | None:
+    """The dead letter that `record` is; None for anything else that lies in the topic, one with broken headers included."""
+    headers = {name: value for name, value in record.headers if value is not None}
+    numbers = {name: _number(headers, name) for name in (letters.OFFSET, letters.END, letters.RECORD, letters.FILE_TIME)}
+    start, end, record_number, file_time = numbers.values()
+    needed = all(name in headers for name in (letters.CONNECTOR, letters.FILE, letters.OFFSET, letters.END, letters.STAGE))
+    if not needed or start is None or end is None or record_number is None or file_time is None or end < start:
+        return None
+    texts = {name: value.decode("utf-8", "backslashreplace") for name, value in headers.items()}
+    return Letter(
+        partition=record.partition,
+        offset=record.offset,
+        at_ms=record.timestamp_ms,
+        raw=record.value,
+        said=texts.get(letters.RAW, "" if record.value is not None else "omitted"),
+        connector=texts[letters.CONNECTOR],
+        host=texts.get(letters.HOST, ""),
+        path=texts[letters.FILE],
+        file_key=texts.get(letters.FILE_KEY, ""),
+        file_time_ms=file_time,
+        start=start,
+        end=end,
+        number=record_number,
+        partial=letters.PARTIAL in headers,
+        stage=texts[letters.STAGE],
+        error=texts.get(letters.ERROR, ""),
+        message=texts.get(letters.MESSAGE, ""),
+    )
+
+
+def _number(headers: dict[str, bytes], name: str) -> int | None:
+    """A header that counts; 0 where there is none, None when it is no number."""
+    text = headers.get(name, b"0")
+    return int(text) if _NUMBER.fullmatch(text) else None

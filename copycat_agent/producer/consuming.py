@@ -1,0 +1,168 @@
+"""Reading a topic from where a group left off, up to its end as it is now: `copycat dlq` does.
+
+The reader assigns itself all partitions; it never joins its group, which only keeps positions. So two readers with one group
+at a time are not kept apart: each would read what the other reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple, Self, TypeVar, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.outcomes import translate, with_trouble
+from copycat_agent.producer.settings import client_settings
+
+_T = TypeVar("_T")
+
+_ANSWER_SECONDS = 10.0
+_STALL_SECONDS = 30.0
+"""So long without a single record, while some are missing, is no longer patience."""
+_FETCH_RECORDS = 500
+_LOOK_SECONDS = 0.1
+_NO_COORDINATOR_YET = frozenset({
+    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,  # noqa: SLF001 - its spelling
+})  # fmt: skip
+
+
+class Received(NamedTuple):
+    """A record as it stands in its topic. `timestamp_ms` is None where it has none."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int | None
+
+
+class Range(NamedTuple):
+    """The offsets of a partition: its first record, and the one that the next record gets."""
+
+    begin: int
+    end: int
+
+
+class Position(NamedTuple):
+    """What a group keeps for a partition: the next record to read, and words of its own (a topic takes 4 KiB)."""
+
+    offset: int
+    words: str
+
+
+class TopicReader:
+    """One topic for one group. All methods raise RetriableError when no broker answers and BlockedError when access is refused.
+
+    `ranges` says what is there, by partition; empty for a topic that does not exist. Used as a context manager, from one thread.
+    """
+
+    def __init__(self, kafka: KafkaOptions, topic: str, group: str) -> None:
+        self.topic = topic
+        self.ranges: dict[int, Range] = {}
+        self._group = group
+        self._servers = ",".join(kafka.bootstrap_servers)
+        self._trouble: KafkaError | None = None
+        self._consumer = Consumer({
+            **client_settings(kafka), "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "error",
+            "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0, "error_cb": self._on_error,
+        })  # fmt: skip
+
+    def __enter__(self) -> Self:
+        try:
+            self._look()
+        except BaseException:
+            self._consumer.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def positions(self) -> dict[int, Position]:
+        """What the group has saved, by partition; partitions without are left out."""
+        wanted = [TopicPartition(self.topic, number) for number in self.ranges]
+        if not wanted:
+            return {}
+        ask = partial(self._consumer.committed, wanted, timeout=_ANSWER_SECONDS)
+        found = self._of_group(ask, f"positions of group {self._group}")
+        return {one.partition: Position(one.offset, one.metadata or "") for one in found if one.offset >= 0}
+
+    def save(self, positions: Mapping[int, Position]) -> None:
+        """Save positions for the group; they are saved when this returns."""
+        wanted = [TopicPartition(self.topic, number, offset, words) for number, (offset, words) in positions.items()]
+        if wanted:
+            tell = partial(self._consumer.commit, offsets=wanted, asynchronous=False)
+            self._of_group(tell, f"saving positions of group {self._group}")
+
+    def _of_group(self, call: Callable[[], _T], what: str) -> _T:
+        """Ask the group's coordinator, which a cluster may have to appoint first."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while True:
+            try:
+                return call()
+            except KafkaException as exception:
+                error: KafkaError = exception.args[0]
+                if error.code() not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                    raise self._told(error, what) from None
+                time.sleep(_LOOK_SECONDS)
+
+    def records(self, starts: Mapping[int, int]) -> Iterator[Received]:
+        """Records from `starts` (partition: offset; else the first) to the end known, in order within each partition."""
+        begins = {number: max(starts.get(number, begin), begin) for number, (begin, _) in self.ranges.items()}
+        places = {number: begin for number, begin in begins.items() if begin < self.ranges[number].end}
+        self._consumer.assign([TopicPartition(self.topic, number, begin) for number, begin in places.items()])
+        deadline = time.monotonic() + _STALL_SECONDS
+        while places:
+            if time.monotonic() > deadline:
+                raise with_trouble(RetriableError(f"topic {self.topic} cannot be read to its end: no answer from Kafka"), self._trouble)
+            for message in self._consumer.consume(_FETCH_RECORDS, timeout=0.2):
+                deadline = time.monotonic() + _STALL_SECONDS
+                yield from self._take(message, places)
+
+    def _take(self, message: Message, places: dict[int, int]) -> Iterator[Received]:
+        """A record, unless it lies behind the end. The end of a partition is told as an error that carries an offset."""
+        error, number, offset = message.error(), message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
+            raise self._told(error, f"reading topic {self.topic}")
+        assert number is not None
+        assert offset is not None
+        if number in places:
+            if error is None and offset < self.ranges[number].end:
+                yield _received(message, number, offset)
+            if offset + (error is None) >= self.ranges[number].end:
+                del places[number]
+
+    def _look(self) -> None:
+        try:
+            found = self._consumer.list_topics(self.topic, timeout=_ANSWER_SECONDS).topics[self.topic]
+            if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return
+            if found.error is not None:
+                raise self._told(found.error, f"topic {self.topic}")
+            for number in sorted(found.partitions):
+                marks = self._consumer.get_watermark_offsets(TopicPartition(self.topic, number), timeout=_ANSWER_SECONDS)
+                self.ranges[number] = Range(*marks)
+        except KafkaException as exception:
+            raise self._told(exception.args[0], f"no broker answers at {self._servers}") from None
+
+    def _told(self, error: KafkaError, what: str) -> CopycatError:
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return BlockedError(f"{what}: {error.str()}", f"grant this user Read on the group {self._group}")
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return BlockedError(f"{what}: {error.str()}", f"grant this user Read and Describe on the topic {self.topic}")
+        return with_trouble(translate(error, what), self._trouble)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
+            self._trouble = error
+
+
+def _received(message: Message, partition: int, offset: int) -> Received:
+    kind, stamp = message.timestamp()
+    headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or []))
+    return Received(partition, offset, message.value(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp)

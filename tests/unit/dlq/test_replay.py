@@ -1,0 +1,286 @@
+"""Dead letters go through the definition as it is now, once, and stay where they are when that does not help."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from copycat_agent.batch import run_batch
+from copycat_agent.dev_broker import free_port
+from copycat_agent.dlq import Replay, group_of, latest, survey
+from copycat_agent.dlq.survey import Kind
+from copycat_agent.errors import RetriableError
+from copycat_agent.model import SourcePartition
+from copycat_agent.producer import Producers, TaskProducer, consuming
+from copycat_agent.producer.consuming import TopicReader
+from tests.rig.kafka import consume, values
+from tests.unit.batch.rig import batch_of, definition, never, split_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.options import Definition
+
+
+INODE, FILE_TIME_MS = 4711, 1_700_000_000_123
+
+
+class Post:
+    """A connector with dead letters: `broken` cannot make a key, `mended` can."""
+
+    def __init__(self, broker: DevBroker, make_topic: Callable[..., str], path: Path, producers: Producers) -> None:
+        self.bootstrap = broker.bootstrap
+        self.topic, self.dlq = make_topic(), make_topic()
+        self.path = path
+        self._producers = producers
+        self.name = f"app-{self.dlq.rpartition('.')[2]}"
+
+    def connector(self, key: str, **sections: Any) -> Definition:
+        errors = {"tolerance": "all", "dlq": {"topic": self.dlq, **sections.pop("dlq", {})}}
+        record = {"key": key, **sections.pop("record", {})}
+        made = definition(self.bootstrap, self.topic, record=record, errors=errors, **sections)
+        return made.model_copy(update={"name": self.name})
+
+    def broken(self, **sections: Any) -> Definition:
+        return self.connector("{missing}", **sections)
+
+    def mended(self, **sections: Any) -> Definition:
+        return self.connector("k", **sections)
+
+    def fill(self, *lines: bytes, by: Definition | None = None, **split: Any) -> None:
+        """Dead-letter these lines."""
+        whole = split_of(write(self.path, *lines), **split)
+        there = replace(whole, partition=SourcePartition(self.name, f"1:{INODE:x}:3:0"), mtime_ms=FILE_TIME_MS)
+        (result,) = run_batch(batch_of(by or self.broken(), there), self._producers, never)
+        assert result.error is None
+
+    def arrived(self) -> list[bytes | None]:
+        return values(self.bootstrap, self.topic)
+
+
+@pytest.fixture(scope="module")
+def producers() -> Iterator[Producers]:
+    producers = Producers()
+    yield producers
+    producers.close()
+
+
+@pytest.fixture
+def post(broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, producers: Producers) -> Post:
+    return Post(broker, make_topic, tmp_path / "f", producers)
+
+
+def test_mended_letters_are_sent_in_order_as_the_records_they_were(post: Post) -> None:
+    record = {
+        "headers": {"at": "{@file.path} {@offset} {@record.number} {@file.inode} {@connector}", "host": "{@host}"},
+        "timestamp": "file", "origin_headers": True,
+    }  # fmt: skip
+    post.fill(b"one", b"two\r", b"", by=post.broken(record=record))
+    report = Replay(post.mended(record=record)).run()
+    assert (report.sent, report.dropped, report.left, report.tried) == (3, 0, 0, 3)
+    records = consume(post.bootstrap, post.topic)
+    assert [record.value for record in records] == [b"one", b"two", b""]
+    assert {record.key for record in records} == {b"k"}
+    headers = {name: (value or b"").decode() for name, value in records[1].headers}
+    assert headers["copycat.offset"] == "4"
+    assert headers["at"].startswith(f"{post.path} 4 2 ")
+    assert headers["at"].endswith(f" {INODE} {post.name}")
+    assert headers["host"] == socket.gethostname()
+    assert {record.timestamp_ms for record in records} == {FILE_TIME_MS}
+
+
+def test_a_second_replay_sends_nothing_again_unless_it_is_told_to(post: Post) -> None:
+    post.fill(b"one", b"two")
+    assert Replay(post.mended()).run().sent == 2
+    assert Replay(post.mended()).run().tried == 0
+    post.fill(b"three")
+    assert Replay(post.mended()).run().sent == 1
+    assert Replay(post.mended()).run(everything=True).sent == 3
+    assert post.arrived() == [b"one", b"two", b"three", b"one", b"two", b"three"]
+
+
+def test_letters_that_fail_again_stay_and_are_tried_again(post: Post) -> None:
+    post.fill(b"one", b"two")
+    report = Replay(post.broken()).run()
+    assert (report.sent, report.left) == (0, 2)
+    assert [left.why for left in report.named] == ["stage record: field 'missing' is missing"] * 2
+    assert len(consume(post.bootstrap, post.dlq)) == 2
+    assert Replay(post.mended()).run().sent == 2
+
+
+def test_those_that_went_are_not_sent_again_although_one_before_them_stays(post: Post) -> None:
+    long = b"x" * 3000
+    post.fill(b"one", long, b"two")
+    small = post.mended(client={"message.max.bytes": "2000", "batch.size": "2000"})
+    report = Replay(small).run()
+    assert (report.sent, report.left) == (2, 1)
+    assert report.named[0].why.startswith("stage send: ")
+    assert Replay(small).run().tried == 1
+    assert Replay(post.mended()).run().sent == 1
+    assert post.arrived() == [b"one", b"two", long]
+
+
+def test_a_letter_that_the_topic_refuses_stays_and_its_neighbours_go(post: Post, make_topic: Callable[..., str]) -> None:
+    post.topic = make_topic(config={"max.message.bytes": "1000"})
+    long = b"x" * 3000
+    post.fill(b"one", long, b"two")
+    plain = {"compression.type": "none"}
+    report = Replay(post.mended(client=plain)).run()
+    assert (report.sent, report.left) == (2, 1)
+    assert set(post.arrived()) == {b"one", b"two"}
+    assert Replay(post.mended(client=plain)).run().tried == 1
+
+
+@pytest.mark.parametrize("sections", [{"line": {"max_bytes": 10}}, {"dlq": {"include_raw": False}}])
+def test_letters_without_all_their_bytes_are_told_and_stay(post: Post, sections: dict[str, Any]) -> None:
+    post.fill(b"a line that is long", by=post.broken(**sections))
+    report = Replay(post.mended()).run()
+    assert (report.sent, report.left) == (0, 1)
+    assert "bytes are not all there" in report.named[0].why
+    assert post.arrived() == []
+
+
+def test_an_unfinished_last_line_keeps_its_mark(post: Post) -> None:
+    post.path.write_bytes(b"unfinished")
+    run_batch(batch_of(post.broken(), split_of(post.path, final=True)), post._producers, never)
+    assert Replay(post.mended()).run().sent == 1
+    (record,) = consume(post.bootstrap, post.topic)
+    assert dict(record.headers)["copycat.partial"] == b"true"
+
+
+def test_what_a_transform_drops_now_is_done_with(post: Post) -> None:
+    post.fill(b"drop", b"keep")
+    report = Replay(post.mended(drop="drop")).run()
+    assert (report.sent, report.dropped, report.left) == (1, 1, 0)
+    assert Replay(post.mended()).run().tried == 0
+
+
+def test_a_dry_run_sends_and_remembers_nothing(post: Post) -> None:
+    post.fill(b"one", b"two")
+    assert Replay(post.mended(), dry_run=True).run().sent == 2
+    assert post.arrived() == []
+    assert Replay(post.mended()).run().sent == 2
+
+
+def test_a_limit_ends_early_and_the_next_replay_goes_on(post: Post) -> None:
+    post.fill(*[b"%d" % number for number in range(5)])
+    assert [Replay(post.mended()).run(limit=2).sent for _ in range(4)] == [2, 2, 1, 0]
+    assert post.arrived() == [b"%d" % number for number in range(5)]
+
+
+def test_several_partitions_are_each_remembered(post: Post, make_topic: Callable[..., str]) -> None:
+    post.dlq = make_topic(3)
+    for begin in range(0, 30, 5):  # without a key each batch goes to some partition
+        post.fill(*[b"%d" % number for number in range(begin, begin + 5)])
+    assert [Replay(post.mended()).run(limit=12).sent for _ in range(4)] == [12, 12, 6, 0]
+    assert sorted(int(value or b"") for value in post.arrived()) == list(range(30))
+
+
+def test_letters_of_others_and_foreign_records_are_passed_over(post: Post, make_topic: Callable[..., str]) -> None:
+    post.dlq = make_topic(2)
+    stranger = Producer({"bootstrap.servers": post.bootstrap})
+    stranger.produce(post.dlq, b"hello", partition=0)
+    stranger.produce(post.dlq, b"broken", headers=[("copycat.connector", post.name.encode()), ("copycat.offset", b"x")], partition=1)
+    stranger.flush()
+    other = post.broken().model_copy(update={"name": f"other-{post.name}"})
+    post.fill(b"theirs", by=other)
+    post.fill(b"ours")
+    report = Replay(post.mended()).run()
+    assert (report.sent, report.left, report.foreign) == (1, 0, 2)
+    assert post.arrived() == [b"ours"]
+    assert Replay(post.mended().model_copy(update={"name": other.name})).run().sent == 1
+
+
+def test_letters_keep_the_name_that_the_connector_had(post: Post) -> None:
+    post.fill(b"one")
+    renamed = post.mended().model_copy(update={"name": f"new-{post.name}", "renamed_from": (post.name,)})
+    assert Replay(renamed).run().sent == 1
+
+
+def test_a_crash_between_sending_and_remembering_repeats_and_loses_nothing(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    post.fill(b"one", b"two")
+
+    def crash(self: TopicReader, positions: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicReader, "save", crash)
+        with pytest.raises(KeyboardInterrupt):
+            Replay(post.mended()).run()
+    assert Replay(post.mended()).run().sent == 2
+    assert post.arrived() == [b"one", b"two"] * 2
+
+
+def test_nothing_is_remembered_of_a_group_that_was_not_acknowledged(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copycat_agent.dlq.replay.GROUP_LETTERS", 2)
+    post.fill(*[b"%d" % number for number in range(6)])
+    settle, calls = TaskProducer.settle, []
+
+    def fail(self: TaskProducer) -> None:
+        settle(self)
+        calls.append(1)
+        if len(calls) == 2:
+            raise RetriableError("as if nobody had answered")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TaskProducer, "settle", fail)
+        with pytest.raises(RetriableError):
+            Replay(post.mended()).run()
+    assert Replay(post.mended()).run().sent == 4
+
+
+def test_a_stop_request_ends_after_a_group_that_is_remembered(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copycat_agent.dlq.replay.GROUP_LETTERS", 2)
+    post.fill(*[b"%d" % number for number in range(6)])
+    report = Replay(post.mended(), lambda: True).run()
+    assert (report.sent, report.stopped) == (2, True)
+    assert Replay(post.mended()).run().sent == 4
+
+
+def test_a_letter_whose_topic_is_missing_stays(post: Post) -> None:
+    post.fill(b"one")
+    elsewhere = post.mended(record={"topic": f"{post.topic}.missing"})
+    report = Replay(elsewhere).run()
+    assert (report.sent, report.left) == (0, 1)
+    assert "does not exist" in report.named[0].why
+
+
+def test_a_topic_that_does_not_exist_holds_no_letters(post: Post) -> None:
+    assert Replay(post.mended(dlq={"topic": f"{post.dlq}.none"})).run().tried == 0
+
+
+def test_without_a_broker_it_is_a_retriable_error(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consuming, "_ANSWER_SECONDS", 1.0)
+    connector = post.mended()
+    kafka = connector.kafka.model_copy(update={"bootstrap_servers": (f"127.0.0.1:{free_port()}",)})
+    with pytest.raises(RetriableError):
+        Replay(connector.model_copy(update={"kafka": kafka})).run()
+
+
+def test_a_survey_counts_by_connector_stage_and_error_and_what_waits(post: Post) -> None:
+    post.fill(b"one", b"two", b"x" * 50, by=post.broken(line={"max_bytes": 10}))
+    Producer({"bootstrap.servers": post.bootstrap}).produce(post.dlq, b"hello")
+    progress = Replay(post.mended())
+    progress.run(limit=1)
+    with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
+        found = survey(reader, {post.name: progress._progress})
+    kinds = {kind: (tally.letters, tally.waiting) for kind, tally in found.tallies.items()}
+    frame, record = Kind(post.name, "frame", "DataError"), Kind(post.name, "record", "DataError")
+    assert {kind: letters for kind, (letters, _) in kinds.items()} == {frame: 1, record: 2}
+    assert sum(waiting or 0 for _, waiting in kinds.values()) == 2
+
+
+def test_the_latest_letters_are_the_newest_oldest_first(post: Post) -> None:
+    post.fill(*[b"%03d" % number for number in range(300)])
+    with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
+        letters = latest(reader, frozenset({post.name}), 5)
+    assert len(letters) == 5
+    assert [letter.at_ms for letter in letters] == sorted(letter.at_ms or 0 for letter in letters)
+    with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
+        assert latest(reader, frozenset({"nobody"}), 5) == ()
