@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
+import os
 import pickle
 import re
+import socket
 import threading
+import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +22,11 @@ from hypothesis import strategies as st
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
+from copycat_agent.logs import repeats
+from copycat_agent.logs.handler import Handler
+from copycat_agent.logs.lines import json_line
+from copycat_agent.logs.sink import Sink
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +38,8 @@ def restored_logging() -> Iterator[None]:
     root, ours = logging.getLogger(), logging.getLogger("copycat_agent")
     handlers, levels = list(root.handlers), (root.level, ours.level)
     yield
+    for handler in [one for one in root.handlers if isinstance(one, Handler) and one not in handlers]:
+        handler.close()
     root.handlers[:] = handlers
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
@@ -119,20 +131,31 @@ def test_no_value_forges_a_line_as_text(value: str, words: str) -> None:
     (line,) = stream.getvalue().splitlines()
     line.encode()
     assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", line)
+    assert line.isprintable() or not re.search("[\u200b-\u200f\u2060-\u206f\ufeff\U000e0000-\U000e007f]", line)
 
 
 @pytest.mark.parametrize("format_", ["json", "text"])
 @pytest.mark.parametrize(
     "evil",
-    ["\r\n2026-11-21T00:00:00.000Z ERROR worker: forged", "\x1b[2J\x1b[31m", "\u202egnp.exe", "\x7f\x7f", '"}\n{"level":"error"'],
+    [
+        "\u2028forged",
+        "\x9b2J",
+        "\ud800",
+        "\u200b\U000e0041",
+        "%s %d %(x)s {0}",
+        "\r\n2026-11-21T00:00:00.000Z ERROR worker: forged",
+        "\x1b[2J\x1b[31m",
+        "\u202egnp.exe",
+        "\x7f\x7f",
+        '"}\n{"level":"error"',
+    ],
 )
 def test_known_attacks_stay_inside_their_line(format_: str, evil: str) -> None:
     stream, log = lines_of(format=format_)
     log.info("seen", path=evil)
     assert len(stream.getvalue().splitlines()) == 1
     assert "\x1b" not in stream.getvalue()
-    assert "\x7f" not in stream.getvalue()
-    assert "\u202e" not in stream.getvalue()
+    assert not re.search("[\x7f-\x9f\u200b\u2028\u202e\ud800\U000e0041]", stream.getvalue())
 
 
 def test_a_field_cannot_replace_what_the_log_says_itself() -> None:
@@ -228,8 +251,8 @@ def handled(clock: Clock) -> tuple[io.StringIO, logs.Log]:
     """A log whose minute passes by hand."""
     stream, log = lines_of("debug")
     root = logging.getLogger()
-    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, logs._Handler)]
-    root.addHandler(logs._Handler(stream, logs._json_line, clock))
+    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, Handler)]
+    root.addHandler(Handler(Sink(stream), json_line, clock))
     return stream, log
 
 
@@ -282,7 +305,7 @@ def test_the_memory_of_repeats_is_bounded() -> None:
         words = f"event {number}"
         log.warning(words)
         log.warning(words)
-    handler = next(handler for handler in logging.getLogger().handlers if isinstance(handler, logs._Handler))
+    handler = next(handler for handler in logging.getLogger().handlers if isinstance(handler, Handler))
     assert len(handler._repeats._windows) <= 1000
     handler.close()
     assert sum(event.get("repeated", 1) for event in events(stream)) == 6000
@@ -301,3 +324,157 @@ def test_lines_of_many_threads_do_not_mix() -> None:
     for thread in threads:
         thread.join()
     assert len(events(stream)) == 160
+
+
+def test_numbers_beyond_reason_and_endless_lists_stay_bounded() -> None:
+    stream, log = lines_of()
+    log.info("odd", number=10**5000, items=["x" * 5000] * 50, nested=[["y" * 100] * 200] * 5)
+    (event,) = events(stream)
+    assert event["number"] == "a number of 16610 bits"
+    assert len(stream.getvalue()) < 40_000
+    assert event["items"][-1] == "... 49 more"
+
+
+def test_a_count_carries_the_fields_that_all_it_counts_share() -> None:
+    clock = Clock()
+    stream, log = handled(clock)
+    for number in range(30):
+        log.warning("file cannot be read", connector="a", path="/x", why="no" if number % 2 else "never")
+    for _ in range(3):
+        log.warning("offset store is slow", connector="b", path="/y")
+    clock.now = 61
+    log.info("later")
+    first, second = events(stream)[-3:-1]
+    assert (first["repeated"], first["path"], first["connector"]) == (28, "/x", "a")
+    assert "why" not in first
+    assert (second["repeated"], second["path"]) == (2, "/y")
+
+
+def test_a_count_is_written_when_its_minute_is_over_even_if_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "REPEAT_SECONDS", 0.2)
+    stream, log = lines_of()
+    log.warning("broker unreachable")
+    log.warning("broker unreachable")
+    wait_until(lambda: len(events(stream)) == 2, 10, "the count")
+    assert events(stream)[1]["repeated"] == 1
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
+    """The reader's descriptor and the writer's stream."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        yield reader, stream
+        with contextlib.suppress(OSError):
+            os.close(reader)
+
+
+def read_lines(reader: int) -> list[str]:
+    os.set_blocking(reader, False)
+    data = b""
+    try:
+        while block := os.read(reader, 1 << 20):
+            data += block
+    except BlockingIOError:
+        pass
+    return data.decode().splitlines()
+
+
+def test_a_reader_that_does_not_read_holds_nobody_up_and_learns_later_what_it_missed(pipe: tuple[int, io.TextIOWrapper]) -> None:
+    reader, stream = pipe
+    logs.setup("debug", "json", stream)
+    log = logs.get("test")
+    begun = time.monotonic()
+    for number in range(3000):
+        log.debug("state of things", number=number, filler="x" * 200)
+    assert time.monotonic() - begun < 30  # a line that waited for each would take 3000 times as long as one wait
+    first = [json.loads(line) for line in read_lines(reader) if line.endswith("}")]
+    log.info("back")
+    later = [json.loads(line) for line in read_lines(reader) if line.startswith("{")]
+    assert [event["event"] for event in later] == [f"{3000 - len(first)} lines of this log could not be written", "back"]
+    assert [event["number"] for event in first] == list(range(len(first)))
+
+
+def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(pipe: tuple[int, io.TextIOWrapper]) -> None:
+    reader, stream = pipe
+    sink = Sink(stream)
+    assert not sink.write("x" * 200_000)
+    assert not sink.write("lost")
+    read_lines(reader)
+    assert sink.write("whole")
+    assert read_lines(reader) == ["", "whole"]
+
+
+def test_a_reader_that_has_gone_does_not_stop_the_agent(pipe: tuple[int, io.TextIOWrapper], capfd: pytest.CaptureFixture[str]) -> None:
+    reader, stream = pipe
+    logs.setup("info", "json", stream)
+    os.close(reader)
+    for number in range(100):
+        logs.get("test").info("nobody hears this", number=number)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_full_disk_does_not_stop_the_agent_and_what_it_cost_is_told(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full, (tmp_path / "log").open("w") as stream:
+        logs.setup("info", "json", stream)
+        kept = os.dup(stream.fileno())
+        os.dup2(full.fileno(), stream.fileno())
+        for number in range(3):
+            logs.get("test").info("does not fit", number=number)
+        os.dup2(kept, stream.fileno())
+        logs.get("test").info("fits")
+        os.close(kept)
+    told = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
+    assert told == ["3 lines of this log could not be written", "fits"]
+
+
+def test_no_stderr_at_all_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    logs.setup("info", "auto")
+    logs.get("test").info("nobody hears this")
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [
+        ("auto", r"<4>test: trouble path=/x\n"),
+        ("text", r"<4>test: trouble path=/x\n"),
+        ("json", r'<4>\{"ts": .*"level": "warning".*\}\n'),
+    ],
+)
+def test_under_journald_lines_carry_their_priority_and_text_leaves_the_time_to_it(
+    monkeypatch: pytest.MonkeyPatch, format_: str, expected: str
+) -> None:
+    ours, journal = socket.socketpair()
+    info = os.fstat(ours.fileno())
+    monkeypatch.setenv("JOURNAL_STREAM", f"{info.st_dev}:{info.st_ino}")
+    with journal, ours, os.fdopen(os.dup(ours.fileno()), "w", encoding="utf-8") as stream:
+        logs.setup("info", format_, stream)
+        logs.get("test").warning("trouble", path="/x")
+        assert re.fullmatch(expected, journal.recv(4096).decode())
+
+
+def test_a_journal_stream_of_somebody_else_is_not_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "1:2")
+    with (tmp_path / "log").open("w") as stream:
+        logs.setup("info", "auto", stream)
+        logs.get("test").info("hello")
+    assert (tmp_path / "log").read_text().startswith("{")
+
+
+@pytest.mark.parametrize(("level", "priority"), [("debug", 7), ("info", 6), ("warning", 4), ("error", 3)])
+def test_every_level_has_its_priority(monkeypatch: pytest.MonkeyPatch, level: str, priority: int) -> None:
+    ours, journal = socket.socketpair()
+    info = os.fstat(ours.fileno())
+    monkeypatch.setenv("JOURNAL_STREAM", f"{info.st_dev}:{info.st_ino}")
+    with journal, ours, os.fdopen(os.dup(ours.fileno()), "w", encoding="utf-8") as stream:
+        logs.setup("debug", "auto", stream)
+        getattr(logs.get("test"), level)("event")
+        assert journal.recv(4096) == b"<%d>test: event\n" % priority
+
+
+def test_names_that_the_terminal_cannot_spell_do_not_cost_the_line(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w", encoding="ascii") as stream:
+        logs.setup("info", "text", stream)
+        logs.get("test").info("file opened", path="/var/log/\u00e4\u4e2d")
+    assert (tmp_path / "log").read_text().endswith("path=/var/log/\\xe4\\u4e2d\n")

@@ -1,0 +1,98 @@
+r"""The agent's own log: one line per event, as text or JSON, on top of the standard library's logging.
+
+An event is a few constant words, what varies goes into fields::
+
+    log = logs.get("worker")
+    log.warning("connector backs off", connector="nginx", delay_s=0.4, error=error)
+
+- No value can forge a line: control characters, bidirectional overrides and lone surrogates are escaped.
+- An exception is one line, type and message; its stack follows, on the same line, only at level debug.
+- Repeats are counted instead of written, see `repeats`.
+- A reader that is slow or gone, or a full disk, costs lines and never holds up the agent for long, see `sink`.
+- Fields name things of the agent (connector, path, offset, counts). Data of users and secrets never go into a log line:
+  that is a rule for callers, nothing here can check it.
+
+Thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from copycat_agent.logs.event import ROOT
+from copycat_agent.logs.handler import Handler
+from copycat_agent.logs.lines import journal_json_line, journal_line, json_line, text_line
+from copycat_agent.logs.sink import Sink
+
+__all__ = ["Log", "get", "setup"]
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Log:
+    """Writes the events of one part of the agent. Made by `get`; cheap, stateless, picklable."""
+
+    __slots__ = ("_fields", "_name")
+
+    def __init__(self, name: str, fields: Mapping[str, object] | None = None) -> None:
+        """For `get` and `bind`."""
+        self._name = name
+        self._fields = dict(fields or {})
+
+    def bind(self, **fields: object) -> Log:
+        """A log that adds these fields to every event."""
+        return Log(self._name, {**self._fields, **fields})
+
+    def debug(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
+        """For someone who looks for a fault."""
+        self._write(logging.DEBUG, event, error, fields)
+
+    def info(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
+        """Something happened that a person expects. Never per record."""
+        self._write(logging.INFO, event, error, fields)
+
+    def warning(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
+        """It repairs itself, but you may want to know."""
+        self._write(logging.WARNING, event, error, fields)
+
+    def error(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
+        """Data is lost, or a person is needed."""
+        self._write(logging.ERROR, event, error, fields)
+
+    def _write(self, level: int, event: str, error: BaseException | None, fields: dict[str, object]) -> None:
+        logger = logging.getLogger(f"{ROOT}.{self._name}")
+        if logger.isEnabledFor(level):
+            info = (type(error), error, error.__traceback__) if error else None
+            logger.log(level, "%s", event, exc_info=info, extra={"fields": {**self._fields, **fields}})
+
+
+def get(name: str) -> Log:
+    """The log of one part of the agent, such as `worker`. May be called at import, before `setup`."""
+    return Log(name)
+
+
+def setup(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:  # noqa: A002 - the option's name
+    """Send every event of this process to `stream` (stderr). Called once per process; a second call replaces the first.
+
+    `level` is debug, info, warning or error; other packages are heard from warning up. `format` is text, json, or auto: text
+    on a terminal and under journald, else JSON. Lines for journald begin with their priority and leave the time to it.
+    Python's own warnings become events.
+    """
+    sink = Sink(sys.stderr if stream is None else stream)
+    as_text = format == "text" or (format == "auto" and (sink.is_terminal or sink.is_journal))
+    if sink.is_journal:
+        handler = Handler(sink, journal_line if as_text else journal_json_line)
+    else:
+        handler = Handler(sink, text_line if as_text else json_line)
+    root = logging.getLogger()
+    for other in [other for other in root.handlers if isinstance(other, Handler)]:
+        root.removeHandler(other)
+        other.close()
+    root.addHandler(handler)
+    root.setLevel(max(_LEVELS[level], logging.WARNING))
+    logging.getLogger(ROOT).setLevel(_LEVELS[level])
+    logging.getLogger("py4j").setLevel(max(_LEVELS[level], logging.WARNING))  # it sets its own level when it is imported
+    logging.captureWarnings(capture=True)
