@@ -1,5 +1,20 @@
-"""`python -m copycat_agent` is `copycat`."""
+"""`python -m copycat_agent` and `copycat`: the commands, imported in a way that Ctrl-C can end without a traceback."""
 
-from copycat_agent.cli.main import main
+from __future__ import annotations
 
-main()
+import signal
+
+
+def main() -> None:
+    """Import the commands, which takes half a second, and run the one that is asked for."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # whoever started us may want it ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to clean up yet
+    from copycat_agent.cli.main import main as run  # noqa: PLC0415 - half a second, in which Ctrl-C must find the above
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -55,7 +55,12 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """The agent as a whole. `spark` is the session's state; `offsets_unsaved` why offsets cannot be saved now, "" when they can."""
+    """The agent as a whole. `spark` is the session's state; `offsets_unsaved` why offsets cannot be saved now, "" when they can.
+
+    `reloads` counts reloads since the start by result: `ok` (every file loads) or `problems`. `stuck` names connectors whose
+    loop has not turned for longer than any of its steps may take: a fault of the agent. `agent_file` is the agent.yaml that was
+    read, "" without one; `overridden` names the dotted options that the command line set over it.
+    """
 
     version: str
     pid: int
@@ -68,6 +73,10 @@ class AgentView:
     offsets_unsaved: str
     last_reload: Reload | None
     stopping: bool = False
+    reloads: Mapping[str, int] = field(default_factory=dict)
+    stuck: tuple[str, ...] = ()
+    agent_file: str = ""
+    overridden: tuple[str, ...] = ()
 
 
 class Control(Protocol):

@@ -370,7 +370,7 @@ class LogOptions(Options):
     """The agent's own log."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is written.")
-    format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else JSON.")
+    format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal and under journald, else JSON.")
 
 
 class ApiOptions(Options):
@@ -378,6 +378,9 @@ class ApiOptions(Options):
 
     socket: str | None = Field(None, description="Unix socket of the commands; default: agent.sock in the runtime or state directory.")
     listen: str | None = Field(None, description="HOST:PORT on loopback for health and metrics; off when absent.")
+    stalled_after: Duration = Field(
+        60.0, gt=0, le=86_400, description="How long nothing may be acknowledged, while something waits, before /healthz answers 503."
+    )
 
 
 class AgentOptions(Options):

@@ -1,15 +1,23 @@
-"""The agent: store, Spark, watcher and worker, wired together; `run` and `demo` use it."""
+"""The agent: store, Spark, watcher and worker, wired together; `run` and `demo` use it, `api` and `metrics` ask it."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import threading
-from collections.abc import Iterable
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, logs
-from copycat_agent.errors import FatalError
+from copycat_agent.agent.following import Follower
+from copycat_agent.agent.reloading import Reloader
+from copycat_agent.api.server import ApiServer
+from copycat_agent.control import AgentView, Reload
+from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
+from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
@@ -18,19 +26,25 @@ from copycat_agent.watch import Watcher
 from copycat_agent.worker import Status, Worker
 
 if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+    from copycat_agent.agent.files import DefinitionFiles, Wanted
     from copycat_agent.agent.settings import Settings
-    from copycat_agent.options import Definition
+    from copycat_agent.options import AgentOptions, Definition
+    from copycat_agent.sources import FileView
 
 RUN_DIRECTORY = "run"
 """Below the state directory: sockets, Spark's temporary files."""
 WANTED_FILES = 65_536
 """File descriptors the agent asks for, as far as the hard limit allows."""
+STUCK_SECONDS = 120.0
+"""Longer than any step of a connector's loop may take."""
 
 _log = logs.get("agent")
 
 
 class Agent:
-    """Everything between definitions and Kafka, in this process and those it starts. Use as a context manager."""
+    """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
     def __init__(self, settings: Settings, *, until_idle: bool = False) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
@@ -41,38 +55,181 @@ class Agent:
         _raise_file_limit()
         self.given_up: FatalError | None = None
         self.wake = threading.Event()
+        self._settings = settings
+        self._started = time.time()
+        self._stopping = False
+        self._reloader: Reloader | None = None
+        self._follower: Follower | None = None
         with contextlib.ExitStack() as undo:
-            store = undo.enter_context(OffsetStore.open(settings.state_dir))
-            host = SparkHost(settings.agent.spark, settings.state_dir / RUN_DIRECTORY, on_failure=self._give_up)
-            host.start()
-            undo.callback(host.close)
-            executor = (JobExecutor if until_idle else RunnerExecutor)(host)
+            self._store = undo.enter_context(OffsetStore.open(settings.state_dir))
+            self._host = SparkHost(settings.agent.spark, settings.state_dir / RUN_DIRECTORY, on_failure=self._give_up)
+            self._host.start()
+            undo.callback(self._host.close)
+            executor = (JobExecutor if until_idle else RunnerExecutor)(self._host)
             undo.callback(executor.close)
-            watcher = Watcher()
-            undo.callback(watcher.close)
-            self.worker = Worker(store, executor, watcher, until_idle=until_idle)
+            self._watcher = Watcher()
+            undo.callback(self._watcher.close)
+            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle)
+            if settings.socket_path:
+                server = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api.listen, self._mounts)
+                server.start()
+                undo.callback(server.close)
             self._undo = undo.pop_all()
         _log.info("agent starts", version=__version__, state_dir=settings.state_dir)
 
     def apply(self, definitions: Iterable[Definition]) -> None:
-        """Run exactly these definitions."""
+        """Run exactly these definitions, which come from no files."""
         self.worker.apply(definitions)
 
-    def statuses(self) -> tuple[Status, ...]:
-        """Every connector as it is now."""
-        return self.worker.statuses()
+    def follow(self, files: DefinitionFiles, first: Wanted, *, once: bool = False) -> Reload:
+        """Run what the files define, from now on as they change; `once`: as they are now. `first` is what they were loaded as."""
+        self._reloader = Reloader(files, self.worker, self._store, self._settings.agent)
+        outcome = self._reloader.reload(first)
+        if not once:
+            self._follower = Follower(files, self._watcher, self._reloader.reload)
+            self._follower.start()
+        return outcome
+
+    def ask_to_reload(self) -> None:
+        """Reload soon. Returns at once."""
+        if self._follower is not None:
+            self._follower.ask()
+
+    def heartbeat(self) -> float:
+        """Seconds since the connector that is furthest behind turned its loop; 0 when none runs. For a watchdog."""
+        return self.worker.heartbeat()
 
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""
+        self._stopping = True
         self.worker.stop()
+        if self._follower is not None:
+            self._follower.close()
         self._undo.close()
         _log.info("agent stopped")
+
+    @property
+    def options(self) -> AgentOptions:
+        """See `Control.options`."""
+        return self._reloader.options if self._reloader else self._settings.agent
+
+    def view(self) -> AgentView:
+        """See `Control.view`."""
+        reloader = self._reloader
+        return AgentView(
+            version=__version__,
+            pid=os.getpid(),
+            uuid=self._store.agent_uuid,
+            started=self._started,
+            state_dir=str(self._settings.state_dir),
+            directory=str(reloader.files.directory) if reloader else "",
+            spark=self._host.state,
+            java_pid=self._host.jvm_pid,
+            offsets_unsaved=self.worker.offsets_unsaved,
+            last_reload=reloader.last if reloader else None,
+            stopping=self._stopping,
+            reloads=Counter(reloader.results) if reloader else {},
+            stuck=tuple(name for name, seconds in self.worker.heartbeats().items() if seconds > STUCK_SECONDS),
+            agent_file=str((reloader and reloader.files.agent_file) or ""),
+            overridden=tuple(reloader.files.overrides) if reloader else (),
+        )
+
+    def statuses(self) -> tuple[Status, ...]:
+        """See `Control.statuses`."""
+        return self.worker.statuses()
+
+    def status(self, name: str) -> Status:
+        """See `Control.status`."""
+        return self.worker.status(name)
+
+    def definition(self, name: str) -> Definition:
+        """See `Control.definition`."""
+        return self.worker.definition(name)
+
+    def path(self, name: str) -> str:
+        """See `Control.path`."""
+        path = self._reloader.paths.get(name) if self._reloader else None
+        if path is None:
+            msg = f"no file defines a connector {name}"
+            raise UnknownConnectorError(msg)
+        return str(path)
+
+    def files(self, name: str) -> tuple[FileView, ...]:
+        """See `Control.files`. BusyError when the connector does not answer in time."""
+        return self.worker.files(name)
+
+    def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
+        """See `Control.tap`."""
+        return self.worker.tap(name, limit, seconds)
+
+    def losses(self, name: str | None, limit: int) -> tuple[Loss, ...]:
+        """See `Control.losses`."""
+        return self._store.losses(name, limit)
+
+    def loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
+        """See `Control.loss_totals`."""
+        return self._store.loss_totals()
+
+    def reload(self) -> Reload:
+        """See `Control.reload`."""
+        if self._reloader is None:
+            msg = "the agent has not read definitions from files"
+            raise BusyError(msg)
+        return self._reloader.reload()
+
+    def pause(self, name: str) -> Status:
+        """See `Control.pause`."""
+        return self.worker.pause(name)
+
+    def resume(self, name: str) -> Status:
+        """See `Control.resume`."""
+        return self.worker.resume(name)
+
+    def stop(self, name: str) -> Status:
+        """See `Control.stop`."""
+        return self.worker.halt(name)
+
+    def restart(self, name: str) -> Status:
+        """See `Control.restart`."""
+        return self.worker.restart(name)
+
+    def offset_connectors(self) -> tuple[str, ...]:
+        """See `Control.offset_connectors`."""
+        return self._store.connectors()
+
+    def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+        """See `Control.offsets`."""
+        return self._store.read(name)
+
+    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
+        """See `Control.set_offsets`."""
+        assert all(partition.connector == name for partition in offsets), "offsets of another connector"
+        with self.worker.at_rest(name, force=force):
+            self._store.reset(offsets)
+
+    def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
+        """See `Control.forget_offsets`."""
+        with self.worker.at_rest(name, force=force):
+            saved = self._store.read(name)
+            chosen = saved.keys() if partitions is None else saved.keys() & set(partitions)
+            self._store.forget(chosen)
+            return len(chosen)
+
+    def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
+        """See `Control.rename_offsets`."""
+        with self.worker.at_rest(old, new, force=force):
+            return self._store.rename(old, new)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _mounts(self) -> dict[str, WSGIApplication]:
+        from copycat_agent.metrics import PATHS, health_app  # noqa: PLC0415 - slow, and called behind everybody's back
+
+        return dict.fromkeys(PATHS, health_app(self))
 
     def _give_up(self, error: FatalError) -> None:
         self.given_up = error

@@ -10,7 +10,8 @@ from copycat_agent.options import AgentOptions
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The agent's options as they hold for this call, and where state is kept."""
+    """The agent's options as they hold for this call, where state is kept, and where it answers (None: nowhere)."""
 
     agent: AgentOptions
     state_dir: Path
+    socket_path: Path | None = None

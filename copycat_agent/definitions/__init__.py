@@ -8,6 +8,18 @@ from __future__ import annotations
 from copycat_agent.definitions.document import printable
 from copycat_agent.definitions.loaded import Loaded, LoadedFile
 from copycat_agent.definitions.loading import find_agent_file, load_agent, load_directory, load_file
+from copycat_agent.definitions.origins import Origin, origins
 from copycat_agent.definitions.rendering import render
 
-__all__ = ["Loaded", "LoadedFile", "find_agent_file", "load_agent", "load_directory", "load_file", "printable", "render"]
+__all__ = [
+    "Loaded",
+    "LoadedFile",
+    "Origin",
+    "find_agent_file",
+    "load_agent",
+    "load_directory",
+    "load_file",
+    "origins",
+    "printable",
+    "render",
+]

@@ -68,6 +68,7 @@ def compose_agent(reader: Reader) -> AgentOptions:
     parts["kafka"] = _kafka(reader, KafkaOptions())
     agent = AgentOptions(**{name: part for name, part in parts.items() if part is not FAILED})
     rules.check_spark(reader, agent.spark)
+    rules.check_api(reader, agent.api)
     hide_secrets(reader, agent)
     return agent
 

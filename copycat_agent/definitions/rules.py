@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from datetime import datetime
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
@@ -14,7 +15,7 @@ from copycat_agent.templates import compile_template
 if TYPE_CHECKING:
     from copycat_agent.definitions.models import Loc
     from copycat_agent.definitions.reading import Reader
-    from copycat_agent.options import DlqOptions, KafkaOptions, RecordOptions, SecurityOptions, SourceOptions, SparkOptions
+    from copycat_agent.options import ApiOptions, DlqOptions, KafkaOptions, RecordOptions, SecurityOptions, SourceOptions, SparkOptions
     from copycat_agent.templates import Template
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -182,3 +183,32 @@ def check_spark(reader: Reader, spark: SparkOptions) -> None:
         elif is_secret_name(name) or loc in reader.secret:
             hint = "everyone on this host can read the command line of the JVM"
             reader.report(loc, "secret-in-public", "a secret cannot be given to Spark", hint, on_key=True)
+
+
+def check_api(reader: Reader, api: ApiOptions) -> None:
+    """The agent answers to this host only. A name other than localhost is looked up."""
+    if api.listen is not None:
+        host = api.listen.rpartition(":")[0].strip("[]")
+        if not is_address(api.listen):
+            reader.report(("api", "listen"), "address", "needs HOST:PORT", "as in 127.0.0.1:9464")
+        elif not _is_loopback(host):
+            hint = "write 127.0.0.1:PORT; for others, put a reverse proxy with access control in front of it"
+            reader.report(
+                ("api", "listen"), "not-loopback", f"{host} is not this host's loopback: the agent answers to this host only", hint
+            )
+    if api.socket is not None and not api.socket.startswith("/"):
+        reader.report(("api", "socket"), "bad-value", "needs an absolute path", "as in /run/copycat/agent.sock")
+
+
+def _is_loopback(host: str) -> bool:
+    if host in {"localhost", "localhost."}:
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import Batch, Counts, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
+from copycat_agent.options import Definition
+from copycat_agent.sources import SOURCES
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
@@ -97,9 +99,13 @@ class MoodyStore:
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
         self.fails: CopycatError | None = None
+        self.unreadable: CopycatError | None = None
+        """What reading raises, None when it is possible."""
         self.refused = 0
 
     def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
+        if self.unreadable is not None:
+            raise self.unreadable
         return self._store.read(connector)
 
     def commit(
@@ -109,6 +115,19 @@ class MoodyStore:
             self.refused += 1
             raise self.fails
         self._store.commit(offsets, forget, losses)
+
+    def targets(self) -> dict[str, str]:
+        return self._store.targets()
+
+    def set_target(self, name: str, target: str) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self._store.set_target(name, target)
+
+    def rename(self, old: str, new: str) -> int:
+        if self.fails is not None:
+            raise self.fails
+        return self._store.rename(old, new)
 
     def forget(self, partitions: Collection[SourcePartition]) -> None:
         self._store.forget(partitions)
@@ -126,3 +145,10 @@ def write(path: Path, *lines: str) -> int:
     with path.open("a") as file:
         file.writelines(f"{line}\n" for line in lines)
     return path.stat().st_size
+
+
+def definition(root: Path, name: str = "app", **sections: Any) -> Definition:
+    """A definition over `root / "logs"`, looked at every 100 ms; `sections` go over it."""
+    options = {"type": "log_file", "include": (f"{root}/logs/*",), "scan_interval": 0.1, **sections.pop("source", {})}
+    source = SOURCES["log_file"].options.model_validate(options)
+    return Definition.model_validate({"name": name, "source": source, "record": {"topic": "t"}, **sections})

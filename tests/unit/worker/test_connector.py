@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.model import SplitResult
-from copycat_agent.offsets import OffsetStore
-from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES
-from copycat_agent.watch import Watcher
-from copycat_agent.worker import State, Worker, connector
+from copycat_agent.worker import State, Worker
+from copycat_agent.worker.rounds import PROBE_BYTES, Rounds
 from tests.rig.waiting import wait_until
-from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, fails, read_all, read_lines, settled, write
+from tests.scenarios.log_files import descriptors
+from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, fails, read_all, read_lines, settled, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from copycat_agent.model import Batch
     from tests.unit.worker.doubles import Results
 
+BY_FILE = {"topic": "t.{@file.name}"}
 UNWELL = RetriableError("the broker is away", "wait")
 
 
@@ -33,50 +32,17 @@ def in_flight(_: Batch) -> Results | None:
     return None
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[MoodyStore]:
-    """A real store in a directory of its own."""
-    store = OffsetStore.open(tmp_path / "state")
-    yield MoodyStore(store)
-    store.close()
-
-
-@pytest.fixture(scope="module")
-def watcher() -> Iterator[Watcher]:
-    """Real file-system events."""
-    watcher = Watcher()
-    yield watcher
-    watcher.close()
-
-
-@pytest.fixture
-def run(tmp_path: Path, store: MoodyStore, watcher: Watcher) -> Iterator[Callable[..., Worker]]:
-    """`run(executor, ...)` starts a worker with one connector named app over `tmp_path / "logs"`."""
-    workers: list[Worker] = []
-    (tmp_path / "logs").mkdir()
-
-    def start(executor: ScriptedExecutor, *names: str, until_idle: bool = False, **sections: Any) -> Worker:
-        worker = Worker(cast("OffsetStore", store), executor, watcher, until_idle=until_idle)
-        workers.append(worker)
-        worker.apply([definition(tmp_path, name, **sections) for name in names or ("app",)])
-        return worker
-
-    yield start
-    store.fails = None
-    for worker in workers:
-        worker.stop(0.5)
-
-
-def definition(root: Path, name: str = "app", **sections: Any) -> Definition:
-    options = {"type": "log_file", "include": (f"{root}/logs/*",), "scan_interval": 0.1, **sections.pop("source", {})}
-    source = SOURCES["log_file"].options.model_validate(options)
-    return Definition.model_validate({"name": name, "source": source, "record": {"topic": "t"}, **sections})
-
-
 def wait_state(worker: Worker, state: State) -> str:
     """Wait until the first connector is in this state; returns its reason."""
     wait_until(lambda: worker.statuses()[0].state is state, message=lambda: f"{state}: {worker.statuses()}")
     return worker.statuses()[0].reason
+
+
+def rounds(worker: Worker, name: str = "app") -> Rounds:
+    """The inside of a connector that runs."""
+    connector = worker._lives[name].connector
+    assert connector is not None
+    return cast("Rounds", wait_until(lambda: connector._rounds, message="it is open"))
 
 
 def wait_saved(store: MoodyStore, path: Path, position: int) -> None:
@@ -110,7 +76,7 @@ def test_a_retriable_error_is_tried_again_from_what_was_settled_with_a_small_bat
     wait_saved(store, path, size)
     first, second = executor.batches
     assert (first.splits[0].offset.position, second.splits[0].offset.position) == (0, 4)
-    assert second.max_bytes == connector.PROBE_BYTES < first.max_bytes
+    assert second.max_bytes == PROBE_BYTES < first.max_bytes
     assert worker.statuses()[0].retries == 1
     wait_state(worker, State.RUNNING)
 
@@ -140,7 +106,7 @@ def test_results_of_one_task_are_saved_while_another_backs_off(run: Callable[...
     one, two = executor.batches
     executor.finish(one.task, fails(BlockedError("no topic"))(one))
     wait_state(worker, State.BLOCKED)
-    worker._connectors["app"]._backoff.retry_at = time.monotonic() + 3600
+    rounds(worker)._patience.backoff.retry_at = time.monotonic() + 3600
     executor.finish(two.task)
     wait_saved(store, tmp_path / "logs" / two.splits[0].path, 4)
 
@@ -212,7 +178,7 @@ def test_a_failed_connector_closes_its_files_even_when_every_task_failed(run: Ca
     executor.on_settle = lambda task: executor.finish(task, bad(two))
     executor.finish(one.task, bad(one))
     wait_until(lambda: worker.wait(0.1), message="its end")
-    assert worker._connectors["app"]._source.lag().open_files == 0
+    assert descriptors(tmp_path / "logs") == []
 
 
 def test_a_file_that_cannot_be_read_is_not_the_connectors_trouble(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
@@ -237,7 +203,7 @@ def test_a_bug_in_the_connector_is_told_by_place_and_leaves_the_others_alone(run
         return read_all(batch)
 
     worker = run(ScriptedExecutor(otherwise=bug), "app", "other")
-    reason = wait_state(worker, State.FAILED)
+    reason = wait_state(worker, State.RETRYING)
     assert "KeyError at test_connector.py" in reason
     assert "secret-word" not in reason
     wait_until(lambda: worker.statuses()[1].counts.read, message="the other goes on")
@@ -291,7 +257,7 @@ def test_a_stop_does_not_wait_for_a_back_off(run: Callable[..., Worker], tmp_pat
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor(otherwise=fails(UNWELL)), errors={"retry_max_delay": 3600.0})
     wait_state(worker, State.RETRYING)
-    worker._connectors["app"]._backoff.retry_at = time.monotonic() + 3600
+    rounds(worker)._patience.backoff.retry_at = time.monotonic() + 3600
     stopper = threading.Thread(target=worker.stop, args=(3600,))
     stopper.start()
     stopper.join(10)
@@ -320,16 +286,16 @@ def test_events_of_a_file_in_flight_do_not_keep_the_connector_awake(
     executor = ScriptedExecutor(in_flight)
     worker = run(executor, delivery={"linger": 60.0}, source={"scan_interval": 3600.0})
     wait_until(lambda: executor.flying, message="a batch is under way")
-    one = worker._connectors["app"]
+    one = rounds(worker)
     one._plan_at = 0.0  # the pause after the first plan is over
-    cycles: list[connector.Connector] = []
-    cycle = connector.Connector._cycle
+    cycles: list[Rounds] = []
+    cycle = Rounds._cycle
 
-    def counted(self: connector.Connector) -> None:
+    def counted(self: Rounds) -> None:
         cycles.append(self)
         cycle(self)
 
-    monkeypatch.setattr(connector.Connector, "_cycle", counted)
+    monkeypatch.setattr(Rounds, "_cycle", counted)
     one._wake.nudge()
     for number in range(300):
         write(path, f"{number}")
@@ -339,19 +305,22 @@ def test_events_of_a_file_in_flight_do_not_keep_the_connector_awake(
 
 def test_equal_definitions_go_on_untouched_and_others_are_replaced(run: Callable[..., Worker], tmp_path: Path) -> None:
     worker = run(ScriptedExecutor(), "app", "other", "gone")
-    before = dict(worker._connectors)
+    before = {name: life.connector for name, life in worker._lives.items()}
     worker.apply([definition(tmp_path, "app"), definition(tmp_path, "other", delivery={"tasks_max": 1}), definition(tmp_path, "new")])
-    assert sorted(worker._connectors) == ["app", "new", "other"]
-    assert worker._connectors["app"] is before["app"]
-    assert worker._connectors["other"] is not before["other"]
+    assert [status.name for status in worker.statuses()] == ["app", "new", "other"]
+    assert worker._lives["app"].connector is before["app"]
+    assert worker._lives["other"].connector is not before["other"]
+    assert before["gone"] is not None
     assert before["gone"].ended
+    assert before["other"] is not None
     assert before["other"].ended
 
 
 def test_a_disabled_definition_does_not_run(run: Callable[..., Worker], tmp_path: Path) -> None:
     worker = run(ScriptedExecutor(), "app")
     worker.apply([definition(tmp_path, "app", enabled=False)])
-    assert worker.statuses() == ()
+    (status,) = worker.statuses()
+    assert (status.state, status.reason, status.enabled) == (State.STOPPED, "disabled by its definition", False)
 
 
 def by_name(**answers: CopycatError | None) -> Callable[[Batch], Results]:
@@ -373,20 +342,21 @@ def test_a_blocked_file_does_not_throttle_the_others_and_shows_until_it_went_wel
     write(good, "one")
     write(bad, "one")
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic", "create it")))
-    worker = run(executor, delivery={"tasks_max": 1})
-    one = worker._connectors["app"]
+    worker = run(executor, delivery={"tasks_max": 1}, record=BY_FILE)
+    one = rounds(worker)
     assert wait_state(worker, State.BLOCKED) == "no topic; create it"
-    assert (one._backoff.active, worker.statuses()[0].retries) == (False, 1)
+    assert (one._patience.backoff.active, worker.statuses()[0].retries) == (False, 1)
     states: list[State] = []
-    become = one._become
+    become = one._standing.become
 
-    def noted(state: State, reason: str) -> None:
-        states.append(state)
+    def noted(state: State, reason: str = "") -> None:
+        if (state, reason) != one._standing.now[:2]:
+            states.append(state)
         become(state, reason)
 
-    one._become = noted  # type: ignore[method-assign]
+    one._standing.become = noted  # type: ignore[method-assign]
     wait_saved(store, good, write(good, "two"))
-    assert executor.batches[1].max_bytes == executor.batches[0].max_bytes > connector.PROBE_BYTES
+    assert executor.batches[1].max_bytes == executor.batches[0].max_bytes > PROBE_BYTES
     wait_until(lambda: worker.statuses()[0].counts.read == 8, message="it is counted")
     assert worker.statuses()[0].reason == "no topic; create it"
     executor._otherwise = read_all
@@ -395,11 +365,33 @@ def test_a_blocked_file_does_not_throttle_the_others_and_shows_until_it_went_wel
     assert states == [State.RUNNING]
 
 
+def test_a_blocked_file_in_a_batch_of_its_own_holds_up_nobody(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    good, bad = tmp_path / "logs" / "good", tmp_path / "logs" / "bad"
+    write(bad, "one")
+    executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic", "create it")))
+    worker = run(executor, record=BY_FILE)
+    assert wait_state(worker, State.BLOCKED) == "no topic; create it"
+    assert not rounds(worker)._patience.backoff.active
+    wait_saved(store, good, write(good, "one"))
+    assert worker.statuses()[0].lag.blocked_files == 1
+
+
+def test_a_missing_topic_of_all_records_is_waited_for_by_the_connector_as_a_whole(run: Callable[..., Worker], tmp_path: Path) -> None:
+    for name in "abc":
+        write(tmp_path / "logs" / name, "one")
+    executor = ScriptedExecutor(otherwise=fails(BlockedError("no topic", "create it")))
+    worker = run(executor, delivery={"tasks_max": 1})
+    wait_until(lambda: worker.statuses()[0].retries == 3, message="three tries")
+    assert rounds(worker)._patience.backoff.active
+    assert worker.statuses()[0].lag.blocked_files == 0
+    assert len(executor.batches) == 3, "one try at a time, not one for each file"
+
+
 def test_files_that_are_blocked_longer_than_retry_timeout_fail_their_connector(run: Callable[..., Worker], tmp_path: Path) -> None:
     for name in ("bad", "good"):
         write(tmp_path / "logs" / name, "one")
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic")))
-    worker = run(executor, delivery={"tasks_max": 1}, errors={"retry_timeout": 0.0})
+    worker = run(executor, delivery={"tasks_max": 1}, errors={"retry_timeout": 0.0}, record=BY_FILE)
     assert "no topic" in wait_state(worker, State.FAILED)
 
 
@@ -407,9 +399,9 @@ def test_a_broker_that_is_away_as_well_is_the_whole_connectors_trouble(run: Call
     for name in ("away", "bad", "good"):
         write(tmp_path / "logs" / name, "one")
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic"), away=UNWELL))
-    worker = run(executor, delivery={"tasks_max": 1})
+    worker = run(executor, delivery={"tasks_max": 1}, record=BY_FILE)
     wait_state(worker, State.BLOCKED)
-    assert worker._connectors["app"]._backoff.active
+    assert rounds(worker)._patience.backoff.active
 
 
 def test_files_that_cannot_be_read_are_told_at_the_end_of_a_run_to_the_end(run: Callable[..., Worker], tmp_path: Path) -> None:
@@ -440,7 +432,7 @@ def test_a_stop_that_has_nothing_to_save_is_good_without_a_store(run: Callable[.
     path = tmp_path / "logs" / "a"
     worker = run(ScriptedExecutor())
     wait_saved(store, path, write(path, "one"))
-    wait_until(lambda: not worker._connectors["app"]._uncommitted, message="it is at rest")
+    wait_until(lambda: not rounds(worker)._uncommitted, message="it is at rest")
     store.fails = NO_ROOM
     worker.stop(0.5)
     assert not worker.statuses()[0].unsaved

@@ -1,0 +1,167 @@
+"""The definitions as they stand in files: what is wanted now, and the last good version of what is broken."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from copycat_agent.definitions import LoadedFile, find_agent_file, load_agent, load_directory
+from copycat_agent.definitions.files import read_small_file
+from copycat_agent.errors import DefinitionError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from copycat_agent.options import AgentOptions, Definition
+
+AGENT_FILE = "agent.yaml"
+"""Under this name a broken agent.yaml is told."""
+NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers"
+"""Why a definition cannot run."""
+_SEEN_BYTES_MAX = 4 * 2**20
+_REFERENCE = re.compile(rb"\$\{(file|cred):([^}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the files ask for. `definitions` and `paths` by name, disabled ones too; where a file is broken, its last good version.
+
+    `kept` says of each broken file (by the connector's name, or the file's when it has none) why, and what goes on instead.
+    """
+
+    options: AgentOptions
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    paths: dict[str, Path] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+class DefinitionFiles:
+    """The directory, and agent.yaml beside it. Remembers what was good. Not thread-safe."""
+
+    def __init__(
+        self, directory: Path, config: Path | None, overrides: Mapping[str, object], only: Collection[str] = (), *, needs_kafka: bool = True
+    ) -> None:
+        """`overrides` go over agent.yaml, see `load_agent`. `only`: other names are left out. Both hold over all loads.
+
+        `needs_kafka` False lets definitions without a Kafka address run: nothing will be sent.
+        """
+        self.directory = directory
+        self.overrides = {option: value for option, value in overrides.items() if value is not None}
+        self._config = config
+        self._only = frozenset(only)
+        self._needs_kafka = needs_kafka
+        self._options: AgentOptions | None = None
+        self._good: dict[Path, Definition] = {}
+        self.seen: dict[str, bytes] = {}
+        """What `look` said just before the last load."""
+        self.agent_file: Path | None = None
+        """The agent.yaml that was read last, None when there was none."""
+
+    def load(self) -> Wanted:
+        """Read everything now. Raises DefinitionError for a broken agent.yaml the first time only: later the last good one holds."""
+        self.seen = self.look()
+        options, agent_problems = self._load_options()
+        loaded = load_directory(self.directory, options)
+        if not loaded.files and any(problem.path == str(self.directory) for problem in loaded.problems):
+            return self._all_kept(options, agent_problems, loaded.problems)
+        wanted = Wanted(options, problems=(*agent_problems, *loaded.problems), warnings=loaded.warnings)
+        self._note_agent_file(wanted, agent_problems)
+        good = {file.path: file.definition for file in loaded.files if file.definition and self._can_run(file.definition)}
+        for path, definition in good.items():
+            wanted.definitions[definition.name], wanted.paths[definition.name] = definition, path
+        for file in loaded.files:
+            if file.path not in good:
+                self._keep(file, {one.path for one in loaded.files}, wanted)
+        self._good = {wanted.paths[name]: definition for name, definition in wanted.definitions.items()}
+        return self._chosen(wanted)
+
+    def look(self) -> dict[str, bytes]:
+        """All that a load would read, to compare with a later look: by path the bytes, or why they cannot be had.
+
+        Contents, not times: these files are small, a link that is swapped looks as new as it is, and what `${file:}` and
+        `${cred:}` name belongs to it.
+        """
+        seen: dict[str, bytes] = {}
+        try:
+            paths = sorted(path for path in self.directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
+        except OSError as error:
+            return {str(self.directory): str(error).encode()}
+        agent_file = find_agent_file(self.directory, self._config)
+        for path in [*paths, agent_file] if agent_file else paths:
+            seen[str(path)] = content = _content(path)
+            for kind, name in _REFERENCE.findall(content):
+                base = os.environ.get("CREDENTIALS_DIRECTORY", "") if kind == b"cred" else ""
+                named = os.path.join(base, os.fsdecode(name))  # noqa: PTH118 - bytes of a file, whatever they are
+                seen[named] = _content(named)
+        return seen
+
+    def _load_options(self) -> tuple[AgentOptions, tuple[Problem, ...]]:
+        """agent.yaml, or the last good one with what is wrong now. One that is gone is wrong: it may be on its way back."""
+        file = find_agent_file(self.directory, self._config)
+        if file is None and self.agent_file is not None and self._options is not None:
+            text, hint = "agent.yaml is gone", "put it back, or restart the agent to go on without it"
+            return self._options, (Problem(str(self.agent_file), 0, 0, "unreadable", text, hint),)
+        try:
+            self._options = load_agent(file, self.overrides)
+            self.agent_file = file
+        except DefinitionError as error:
+            if self._options is None:
+                raise
+            return self._options, error.problems
+        return self._options, ()
+
+    def _can_run(self, definition: Definition) -> bool:
+        return bool(not definition.enabled or not self._needs_kafka or definition.kafka.bootstrap_servers)
+
+    def _keep(self, file: LoadedFile, present: Collection[Path], wanted: Wanted) -> None:
+        """A file that does not load: its last good version goes on, also when the file has got another name meanwhile."""
+        path, last = file.path, self._good.get(file.path)
+        if last is None and file.name:
+            path, last = next(((p, d) for p, d in self._good.items() if d.name == file.name and p not in present), (file.path, None))
+        elif last is None and not os.path.lexists(file.path):
+            return  # it was removed while it was looked at
+        why = _in_words(file.problems[0], len(file.problems)) if file.problems else NO_ADDRESS
+        if last is not None and last.name not in wanted.definitions:
+            wanted.definitions[last.name], wanted.paths[last.name] = last, path
+            wanted.kept[last.name] = f"{why}; its last good version goes on"
+        else:
+            wanted.kept.setdefault(file.name or file.path.name, f"{why}; it is not run")
+
+    def _all_kept(self, options: AgentOptions, agent_problems: tuple[Problem, ...], problems: tuple[Problem, ...]) -> Wanted:
+        """The directory cannot be read: that is not to say that everything in it was removed."""
+        wanted = Wanted(options, problems=(*agent_problems, *problems))
+        self._note_agent_file(wanted, agent_problems)
+        for path, definition in self._good.items():
+            wanted.definitions[definition.name], wanted.paths[definition.name] = definition, path
+        wanted.kept[str(self.directory)] = f"{problems[0].text}; everything goes on as it was"
+        return self._chosen(wanted)
+
+    def _note_agent_file(self, wanted: Wanted, problems: tuple[Problem, ...]) -> None:
+        if problems:
+            wanted.kept[AGENT_FILE] = f"{_in_words(problems[0], len(problems))}; its last good version holds"
+
+    def _chosen(self, wanted: Wanted) -> Wanted:
+        if self._only:
+            for name in wanted.definitions.keys() - self._only:
+                del wanted.definitions[name], wanted.paths[name]
+            for name in wanted.kept.keys() - self._only - {AGENT_FILE, str(self.directory)}:
+                del wanted.kept[name]
+        return wanted
+
+
+def _in_words(problem: Problem, count: int) -> str:
+    where = f"{problem.path}:{problem.line}:{problem.column}" if problem.line else problem.path
+    more = f" (and {count - 1} more)" if count > 1 else ""
+    return f"{where}: {problem.text}{more}" + (f"; {problem.hint}" if problem.hint else "")
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    try:
+        return read_small_file(path, _SEEN_BYTES_MAX)
+    except OSError as error:
+        return f"{error.errno}".encode()

@@ -1,0 +1,71 @@
+"""A connector by name: what it should be doing, what it counted, and the thread that does it while there is one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.worker.status import State, Status
+from copycat_agent.worker.tally import Tally
+from copycat_agent.worker.taps import Taps
+
+if TYPE_CHECKING:
+    from copycat_agent.options import Definition
+    from copycat_agent.worker.connector import Connector
+    from copycat_agent.worker.targets import Target
+
+DISABLED = "disabled by its definition"
+"""Reason of a connector whose definition says `enabled: false`."""
+STOPPED = "stopped on request; start it with: copycat ctl resume {}"
+"""Reason of a connector that a person stopped."""
+NOT_NOW = "{} on request, so a run to the end leaves it out; include it again with: copycat ctl resume {}"
+"""Reason of a connector that `run --until-idle` does not run."""
+
+
+@dataclass(eq=False, slots=True)
+class Life:
+    """Owned by the worker and changed under its lock; `status` is for any thread.
+
+    `inherit` are names whose offsets it takes over before it begins for the first time.
+    """
+
+    definition: Definition
+    target: Target = "running"
+    inherit: tuple[str, ...] = ()
+    tally: Tally = field(default_factory=Tally)
+    taps: Taps = field(default_factory=Taps)
+    connector: Connector | None = None
+    since: float = field(default_factory=time.time)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its thread lives."""
+        return self.connector is not None and not self.connector.ended
+
+    @property
+    def state(self) -> State:
+        """The state alone."""
+        return self.status.state
+
+    @property
+    def status(self) -> Status:
+        """How it is now."""
+        connector, name = self.connector, self.definition.name
+        if connector is None:
+            state, reason = self._at_rest()
+            enabled = self.definition.enabled
+            return Status(name, state, reason, self.since, self.tally.counts, self.tally.lag, errors=self.tally.errors, enabled=enabled)
+        status = connector.status
+        if self.target == "stopped" and connector.ended:
+            return replace(status, state=State.STOPPED, reason=STOPPED.format(name))
+        return status
+
+    def _at_rest(self) -> tuple[State, str]:
+        """State and reason of one that has no thread."""
+        name = self.definition.name
+        if not self.definition.enabled:
+            return State.STOPPED, DISABLED
+        if self.target == "stopped":
+            return State.STOPPED, STOPPED.format(name)
+        return (State.STOPPED, NOT_NOW.format(self.target, name)) if self.target == "paused" else (State.STARTING, "")

@@ -1,0 +1,95 @@
+"""What a connector's thread is asked to do: by people, by the worker, by whoever wants to know something only it can tell."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.watch import Wake
+
+if TYPE_CHECKING:
+    from copycat_agent.sources import Source
+
+Question = Callable[["Source"], Any]
+
+
+class Orders:
+    """Given by any thread, obeyed by the connector's. `wake` also carries file-system events."""
+
+    def __init__(self, *, paused: bool = False) -> None:
+        self.wake = Wake()
+        self.paused = paused
+        """Whether nothing new is to be read."""
+        self.stop_at: float | None = None
+        """By when what is in flight has to be settled (`time.monotonic()`); None: go on."""
+        self._lock = threading.Lock()
+        self._at_once = False
+        self._closed = False
+        self._questions: queue.SimpleQueue[tuple[Question, Future[Any]]] = queue.SimpleQueue()
+
+    def stop(self, deadline: float) -> None:
+        """Read nothing more; settle by `deadline`. Of several deadlines the earliest holds."""
+        with self._lock:
+            self.stop_at = deadline if self.stop_at is None else min(self.stop_at, deadline)
+        self.wake.nudge()
+
+    def pause(self) -> None:
+        """Read nothing more, keep everything open."""
+        self.paused = True
+        self.wake.nudge()
+
+    def resume(self) -> None:
+        """Read on, and do not wait out a back-off."""
+        self.paused = False
+        self._at_once = True
+        self.wake.nudge()
+
+    def at_once(self) -> bool:
+        """Whether waiting is to end now; forgotten here."""
+        asked, self._at_once = self._at_once, False
+        return asked
+
+    def ask(self, question: Question) -> Future[Any]:
+        """Have `question` called with the source, in the connector's thread. Yields None when there is no source."""
+        answer: Future[Any] = Future()
+        with self._lock:
+            if not self._closed:
+                self._questions.put((question, answer))
+                self.wake.nudge()
+                return answer
+        answer.set_result(None)
+        return answer
+
+    def answer(self, source: Source | None) -> None:
+        """Answer what has been asked. For the connector's thread."""
+        while not self._questions.empty():
+            question, answer = self._questions.get()
+            try:
+                answer.set_result(None if source is None else question(source))
+            except Exception as error:  # noqa: BLE001 - the asker's trouble, not the connector's
+                answer.set_exception(error)
+
+    def close(self) -> None:
+        """The thread ends: nobody waits for an answer any more."""
+        with self._lock:
+            self._closed = True
+        self.answer(None)
+
+    def rest(self, seconds: float, beat: Callable[[], None]) -> bool:
+        """Wait; False when a stop was asked for, True when it is time to go on: also when a pause ends or begins.
+
+        Questions are answered meanwhile; `beat` is called at least every second.
+        """
+        until, paused = time.monotonic() + seconds, self.paused
+        while self.stop_at is None and self.paused is paused and not self.at_once():
+            beat()
+            self.answer(None)
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            self.wake.wait(min(left, 1.0), deaf=True)
+        return self.stop_at is None

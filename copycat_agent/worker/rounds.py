@@ -1,0 +1,303 @@
+"""One connector at work, from opening its source to closing it: scan, plan, submit, commit, and again."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.model import Batch, SplitResult, TaskId
+from copycat_agent.sources import SOURCES, Changes
+from copycat_agent.worker.limits import Grant, Limits
+from copycat_agent.worker.patience import Patience
+from copycat_agent.worker.status import State
+from copycat_agent.worker.verdict import more_to_read
+
+if TYPE_CHECKING:
+    from copycat_agent.executor import Executor, Results
+    from copycat_agent.logs import Log
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
+    from copycat_agent.watch import Watcher
+    from copycat_agent.worker.orders import Orders
+    from copycat_agent.worker.standing import Standing
+    from copycat_agent.worker.tally import Tally
+    from copycat_agent.worker.taps import Taps
+
+SCAN_GAP_SECONDS = 0.05
+"""Least time between two scans that events ask for; a scan that takes long keeps five times its own duration."""
+PROBE_BYTES = 2**20
+"""Size of the first batch after an error: if it fails as well, little is repeated."""
+FAILED_SETTLE_SECONDS = 5.0
+"""When one task's error ends the connector, how long the other tasks' batches may still be settled."""
+IDLE_SECONDS = 1.0
+"""Longest wait without a look at the clock."""
+PAUSED_SECONDS = 0.5
+"""Least time between two looks at files that grow while nothing of them is to be read."""
+PAUSED = "paused on request; go on with: copycat ctl resume {}"
+"""Reason of a connector that is paused."""
+
+
+class Tools(NamedTuple):
+    """What every connector works with, shared by all."""
+
+    store: OffsetStore
+    executor: Executor
+    watcher: Watcher
+
+
+class Books(NamedTuple):
+    """Where a connector's thread reads what it should do, and writes what it did."""
+
+    orders: Orders
+    standing: Standing
+    tally: Tally
+    taps: Taps
+    log: Log
+
+
+class _Flight(NamedTuple):
+    """A batch under way."""
+
+    results: Results
+    since: float
+    grant: Grant
+
+
+class _Unsaved(NamedTuple):
+    """Changes that are not in the store yet, and the batch they came from, if any."""
+
+    changes: Changes
+    results: tuple[SplitResult, ...] = ()
+    task: int = 0
+    seconds: float = 0.0
+
+
+class Rounds:
+    """Used once, from one thread. The source is opened when this is made: what the store or the source raise comes as it is."""
+
+    def __init__(self, definition: Definition, tools: Tools, books: Books, *, until_idle: bool = False, careful: bool = False) -> None:
+        """`careful`: something has gone wrong before, so begin with a small batch."""
+        self._definition = definition
+        self._store, self._executor, self._watcher = tools
+        self._orders, self._standing, self._tally, self._taps, self._log = books
+        self._wake = self._orders.wake
+        self._until_idle = until_idle
+        self._pickled = pickle.dumps(definition)
+        self._flying: dict[TaskId, _Flight] = {}
+        self._uncommitted: list[_Unsaved] = []
+        self._patience = Patience(definition, self._standing, self._tally, self._log, careful=careful)
+        self._limits = Limits(definition.limits)
+        self._next_scan = 0.0
+        self._scan_allowed_at = 0.0
+        self._plan_at = 0.0
+        self._scanned = False
+        self._pausing = False
+        self._finalised = False
+        self._tally.begin()
+        kind = SOURCES[definition.source.type]
+        self._source = kind.make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
+
+    @property
+    def tasks(self) -> int:
+        """Batches under way. For any thread."""
+        return len(self._flying)
+
+    def run(self) -> None:
+        """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
+        try:
+            while not self._finished():
+                self._cycle()
+                self._standing.beat()
+                self._wait()
+        finally:
+            try:
+                self._settle_what_flies()
+            finally:
+                self._leave()
+                self._source.close()
+
+    def _cycle(self) -> None:
+        """One round: look, take in results, hand out work."""
+        grown, other = self._wake.take()
+        if grown and not self._source.wake(grown):
+            other = True
+        if other or self._source.needs_scan:
+            self._next_scan = min(self._next_scan, self._scan_allowed_at)
+        if time.monotonic() >= self._next_scan:
+            self._scan()
+        self._orders.answer(self._source)
+        self._harvest()
+        if self._orders.paused or self._pausing:
+            self._obey_pause()
+        if not self._pausing:
+            self._hand_out(eager=not grown)
+        lag = self._source.lag()
+        self._tally.look(lag)
+        if self._scanned and not self._pausing:
+            self._patience.go_on(lag.blocked_files)
+
+    def _hand_out(self, *, eager: bool) -> None:
+        now = time.monotonic()
+        if self._orders.at_once():
+            self._patience.end()
+            self._plan_at = 0.0
+        if self._uncommitted or now < self._plan_at or now < self._patience.retry_at:
+            return
+        self._plan()
+        if not eager and self._plan_at <= now:  # nothing to do yet for files that grow: not to be woken for every line
+            self._plan_at = now + self._definition.delivery.linger
+
+    def _scan(self) -> None:
+        begin = time.monotonic()
+        self._uncommitted.append(_Unsaved(self._source.scan()))
+        self._commit()
+        self._watcher.watch(self._wake, self._source.directories)
+        now = time.monotonic()
+        self._scan_allowed_at = now + max(SCAN_GAP_SECONDS, 5 * (now - begin))
+        self._next_scan = now + self._source.scan_seconds
+        self._scanned = True
+
+    def _harvest(self) -> None:
+        """Take in the results of batches that are done, and save what they settled."""
+        for task in [task for task, flight in self._flying.items() if flight.results.done()]:
+            flight = self._flying.pop(task)
+            results = flight.results.result()
+            for result in results:
+                self._limits.settle(flight.grant, result.counts)
+                flight = flight._replace(grant=Grant())
+                if result.samples:
+                    self._taps.give(result.samples)
+            changes = self._source.settle(results)
+            self._uncommitted.append(_Unsaved(changes, results, task.number, time.monotonic() - flight.since))
+        self._commit()
+
+    def _commit(self) -> None:
+        """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
+        while self._uncommitted and time.monotonic() >= self._patience.save_at:
+            one = self._uncommitted[0]
+            if not self._save(one.changes):
+                return
+            self._uncommitted.pop(0)
+            self._source.finish(self._patience.for_source(one.results), one.changes)
+            if one.results:
+                self._tally.take_in(one.task, one.results, one.seconds)
+                self._patience.judge(one.results)
+                if more_to_read(one.results):
+                    self._plan_at = 0.0  # no pause
+
+    def _save(self, changes: Changes) -> bool:
+        """Whether they are in the store. Raises what is not retriable."""
+        if not (changes.offsets or changes.forget or changes.losses):
+            return True
+        begin = time.monotonic()
+        try:
+            self._store.commit(changes.offsets, changes.forget, changes.losses)
+        except RetriableError as error:
+            self._patience.not_saved(error)
+            return False
+        self._tally.commit_seconds = self._tally.commit_seconds.plus(time.monotonic() - begin)
+        self._patience.saved()
+        return True
+
+    def _plan(self) -> None:
+        """Give every idle task its share of what is unread."""
+        delivery, name = self._definition.delivery, self._definition.name
+        careful = self._patience.careful
+        tasks = [TaskId(name, number) for number in range(1 if careful else delivery.tasks_max)]
+        idle = [task for task in tasks if task not in self._flying]
+        for index, task in enumerate(idle):
+            if self._limits.seconds_left() > 0:
+                return
+            plan = self._source.plan(len(idle) - index)
+            if not plan.splits:
+                return
+            grant = self._limits.take(len(idle) - index)
+            most = PROBE_BYTES if careful else delivery.max_batch_bytes
+            most = min(most, grant.bytes) if grant.bytes else most
+            batch = Batch(task, self._pickled, plan.splits, most, plan.max_seconds, grant.records, self._taps.wanted())
+            now = time.monotonic()
+            results = self._executor.submit(batch)
+            self._flying[task] = _Flight(results, now, grant)
+            results.add_done_callback(lambda _: self._wake.nudge())
+            self._plan_at = now + delivery.linger
+
+    def _wait(self) -> None:
+        """Sleep until there is a reason not to."""
+        now = time.monotonic()
+        begin = max(self._plan_at, self._patience.retry_at, now + self._limits.seconds_left())
+        if self._pausing:
+            begin = now + PAUSED_SECONDS
+        if begin > now:
+            self._wake.wait(min(begin - now, max(0.0, self._next_scan - now), IDLE_SECONDS), deaf=True)
+        else:
+            self._wake.wait(min(self._next_scan - now, IDLE_SECONDS))
+
+    def _obey_pause(self) -> None:
+        """Nothing new is read; what flies is settled. Scans go on, so that files are followed through rotations."""
+        if not self._orders.paused:
+            self._pausing = False
+            self._patience.begin_anew()
+            return
+        if not self._pausing:
+            self._pausing = True
+            for task in self._flying:
+                self._executor.settle(task)
+        if not self._flying and not self._uncommitted:
+            self._standing.become(State.PAUSED, PAUSED.format(self._definition.name))
+
+    def _finished(self) -> bool:
+        """Whether to stop: asked to, or, in a run to the end, everything is read."""
+        if self._orders.stop_at is not None:
+            return True
+        if not self._until_idle or self._flying or self._uncommitted or not self._scanned:
+            return False
+        if not self._source.drained():
+            return False
+        self._scan()
+        if self._source.drained() and not self._finalised:
+            self._finalised = True
+            self._source.finalise()
+        return self._source.drained() and not self._uncommitted
+
+    def _settle_what_flies(self) -> None:
+        """Let batches under way come to their end, until the deadline; what is not settled then is read again next time.
+
+        Raises the first error that ends the connector, once all that could be saved is saved.
+        """
+        failure: CopycatError | None = None
+        give_up_at = time.monotonic() + FAILED_SETTLE_SECONDS
+        for task in self._flying:
+            self._executor.settle(task)
+        while self._flying or self._uncommitted:
+            self._patience.save_at = 0.0
+            try:
+                self._harvest()
+            except CopycatError as error:
+                failure = failure or error
+            left = (self._orders.stop_at or give_up_at) - time.monotonic()
+            if left <= 0:
+                break
+            if self._flying or self._uncommitted:
+                self._standing.beat()
+                self._wake.wait(min(left, 0.2), deaf=True)
+        self._tell_what_is_left()
+        if failure is not None:
+            raise failure
+
+    def _tell_what_is_left(self) -> None:
+        if any(one.changes.offsets for one in self._uncommitted if one.results):
+            self._log.error("offsets could not be saved; what they cover will be sent again", why=self._standing.unsaved)
+            self._standing.lost_grip = True
+        if self._flying:
+            self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
+
+    def _leave(self) -> None:
+        """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
+        changes = self._source.leave()
+        self._tally.look(self._source.lag()._replace(open_files=0))
+        try:
+            self._store.commit(changes.offsets, changes.forget, changes.losses)
+        except CopycatError as error:
+            self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)

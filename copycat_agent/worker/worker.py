@@ -1,0 +1,311 @@
+"""The worker: runs the connectors of a set of definitions, makes one set become another, and does what people ask of each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from copycat_agent import logs
+from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
+from copycat_agent.worker.connector import Connector
+from copycat_agent.worker.life import Life
+from copycat_agent.worker.rounds import Tools
+from copycat_agent.worker.status import State, Status
+from copycat_agent.worker.targets import Target, Targets
+
+if TYPE_CHECKING:
+    from copycat_agent.executor import Executor
+    from copycat_agent.model import Sample
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
+    from copycat_agent.sources import FileView
+    from copycat_agent.watch import Watcher
+
+STOP_SECONDS = 15.0
+"""How long what is in flight may take to be acknowledged when connectors are stopped."""
+LEAVE_SECONDS = 3.0
+"""How much longer a thread may take to close its files. One that hangs in a file system is left behind."""
+START_SECONDS = 10.0
+"""How long an operation waits for a connector's first look at its directories."""
+
+_log = logs.get("worker")
+
+
+class Worker:
+    """Owns the connectors. Every method is thread-safe; operations happen one after the other, questions wait for none of them."""
+
+    def __init__(self, store: OffsetStore, executor: Executor, watcher: Watcher, *, until_idle: bool = False) -> None:
+        """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out."""
+        self._tools = Tools(store, executor, watcher)
+        self._store = store
+        self._until_idle = until_idle
+        self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
+        self._leaving: list[Connector] = []
+        self._targets = Targets(store)
+        self._operation = threading.RLock()
+        self._changed = threading.Condition()
+        self._stopping = False
+
+    def apply(self, definitions: Iterable[Definition], renames: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Run exactly these definitions: equal ones go on untouched, others are drained and replaced, those not named are drained.
+
+        All of this side by side: nobody waits for another one's drain. `renames`: by new name, the names (not among the
+        definitions) whose offsets it takes over before it begins.
+        """
+        renames = renames or {}
+        with self._operation:
+            if self._stopping:
+                return
+            wanted = {definition.name: definition for definition in definitions}
+            before = self._lives
+            leaving = {name: life for name, life in before.items() if wanted.get(name) != life.definition or name in renames}
+            self._ask_to_stop(leaving.values(), time.monotonic() + STOP_SECONDS)
+            lives = {name: life for name, life in before.items() if name not in leaving}
+            new = {
+                name: self._life(definition, before.get(name), tuple(renames.get(name, ())))
+                for name, definition in wanted.items()
+                if name not in lives
+            }
+            self._lives = dict(sorted((lives | new).items()))
+            for life in new.values():
+                self._begin(life)
+            for name in leaving.keys() - wanted.keys():
+                leaving[name].taps.close()
+            self._drain(leaving.values(), STOP_SECONDS)
+            self._take_over_now(new.values())
+
+    def statuses(self) -> tuple[Status, ...]:
+        """Every connector as it is now, by name."""
+        return tuple(life.status for life in self._lives.values())
+
+    def status(self, name: str) -> Status:
+        """One connector. Raises UnknownConnectorError."""
+        return self._find(name).status
+
+    def definitions(self) -> dict[str, Definition]:
+        """What runs, or would if it were not stopped, by name."""
+        return {name: life.definition for name, life in self._lives.items()}
+
+    def definition(self, name: str) -> Definition:
+        """One of them. Raises UnknownConnectorError."""
+        return self._find(name).definition
+
+    def files(self, name: str) -> tuple[FileView, ...]:
+        """What its source follows, empty when it does not run. Raises UnknownConnectorError, BusyError when it does not answer."""
+        connector = self._find(name).connector
+        return (connector.ask(lambda source: source.files()) if connector else None) or ()
+
+    def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
+        """Up to `limit` records as they are sent from now on, for at most `seconds`. Raises UnknownConnectorError."""
+        return self._find(name).taps.open(limit, seconds)
+
+    @property
+    def offsets_unsaved(self) -> str:
+        """Why offsets cannot be saved at the moment, "" when they can."""
+        running = (life.connector for life in self._lives.values() if life.runs)
+        return next((one.offsets_unsaved for one in running if one and one.offsets_unsaved), "")
+
+    def heartbeats(self) -> dict[str, float]:
+        """By name of each connector that runs, the seconds since its loop last turned."""
+        now = time.monotonic()
+        return {name: max(0.0, now - life.connector.beat_at) for name, life in self._lives.items() if life.connector and life.runs}
+
+    def heartbeat(self) -> float:
+        """The longest of `heartbeats`; 0 when none runs."""
+        return max(self.heartbeats().values(), default=0.0)
+
+    def started(self) -> bool:
+        """Whether every connector has looked at its directories once, or does not run."""
+        return all(life.state is not State.STARTING for life in self._lives.values())
+
+    def pause(self, name: str) -> Status:
+        """Read nothing new, settle what is in flight, keep files open; also a connector that was stopped. One that failed stays so."""
+        with self._operating(name) as life:
+            self._aim(life, "paused")
+            if life.runs and life.connector:
+                life.connector.pause()
+            elif life.state is not State.FAILED:
+                self._begin(life)
+            self._await(lambda: life.state in {State.PAUSED, State.FAILED, State.STOPPED}, STOP_SECONDS)
+            return life.status
+
+    def resume(self, name: str) -> Status:
+        """Read on, also a connector that was stopped or failed; one that waits for better times tries now."""
+        with self._operating(name) as life:
+            self._aim(life, "running")
+            if life.runs and life.connector:
+                life.connector.resume()
+            else:
+                self._begin(life)
+            self._await(lambda: life.state not in {State.STARTING, State.PAUSED}, START_SECONDS)
+            return life.status
+
+    def halt(self, name: str) -> Status:
+        """Settle what is in flight and let go of everything. Also good for one that is disabled or failed."""
+        with self._operating(name, disabled_too=True) as life:
+            if life.definition.enabled:
+                self._aim(life, "stopped")
+                self._stop_all([life])
+            return life.status
+
+    def restart(self, name: str) -> Status:
+        """Stop and start again, also when it has failed or was stopped; one that is paused is so afterwards."""
+        with self._operating(name) as life:
+            self._stop_all([life])
+            if life.target == "stopped":
+                self._aim(life, "running")
+            self._begin(life)
+            self._await(lambda: life.state is not State.STARTING, START_SECONDS)
+            return life.status
+
+    @contextmanager
+    def at_rest(self, *names: str, force: bool) -> Iterator[None]:
+        """While nothing of these names runs (they need not be known), and no reload comes between.
+
+        What runs raises BusyError; with `force` it is stopped, and started again afterwards.
+        """
+        with self._operation:
+            self._refuse_when_stopping()
+            running = [life for name in names if (life := self._lives.get(name)) and life.runs]
+            if running and not force:
+                name = running[0].definition.name
+                msg = f"connector {name} is {running[0].state}"
+                raise BusyError(msg, f"stop it first: copycat ctl stop {name}, or use --force")
+            self._stop_all(running)
+            try:
+                self._refuse_those_left_behind(names)
+                yield
+            finally:
+                for life in running:
+                    self._begin(life)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all connectors have ended by themselves, at most `seconds`; True when they have."""
+        return self._await(lambda: not any(life.runs for life in self._lives.values()), seconds)
+
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Stop reading, settle what is in flight within `seconds`, commit, end all threads. For good: no operation follows."""
+        self._stopping = True
+        deadline = time.monotonic() + seconds
+        self._ask_to_stop(self._lives.values(), deadline)  # before the lock: an operation under way ends the sooner
+        with self._changed:
+            self._changed.notify_all()
+        with self._operation:
+            lives = self._lives.values()
+            self._ask_to_stop(lives, deadline)
+            self._drain(lives, seconds)
+            for life in lives:
+                life.taps.close()
+
+    def _find(self, name: str) -> Life:
+        life = self._lives.get(name)
+        if life is None:
+            known = ", ".join(self._lives) or "none"
+            msg = f"there is no connector {name}"
+            raise UnknownConnectorError(msg, f"connectors of this agent: {known}")
+        return life
+
+    @contextmanager
+    def _operating(self, name: str, *, disabled_too: bool = False) -> Iterator[Life]:
+        with self._operation:
+            self._refuse_when_stopping()
+            life = self._find(name)
+            if not life.definition.enabled and not disabled_too:
+                msg = f"connector {name} is disabled by its definition"
+                raise BusyError(msg, "set enabled: true there, then: copycat ctl reload")
+            yield life
+
+    def _refuse_when_stopping(self) -> None:
+        if self._stopping:
+            msg = "the agent is stopping"
+            raise BusyError(msg)
+
+    def _refuse_those_left_behind(self, names: Sequence[str]) -> None:
+        hanging = [one for one in self._leaving if not one.ended and one.definition.name in names]
+        if hanging:
+            msg = f"connector {hanging[0].definition.name} does not come to its end"
+            raise BusyError(msg, "its files may lie on a file system that hangs; try again, or restart the agent")
+
+    def _life(self, definition: Definition, before: Life | None, inherit: tuple[str, ...]) -> Life:
+        life = Life(definition, self._targets.of((definition.name, *inherit)), inherit)
+        if before is not None:
+            life.tally, life.taps = before.tally, before.taps
+            life.inherit = inherit or before.inherit
+        return life
+
+    def _aim(self, life: Life, target: Target) -> None:
+        """Remember what a person wants of it."""
+        if life.target != target:
+            life.target = target
+            self._targets.set(life.definition.name, target)
+
+    def _begin(self, life: Life) -> None:
+        """Start it, unless it is disabled or a person wants it stopped. What ran before under its name ends first."""
+        if self._stopping or not life.definition.enabled or life.target == "stopped":
+            return
+        if self._until_idle and life.target == "paused":
+            return
+        names = {life.definition.name, *life.inherit}
+        self._leaving = [one for one in self._leaving if not one.ended]
+        life.connector = Connector(
+            life.definition,
+            self._tools,
+            life.tally,
+            life.taps,
+            paused=life.target == "paused",
+            until_idle=self._until_idle,
+            after=[one for one in self._leaving if one.definition.name in names],
+            prepare=lambda: self._take_over(life),
+            on_change=self._tell,
+        )
+        life.connector.start()
+
+    def _take_over(self, life: Life) -> None:
+        """The offsets of its earlier names. Called before it begins; raises what the store raises."""
+        name = life.definition.name
+        for old in life.inherit:
+            count = self._store.rename(old, name)
+            _log.info("offsets taken over", connector=name, renamed_from=old, partitions=count)
+            self._targets.rename(old, name)
+        life.inherit = ()
+
+    def _take_over_now(self, lives: Iterable[Life]) -> None:
+        """Those that do not begin now take over as well."""
+        for life in lives:
+            if life.inherit and life.connector is None:
+                try:
+                    self._take_over(life)
+                except CopycatError as error:
+                    _log.warning("offsets could not be taken over yet", connector=life.definition.name, why=str(error))
+
+    def _ask_to_stop(self, lives: Iterable[Life], deadline: float) -> None:
+        for life in lives:
+            if life.connector and life.runs:
+                life.connector.stop(deadline)
+                self._leaving.append(life.connector)
+
+    def _drain(self, lives: Iterable[Life], seconds: float) -> None:
+        """Wait for the end of those that were asked to stop."""
+        deadline = time.monotonic() + seconds + LEAVE_SECONDS
+        for life in lives:
+            if life.connector and not life.connector.join(deadline - time.monotonic()):
+                _log.error(
+                    "connector does not come to its end and is left behind", connector=life.definition.name,
+                    hint="its files may lie on a file system that hangs",
+                )  # fmt: skip
+
+    def _stop_all(self, lives: Sequence[Life]) -> None:
+        self._ask_to_stop(lives, time.monotonic() + STOP_SECONDS)
+        self._drain(lives, STOP_SECONDS)
+
+    def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: condition() or self._stopping, seconds)
+        return condition()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
