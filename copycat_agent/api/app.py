@@ -1,0 +1,225 @@
+"""The WSGI side: who may ask, which handler answers, and what errors look like. The door to werkzeug.
+
+Every answer that is not 200 is `{"error": words, "hint": next step, "kind": for programs}`; a traceback is never one.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import BaseConverter, Map, Rule
+
+from copycat_agent import logs
+from copycat_agent.api.errors import MissingError, RefusedError
+from copycat_agent.api.handlers import CHANGES, ENDPOINTS, STREAMS, Request
+from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from copycat_agent.control import Control
+
+CHANGES_MAX = 2
+"""Changes under way at a time: each holds a worker until it is done."""
+STREAMS_MAX = 3
+"""Taps at a time, for the same reason; what is left of the workers answers questions."""
+_OWN_HOSTS = frozenset({"", "copycat", "localhost", "127.0.0.1", "[::1]"})
+_JSON = "application/json"
+
+_log = logs.get("api")
+
+
+class _Name(BaseConverter):
+    """A connector's name; whatever else stands there is no address of ours."""
+
+    regex = "[a-z0-9][a-z0-9-]{0,62}"
+
+
+class Guard:
+    """Keeps browsers out: a web page can make one send requests to this host, but not without saying so."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._hosts = _OWN_HOSTS | {host.lower() for host in hosts}
+
+    def check(self, environ: WSGIEnvironment) -> None:
+        """Raise `_StatusError` for a request on behalf of a web page, and one that was meant for another host."""
+        if "HTTP_ORIGIN" in environ or environ.get("HTTP_SEC_FETCH_SITE", "none") != "none":
+            raise _StatusError(HTTPStatus.FORBIDDEN, "web pages may not ask the agent")
+        host = str(environ.get("HTTP_HOST", "")).lower()
+        name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
+        if name not in self._hosts:
+            raise _StatusError(HTTPStatus.FORBIDDEN, "the Host header names another host", "use localhost")
+
+
+class Mounts:
+    """WSGI applications by path, for GET and HEAD."""
+
+    def __init__(self, applications: Mapping[str, WSGIApplication]) -> None:
+        self._applications = dict(applications)
+
+    def find(self, environ: WSGIEnvironment) -> WSGIApplication | None:
+        """The application at this path, None when there is none. `_StatusError` for other methods."""
+        found = self._applications.get(str(environ.get("PATH_INFO", "")))
+        if found is not None and environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            raise _StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
+        return found
+
+
+class Commands:
+    """The `/v1` addresses."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._map = Map(
+            [Rule(path, methods=[method], endpoint=handler) for method, path, handler in ENDPOINTS],
+            converters={"name": _Name}, strict_slashes=False, merge_slashes=False,
+        )  # fmt: skip
+        self._changes = threading.BoundedSemaphore(CHANGES_MAX)
+        self._streams = threading.BoundedSemaphore(STREAMS_MAX)
+
+    def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Run the handler of this address. Raises what it raises, and HTTPException when there is none."""
+        handler, named = self._map.bind("copycat").match(_path(environ), environ["REQUEST_METHOD"])
+        request = Request(_query(environ), _body(environ), **named)
+        if handler in STREAMS:
+            return self._stream(handler(self._control, request), start_response)
+        if handler not in CHANGES:
+            return _send(start_response, HTTPStatus.OK, handler(self._control, request))
+        if not self._changes.acquire(blocking=False):
+            raise BusyError("other changes are under way", "try again when they are done")
+        try:
+            return _send(start_response, HTTPStatus.OK, handler(self._control, request))
+        finally:
+            self._changes.release()
+
+    def _stream(self, values: Iterator[Any], start_response: StartResponse) -> Iterable[bytes]:
+        """One line per value, sent at once. What goes wrong after the first bytes is a line like an error's body."""
+        if not self._streams.acquire(blocking=False):
+            raise BusyError(f"{STREAMS_MAX} taps are open already", "end one of them, or try again in a minute")
+        return _Lines(values, start_response, self._streams)
+
+
+class _Lines:
+    """An NDJSON body. Gives its place back when waitress closes it, which it does whatever happens."""
+
+    def __init__(self, values: Iterator[Any], start_response: StartResponse, places: threading.BoundedSemaphore) -> None:
+        self._values, self._places = values, places
+        start_response("200 OK", [("Content-Type", "application/x-ndjson"), ("Cache-Control", "no-store")])
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"\n"  # the headers go out now, not with the first value
+        try:
+            for value in self._values:
+                yield json.dumps(value).encode() + b"\n"
+        except CopycatError as error:  # too late for a status
+            yield json.dumps(_words(error)[1]).encode() + b"\n"
+
+    def close(self) -> None:
+        self._places.release()
+
+
+class Application:
+    """What one listening socket answers. `commands` None: only what is mounted."""
+
+    def __init__(self, commands: Commands | None, mounts: Mounts, guard: Guard) -> None:
+        self._commands, self._mounts, self._guard = commands, mounts, guard
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI. Raises nothing before the answer has begun."""
+        try:
+            content = self._answer(environ, start_response)
+        except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
+            status, words = _refusal(error, environ)
+            content = _send(start_response, status, words)
+        if environ["REQUEST_METHOD"] != "HEAD":
+            return content
+        if isinstance(content, _Lines):
+            content.close()
+        return ()
+
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        self._guard.check(environ)
+        if mounted := self._mounts.find(environ):
+            return mounted(environ, start_response)
+        if self._commands is None:
+            raise MissingError("there is nothing at this address")
+        return self._commands.answer(environ, start_response)
+
+
+class _StatusError(CopycatError):
+    """A refusal with a status of its own."""
+
+    def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+
+_KINDS: tuple[tuple[type[CopycatError], HTTPStatus, str], ...] = (
+    (UnknownConnectorError, HTTPStatus.NOT_FOUND, "unknown_connector"),
+    (MissingError, HTTPStatus.NOT_FOUND, "missing"),
+    (BusyError, HTTPStatus.CONFLICT, "busy"),
+    (RefusedError, HTTPStatus.BAD_REQUEST, "refused"),
+    (DataError, HTTPStatus.BAD_REQUEST, "refused"),
+    (CopycatError, HTTPStatus.INTERNAL_SERVER_ERROR, "failed"),
+)
+"""First match counts."""
+
+
+def _refusal(error: Exception, environ: WSGIEnvironment) -> tuple[HTTPStatus, dict[str, str]]:
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.code or 500)
+        text = "this address does not take this method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "there is nothing at this address"
+        return status, {"error": text, "hint": "", "kind": "refused" if status == HTTPStatus.METHOD_NOT_ALLOWED else "missing"}
+    if isinstance(error, _StatusError):
+        return error.status, {"error": error.message, "hint": error.hint, "kind": "refused"}
+    if isinstance(error, CopycatError):
+        return _words(error)
+    # its words may quote anything: the class is all that is told
+    _log.error("a request could not be answered", method=environ["REQUEST_METHOD"], type=type(error).__name__, place=_place(error))
+    words = f"the agent failed on this request: {type(error).__name__}"
+    return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": words, "hint": "this is a fault of the agent; its log says where", "kind": "failed"}
+
+
+def _words(error: CopycatError) -> tuple[HTTPStatus, dict[str, str]]:
+    status, kind = next((status, kind) for base, status, kind in _KINDS if isinstance(error, base))
+    return status, {"error": error.message, "hint": error.hint, "kind": kind}
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}" if trace else ""
+
+
+def _send(start_response: StartResponse, status: HTTPStatus, value: object) -> list[bytes]:
+    content = json.dumps(value).encode() + b"\n"
+    headers = [("Content-Type", _JSON), ("Content-Length", str(len(content))), ("Cache-Control", "no-store")]
+    start_response(f"{status.value} {status.phrase}", headers)
+    return [content]
+
+
+def _path(environ: WSGIEnvironment) -> str:
+    return str(environ.get("PATH_INFO", ""))
+
+
+def _query(environ: WSGIEnvironment) -> str:
+    return str(environ.get("QUERY_STRING", ""))
+
+
+def _body(environ: WSGIEnvironment) -> object:
+    """The JSON in the body, None without one."""
+    content = environ["wsgi.input"].read()
+    if not content:
+        return None
+    if str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip() != _JSON:
+        raise _StatusError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is not declared as JSON", f"send the header Content-Type: {_JSON}")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise RefusedError("the body is no JSON") from None

@@ -1,0 +1,172 @@
+"""The client of the commands: JSON over HTTP over the agent's unix socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from copycat_agent.api.errors import AgentUnreachableError, MissingError, RefusedError
+from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
+
+READ_SECONDS = 30.0
+"""An answer that changes nothing comes at once; a machine under load is given this long."""
+CHANGE_SECONDS = 180.0
+"""A change is answered when it is done, and stopping a connector may settle what is in flight first."""
+BODY_BYTES_MAX = 32 * 2**20
+"""The server takes no more: offsets of 100,000 files fit in."""
+HOST = "copycat"
+"""What the client says in its Host header."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_HOW_TO_START = "start it with: copycat run DIR; an agent with another state directory is found with --state-dir or --socket"
+_ERRORS: dict[str, type[CopycatError]] = {
+    "unknown_connector": UnknownConnectorError,
+    "busy": BusyError,
+    "refused": RefusedError,
+    "missing": MissingError,
+}
+
+
+def is_name(text: str) -> bool:
+    """Whether a connector may have this name."""
+    return bool(_NAME.fullmatch(text))
+
+
+def address(kind: str, name: str, rest: str = "") -> str:
+    """`address("connectors", "app", "/files")` is `/v1/connectors/app/files`. UnknownConnectorError for what no connector is called."""
+    if not is_name(name):
+        raise UnknownConnectorError(f"no connector can have the name {name!r:.80}", "see: copycat ls")
+    return f"/v1/{kind}/{name}{rest}"
+
+
+class AgentClient:
+    """Talks to the agent behind `socket_path`. Every call is a connection of its own; thread-safe.
+
+    All methods return what the agent answered (parsed JSON), and raise `AgentUnreachableError` when nobody answers,
+    `UnknownConnectorError`, `BusyError` or `RefusedError` when the agent said no, and another `CopycatError` when it failed,
+    with the agent's own words and hint. Paths start with `/v1`.
+    """
+
+    def __init__(self, socket_path: Path) -> None:
+        self.socket_path = socket_path
+
+    def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        """Ask for something; changes nothing."""
+        return self._ask("GET", path, None, READ_SECONDS)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Have something done; returns when it is done."""
+        return self._ask("POST", path, body, CHANGE_SECONDS)
+
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+        """Save something over what is there."""
+        return self._ask("PUT", path, body, CHANGE_SECONDS)
+
+    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Delete something."""
+        return self._ask("DELETE", path, body, CHANGE_SECONDS)
+
+    def stream(self, path: str, silent_seconds: float = CHANGE_SECONDS) -> Iterator[Any]:
+        """One JSON value per line, as they come. Raises `AgentUnreachableError` after so long without any."""
+        with _Call(self.socket_path, silent_seconds) as call:
+            answer = call.send("GET", path, None)
+            if answer.status != http.client.OK:
+                raise _error_of(answer.status, answer.read())
+            while line := answer.readline():
+                if line.strip():
+                    yield _value_of(line)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float) -> Any:  # noqa: ANN401 - JSON
+        with _Call(self.socket_path, seconds) as call:
+            answer = call.send(method, path, body)
+            content = answer.read()
+        if answer.status != http.client.OK:
+            raise _error_of(answer.status, content)
+        return _parsed(content)
+
+
+class _Call:
+    """One connection. As a context manager it translates what goes wrong with it."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self._path, self._seconds = path, seconds
+        self._connection = _UnixConnection(path, seconds)
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> http.client.HTTPResponse:
+        headers = {"Host": HOST, "Connection": "close"}
+        content = None
+        if body is not None:
+            headers["Content-Type"], content = "application/json", json.dumps(body).encode()
+            if len(content) >= BODY_BYTES_MAX:
+                raise RefusedError(f"that is too much at a time: more than {BODY_BYTES_MAX} bytes", "do it in several parts")
+        self._connection.request(method, path, content, headers)
+        return self._connection.getresponse()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._connection.close()
+        if isinstance(error, OSError | http.client.HTTPException):
+            raise self._translated(error) from None
+
+    def _translated(self, error: OSError | http.client.HTTPException) -> CopycatError:
+        if isinstance(error, PermissionError):
+            return AgentUnreachableError(
+                f"no permission for {self._path}", "run this as the agent's user, as in: sudo -u copycat copycat ..."
+            )
+        if isinstance(error, TimeoutError):
+            return AgentUnreachableError(
+                f"the agent did not answer within {self._seconds:.0f} s", "what was asked for may still happen: see its log"
+            )
+        if self._connection.is_connected:
+            return AgentUnreachableError("the agent went away before it answered", "see its log; it was perhaps stopped")
+        if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
+            return AgentUnreachableError(f"no agent answers at {self._path}", _HOW_TO_START)
+        return AgentUnreachableError(f"cannot reach the agent at {self._path}: {getattr(error, 'strerror', None) or error}", _HOW_TO_START)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        super().__init__(HOST, timeout=seconds)
+        self._path = path
+        self.is_connected = False
+
+    def connect(self) -> None:
+        """Connect to the path instead of the host."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+        self.is_connected = True
+
+
+def _parsed(content: bytes) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(content)
+    except ValueError:
+        raise CopycatError("the answer is no JSON", "is it a copycat agent that listens there?") from None
+
+
+def _value_of(line: bytes) -> Any:  # noqa: ANN401 - JSON
+    """A value of a stream. Raises the error that stands where one went wrong."""
+    value = _parsed(line)
+    if isinstance(value, dict) and value.keys() == {"error", "hint", "kind"}:
+        raise _error_of(0, line)
+    return value
+
+
+def _error_of(status: int, content: bytes) -> CopycatError:
+    """The agent's words as the error they were; anything else that answers gets its status told."""
+    try:
+        said = json.loads(content)
+        kind, message, hint = said["kind"], str(said["error"]), str(said["hint"])
+    except (ValueError, KeyError, TypeError):
+        return CopycatError(f"the agent answered with HTTP status {status}", "is it a copycat agent that listens there?")
+    return _ERRORS.get(kind, CopycatError)(message, hint)

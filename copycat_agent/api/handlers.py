@@ -1,0 +1,210 @@
+"""What each address does: from a request to a JSON value. Knows nothing of HTTP but query and body."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from copycat_agent.api import views
+from copycat_agent.api.client import is_name
+from copycat_agent.api.errors import RefusedError
+from copycat_agent.control import Control
+from copycat_agent.definitions import origins
+from copycat_agent.errors import UnknownConnectorError
+from copycat_agent.model import SourcePartition
+from copycat_agent.offsets.document import from_documents, to_documents
+
+LIST_MAX = 10_000
+"""Files and losses of one answer."""
+TAP_SECONDS_MAX = 60.0
+TAP_RECORDS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The query as it was written, the parsed body (None without one), and the connector that the address names."""
+
+    query: str
+    body: object
+    connector: str = ""
+
+    def number(self, name: str, default: float, most: float) -> float:
+        """A number from the query, at least 0. RefusedError for anything else."""
+        written = dict(urllib.parse.parse_qsl(self.query)).get(name)
+        try:
+            value = default if written is None else float(written)
+        except ValueError:
+            value = -1
+        if not 0 <= value <= most:
+            raise RefusedError(f"{name} is no number from 0 to {most:g}")
+        return value
+
+    def text(self, name: str) -> str | None:
+        """A text from the query, None without it."""
+        return dict(urllib.parse.parse_qsl(self.query)).get(name)
+
+    def fields(self, *known: str) -> Mapping[str, Any]:
+        """The body, which has to be a map of these fields and no others. `force`, when it is known, has to be a boolean."""
+        body = {} if self.body is None else self.body
+        if not isinstance(body, dict):
+            raise RefusedError("the body is no map of fields", f"known are {', '.join(known)}")
+        for name in body:
+            if name not in known:
+                raise RefusedError(f"the body has an unknown field {name!r:.60}", f"known are {', '.join(known)}")
+        if not isinstance(body.get("force", False), bool):
+            raise RefusedError("force is neither true nor false")
+        return body
+
+
+def agent(control: Control, _request: Request) -> object:
+    """The agent as a whole."""
+    return views.agent(control.view())
+
+
+def connectors(control: Control, _request: Request) -> object:
+    """All connectors, by name."""
+    totals = control.loss_totals()
+    return {"connectors": [views.status(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
+
+
+def connector(control: Control, request: Request) -> object:
+    """One connector."""
+    return views.status(control.status(request.connector), control.loss_totals()) | {"path": _path(control, request.connector)}
+
+
+def definition(control: Control, request: Request) -> object:
+    """The definition that runs, secrets masked, and where each value comes from."""
+    runs, path, view = control.definition(request.connector), control.path(request.connector), control.view()
+    found = origins(Path(path), Path(view.agent_file) if view.agent_file else None, runs, control.options, view.overridden)
+    return {"name": request.connector, "path": path} | views.definition(runs.masked(), found)
+
+
+def files(control: Control, request: Request) -> object:
+    """The files of a connector, by path; `total` says how many there are beyond `limit`."""
+    limit = int(request.number("limit", 1_000, LIST_MAX))
+    found = control.files(request.connector)
+    return {"files": [views.file(each) for each in found[:limit]], "total": len(found)}
+
+
+def tap(control: Control, request: Request) -> Iterator[Any]:
+    """Records as they are sent from now on."""
+    limit = int(request.number("limit", 10, TAP_RECORDS_MAX))
+    seconds = request.number("seconds", 10.0, TAP_SECONDS_MAX)
+    control.status(request.connector)  # a name that is not there is told before the first line
+    return (views.sample(record) for record in control.tap(request.connector, limit, seconds))
+
+
+def losses(control: Control, request: Request) -> object:
+    """The loss ledger, newest first, of one connector or all, and its sums."""
+    limit = int(request.number("limit", 100, LIST_MAX))
+    name = request.text("connector")
+    totals = {key: total for key, total in control.loss_totals().items() if name in {None, key[0]}}
+    return {"losses": [views.loss(entry) for entry in control.losses(name, limit)], "totals": views.loss_totals(totals)}
+
+
+def offset_connectors(control: Control, _request: Request) -> object:
+    """Names with saved offsets."""
+    return {"connectors": list(control.offset_connectors())}
+
+
+def offsets(control: Control, request: Request) -> object:
+    """What is saved for a connector."""
+    saved = control.offsets(request.connector)
+    return {"connector": request.connector, **to_documents(saved)}
+
+
+def set_offsets(control: Control, request: Request) -> object:
+    """Save offsets, and delete those that are null."""
+    body = request.fields("offsets", "force")
+    wanted = from_documents(request.connector, {"offsets": body.get("offsets")})
+    given = {partition: offset for partition, offset in wanted.items() if offset is not None}
+    forgotten, force = wanted.keys() - given.keys(), bool(body.get("force", False))
+    if given:
+        control.set_offsets(request.connector, given, force=force)
+    if forgotten:
+        control.forget_offsets(request.connector, forgotten, force=force)
+    return {"connector": request.connector, "set": len(given), "deleted": len(forgotten)}
+
+
+def forget_offsets(control: Control, request: Request) -> object:
+    """Delete the offsets of these keys; of all without `keys`."""
+    body = request.fields("keys", "force")
+    keys = body.get("keys")
+    if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+        raise RefusedError("keys is no list of texts", "leave it out to delete all offsets of the connector")
+    partitions = None if keys is None else [SourcePartition(request.connector, key) for key in keys]
+    deleted = control.forget_offsets(request.connector, partitions, force=bool(body.get("force", False)))
+    return {"connector": request.connector, "deleted": deleted}
+
+
+def rename_offsets(control: Control, request: Request) -> object:
+    """Give the offsets to another name."""
+    body = request.fields("to", "force")
+    new = body.get("to")
+    if not isinstance(new, str) or not is_name(new):
+        raise RefusedError("to is no name of a connector", "1 to 63 lowercase letters, digits and -, not - first")
+    moved = control.rename_offsets(request.connector, new, force=bool(body.get("force", False)))
+    return {"connector": new, "renamed": moved}
+
+
+def reload(control: Control, _request: Request) -> object:
+    """Read the definitions now."""
+    return views.reload(control.reload())
+
+
+def pause(control: Control, request: Request) -> object:
+    """See `Control.pause`."""
+    return views.status(control.pause(request.connector), control.loss_totals())
+
+
+def resume(control: Control, request: Request) -> object:
+    """See `Control.resume`."""
+    return views.status(control.resume(request.connector), control.loss_totals())
+
+
+def stop(control: Control, request: Request) -> object:
+    """See `Control.stop`."""
+    return views.status(control.stop(request.connector), control.loss_totals())
+
+
+def restart(control: Control, request: Request) -> object:
+    """See `Control.restart`."""
+    return views.status(control.restart(request.connector), control.loss_totals())
+
+
+def _path(control: Control, name: str) -> str:
+    """The definition's file, "" for a connector whose file went a moment ago."""
+    try:
+        return control.path(name)
+    except UnknownConnectorError:
+        return ""
+
+
+ENDPOINTS: tuple[tuple[str, str, Callable[[Control, Request], object]], ...] = (
+    ("GET", "/v1", agent),
+    ("GET", "/v1/connectors", connectors),
+    ("GET", "/v1/connectors/<name:connector>", connector),
+    ("GET", "/v1/connectors/<name:connector>/definition", definition),
+    ("GET", "/v1/connectors/<name:connector>/files", files),
+    ("GET", "/v1/connectors/<name:connector>/tap", tap),
+    ("GET", "/v1/losses", losses),
+    ("GET", "/v1/offsets", offset_connectors),
+    ("GET", "/v1/offsets/<name:connector>", offsets),
+    ("PUT", "/v1/offsets/<name:connector>", set_offsets),
+    ("DELETE", "/v1/offsets/<name:connector>", forget_offsets),
+    ("POST", "/v1/offsets/<name:connector>/rename", rename_offsets),
+    ("POST", "/v1/connectors/<name:connector>/pause", pause),
+    ("POST", "/v1/connectors/<name:connector>/resume", resume),
+    ("POST", "/v1/connectors/<name:connector>/stop", stop),
+    ("POST", "/v1/connectors/<name:connector>/restart", restart),
+    ("POST", "/v1/reload", reload),
+)
+"""Method, address, handler."""
+
+STREAMS = frozenset({tap})
+"""Handlers whose answer is lines, as they come."""
+CHANGES = frozenset({set_offsets, forget_offsets, rename_offsets, reload, pause, resume, stop, restart})
+"""Handlers that return when something has happened, which may take a while."""

@@ -1,0 +1,77 @@
+"""Finding the running agent, for the commands that ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket as sockets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from copycat_agent.api import AgentClient
+from copycat_agent.api.sockets import SERVICE_SOCKET, SOCKET_NAME, runtime_dir
+from copycat_agent.definitions import load_agent
+from copycat_agent.errors import CopycatError
+from copycat_agent.options import AgentOptions
+
+_PROBE_SECONDS = 5.0
+
+
+def _complete(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the running agent's connectors; none when there is no agent."""
+    asked = context.params
+    with contextlib.suppress(CopycatError, OSError):
+        client = find_agent(asked.get("socket"), asked.get("state_dir"), asked.get("config"))
+        return [one["name"] for one in client.get("/v1/connectors")["connectors"] if one["name"].startswith(incomplete)]
+    return []
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A connector.", autocompletion=_complete)]
+SomeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this connector.", autocompletion=_complete)]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Connectors.", autocompletion=_complete)]
+
+
+def find_agent(socket: Path | None, state_dir: Path | None, config: Path | None) -> AgentClient:
+    """The client of the agent that these options mean, or that answers where agents listen by default.
+
+    Does not ask it anything. DefinitionError when `config` is no good; an agent that is not there is told by the first call.
+    """
+    places = _places(socket, state_dir, config)
+    return AgentClient(next((path for path in places if _answers(path)), next(filter(_is_there, places), places[0])))
+
+
+def _places(socket: Path | None, state_dir: Path | None, config: Path | None) -> list[Path]:
+    """Sockets to look at, the likeliest first: as `api.sockets.socket_path` chooses them."""
+    if socket:
+        return [socket.absolute()]
+    agent = load_agent(config) if config else AgentOptions()
+    if agent.api.socket:
+        return [Path(agent.api.socket)]
+    chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
+    directories = [one for one in (runtime_dir(), Path(chosen).absolute()) if one]
+    if state_dir or config:
+        return [directory / SOCKET_NAME for directory in reversed(directories)]
+    return [*(directory / SOCKET_NAME for directory in directories), SERVICE_SOCKET]
+
+
+def _answers(path: Path) -> bool:
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except OSError:  # too long, not there, nobody listens, not ours
+            return False
+    return True
+
+
+def _is_there(path: Path) -> bool:
+    """Also what we may not look at: who may not, should hear that, and not that there is no agent."""
+    try:
+        path.lstat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

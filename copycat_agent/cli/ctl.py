@@ -1,0 +1,84 @@
+"""`copycat ctl`: tell the running agent what to do, and wait until it is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from copycat_agent.api import address
+from copycat_agent.cli import exits
+from copycat_agent.cli.client import Names, find_agent
+from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir, use_color
+from copycat_agent.cli.shown import visible
+from copycat_agent.definitions import render
+from copycat_agent.errors import BusyError, Problem, UnknownConnectorError
+
+ctl = typer.Typer(no_args_is_help=True, help="Tell the running agent what to do, and wait until it is done.")
+
+
+def _command(verb: str, words: str) -> Callable[..., None]:
+    def run(names: Names, output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None) -> None:
+        client = find_agent(socket, state_dir, config)
+        done: list[dict[str, Any]] = []
+        failed = False
+        for name in names:
+            try:
+                done.append(client.post(address("connectors", name, f"/{verb}")))
+            except (UnknownConnectorError, BusyError) as error:
+                failed = True
+                typer.echo(f"error: {name}: {error}", err=True)
+                continue
+            failed = failed or done[-1]["state"] == "failed" or done[-1]["unsaved"]
+            if output is Format.TEXT:
+                typer.echo(_outcome(done[-1]))
+        if output is Format.JSON:
+            typer.echo(json.dumps(done, indent=2))
+        if failed:
+            raise typer.Exit(exits.FAILED)
+
+    run.__doc__ = words
+    return run
+
+
+def _outcome(one: dict[str, Any]) -> str:
+    why = f": {visible(one['reason'])}" if one["reason"] else ""
+    unsaved = "; offsets could not be saved, what they cover will be sent again" if one["unsaved"] else ""
+    return f"{one['name']}: {one['state'].upper()}{why}{unsaved}"
+
+
+_COMMANDS = {
+    "pause": "Stop reading, settle what is in flight, keep files open. Holds over restarts of the agent, until resume.",
+    "resume": "End a pause or a stop. A connector that failed is started again.",
+    "stop": "Settle what is in flight and let go of all files. Holds over restarts of the agent, until resume.",
+    "restart": "Stop and start again, also when it has failed.",
+}
+
+
+def reload(
+    output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None, no_color: NoColor = False
+) -> None:
+    """Read the definitions now and make them run; prints what changed: + added, ~ changed, - removed, ! kept as it was.
+
+    Exits 1 when a file does not load: its last good version goes on.
+    """
+    done = find_agent(socket, state_dir, config).post("/v1/reload")
+    if output is Format.JSON:
+        typer.echo(json.dumps(done, indent=2))
+    else:
+        for line in done["lines"]:
+            typer.echo(visible(line))
+        color = use_color(no_color=no_color)
+        for problem in done["problems"]:
+            typer.echo(render(Problem(**problem), color=color) + "\n", err=True, color=color)
+        if not done["lines"] and not done["problems"]:
+            typer.echo("nothing has changed", err=True)
+    if not done["clean"]:
+        raise typer.Exit(exits.FAILED)
+
+
+for _verb, _words in _COMMANDS.items():
+    ctl.command(name=_verb)(_command(_verb, _words))
+ctl.command()(reload)

@@ -1,0 +1,306 @@
+"""The commands that ask a running agent, against a real one: one agent and one broker for the whole file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import stat
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from copycat_agent.cli.main import main
+from copycat_agent.dev_broker import DevBroker
+from copycat_agent.dev_broker.ports import free_port
+from tests.cli.conftest import COMMAND, Done
+from tests.rig.agent import AgentProcess
+from tests.rig.kafka import create_topic, unique_topic, values
+from tests.rig.waiting import wait_until
+
+CANARY = "c4n4ry-Zq7"
+
+
+class Live(NamedTuple):
+    """A running agent with the connector `app`, which reads `log` into `topic`; `listen` is where its health is."""
+
+    agent: AgentProcess
+    log: Path
+    topic: str
+    listen: str
+
+    @property
+    def socket(self) -> Path:
+        return self.agent.state_dir / "agent.sock"
+
+    def write(self, *lines: str) -> None:
+        with self.log.open("a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n" for line in lines)
+
+
+@pytest.fixture(scope="module")
+def live(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Started with the first test that asks."""
+    root = tmp_path_factory.mktemp("live")
+    topic, listen = create_topic(broker.bootstrap, unique_topic(), 1, None), f"127.0.0.1:{free_port()}"
+    (root / "secret").write_text(CANARY)
+    with AgentProcess(root / "agent", broker.bootstrap) as agent:
+        log = root / "app.log"
+        log.write_text("first\n")
+        (agent.connectors_dir.parent / "agent.yaml").write_text(f"api: {{listen: '{listen}'}}\nkafka:\n  client: {{linger.ms: 1}}\n")
+        agent.define("app", _definition(log, topic))
+        security = f"{{protocol: SASL_SSL, mechanism: PLAIN, username: u, password: '${{file:{root}/secret}}'}}"
+        agent.define("vault", _definition(log, topic, "vault") + f"enabled: false\nkafka: {{security: {security}}}\n")
+        agent.start()
+        wait_until(lambda: values(broker.bootstrap, topic) == [b"first"], 60, lambda: agent.log)
+        live = Live(agent, log, topic, listen)
+        yield live
+        agent.stop()
+        assert not live.socket.exists()
+
+
+def _definition(log: Path, topic: str, name: str = "app") -> str:
+    return f"name: {name}\nsource:\n  type: log_file\n  include: ['{log}']\nrecord: {{topic: {topic}, headers: {{host: h1}}}}\n"
+
+
+@pytest.fixture
+def ask(live: Live, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """`ask("status", "app")`: a command for the running agent. In this process: a Python for each would take minutes."""
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+
+    def call(*arguments: str) -> Done:
+        command = ["copycat", *arguments, "--state-dir", str(live.agent.state_dir)]
+        monkeypatch.setattr(sys, "argv", command)
+        out, words = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(words):
+            try:
+                main()
+            except SystemExit as left:
+                code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        return Done(command, code, out.getvalue(), words.getvalue())
+
+    return call
+
+
+@pytest.fixture
+def ask_json(ask: Callable[..., Done]) -> Callable[..., Any]:
+    """What a command that is good says, as JSON."""
+
+    def call(*arguments: str) -> Any:
+        done = ask(*arguments, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return call
+
+
+def test_status_tells_scripts_and_people_how_it_goes(ask: Callable[..., Done], ask_json: Callable[..., Any]) -> None:
+    answer = ask_json("status")
+    assert answer["agent"]["spark"] == "running"
+    states = [(one["name"], one["state"], one["counts"]["acknowledged"]) for one in answer["connectors"]]
+    assert states == [("app", "running", 1), ("vault", "stopped", 0)]
+    done = ask("status", "app")
+    assert done.returncode == 0
+    assert re.search(r"^app +RUNNING +\d+[sm] +0 +1 +0 B", done.stdout, re.MULTILINE)
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+
+
+def test_a_connector_that_is_not_there_is_an_error_with_the_way_to_find_it(ask: Callable[..., Done]) -> None:
+    for arguments in (("status", "nope"), ("describe", "nope"), ("tap", "nope"), ("ctl", "pause", "nope"), ("describe", "../x")):
+        done = ask(*arguments)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert re.search(r"connectors of this agent: app|copycat ls", done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+def test_ls_names_the_file_of_each_connector(live: Live, ask: Callable[..., Done], ask_json: Callable[..., Any]) -> None:
+    path = str(live.agent.connectors_dir / "app.yaml")
+    app, vault = ask_json("ls")
+    assert app == {"name": "app", "enabled": True, "state": "running", "path": path}
+    assert (vault["name"], vault["enabled"], vault["state"]) == ("vault", False, "stopped")
+    lines = [line.split() for line in ask("ls").stdout.splitlines()]
+    assert lines[1:] == [["app", "yes", "RUNNING", path], ["vault", "no", "DISABLED", path.replace("app", "vault")]]
+
+
+def test_describe_says_where_each_value_comes_from_and_where_it_is_in_each_file(
+    live: Live, ask: Callable[..., Done], ask_json: Callable[..., Any]
+) -> None:
+    answer = ask_json("describe", "app")
+    values_by_option = {one["option"]: one for one in answer["values"]}
+    origins = {option: (Path(one["path"]).name, one["line"], one["from"]) for option, one in values_by_option.items()}
+    assert origins["source.include"] == ("app.yaml", 4, "definition")
+    assert origins["record.headers.host"] == ("app.yaml", 5, "definition")
+    assert origins["kafka.client.linger.ms"] == ("agent.yaml", 3, "agent")
+    assert origins["kafka.bootstrap_servers"] == ("", 0, "command line")
+    assert origins["delivery.linger"] == ("", 0, "default")
+    assert [(one["path"], one["position"], one["state"]) for one in answer["files"]] == [(str(live.log), 6, "following")]
+    text = ask("describe", "app").stdout
+    assert re.search(r"^delivery\.linger +default +50ms", text, re.MULTILINE)
+    assert re.search(r"^source\.include +app\.yaml:4 +\[", text, re.MULTILINE)
+
+
+def test_a_secret_is_in_nothing_that_is_shown(live: Live, ask: Callable[..., Done], ask_json: Callable[..., Any]) -> None:
+    password = next(one for one in ask_json("describe", "vault")["values"] if one["option"] == "kafka.security.password")
+    assert (password["value"], password["line"]) == ("********", 7)
+    for arguments in (("status", "--format", "json"), ("describe", "vault"), ("describe", "vault", "--format", "json"), ("ctl", "reload")):
+        done = ask(*arguments)
+        assert CANARY not in done.stdout + done.stderr
+    assert CANARY not in live.agent.log
+
+
+def test_tap_shows_records_as_they_are_sent(live: Live, ask: Callable[..., Done]) -> None:
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.1):
+            live.write("hällo \x1b[31mred")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        text = ask("tap", "app", "--limit", "1")
+        record = json.loads(ask("tap", "app", "--limit", "1", "--format", "json").stdout)
+    finally:
+        over.set()
+        writing.join()
+    first, header, value = text.stdout.splitlines()
+    assert first.startswith(f"{live.topic}  key -  {live.log}:")
+    assert (header, value) == ("  host: h1", "  hällo \\x1b[31mred")
+    assert (record["topic"], record["value"], record["headers"]) == (live.topic, "hällo \x1b[31mred", [{"name": "host", "value": "h1"}])
+
+
+def test_pause_holds_records_back_and_resume_lets_them_go(live: Live, ask: Callable[..., Done], broker: DevBroker) -> None:
+    done = ask("ctl", "pause", "app")
+    assert done.returncode == 0
+    assert done.stdout.startswith("app: PAUSED")
+    live.write("while paused")
+    status = ask("status")
+    assert (status.returncode, "PAUSED" in status.stdout) == (0, True)
+    assert b"while paused" not in values(broker.bootstrap, live.topic)
+    assert ask("ctl", "resume", "app").stdout.startswith("app: RUNNING")
+    wait_until(lambda: b"while paused" in values(broker.bootstrap, live.topic))
+
+
+def test_of_several_names_each_gets_its_answer(ask: Callable[..., Done]) -> None:
+    done = ask("ctl", "restart", "nope", "app")
+    assert done.returncode == 1
+    assert "error: nope:" in done.stderr
+    assert done.stdout.startswith("app: ")
+    wait_until(lambda: ask("status", "app").returncode == 0)
+
+
+def test_reload_prints_the_diff_and_the_problems_where_they_are(live: Live, ask: Callable[..., Done]) -> None:
+    path = live.agent.connectors_dir / "second.yaml"
+    good = _definition(live.log.with_name("second.log"), live.topic, "second")
+    path.write_text(good)
+    assert "second" in ask("ctl", "reload").stdout + ask("ls").stdout  # the agent may have been first
+    path.write_text(good + "nonsense: 1\n")
+    done = ask("ctl", "reload")
+    assert done.returncode == 1
+    assert f"{path}:6:1: error[unknown-key]" in done.stderr
+    assert "second" in ask("ls").stdout
+    warned = ask("status")
+    assert "second" in warned.stderr
+    path.unlink()
+    wait_until(lambda: "second" not in ask("ls").stdout)
+    again = ask("ctl", "reload")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "nothing has changed\n")
+
+
+def test_a_connector_in_trouble_makes_status_exit_3_and_says_why(live: Live, ask: Callable[..., Done]) -> None:
+    log = live.log.with_name("lost.log")
+    log.write_text("nowhere to go\n")
+    live.agent.define("lost", _definition(log, "no-such-topic", "lost"))
+    ask("ctl", "reload")
+    try:
+        wait_until(lambda: "BLOCKED" in (done := ask("status", "lost")).stdout and done.returncode == 3)
+        assert "no-such-topic" in ask("status", "lost").stdout
+        assert ask("status").returncode == 3
+        assert ask("status", "app").returncode == 0
+    finally:
+        live.agent.undefine("lost")
+        ask("ctl", "reload")
+
+
+def test_top_once_is_one_picture_with_the_broker(live: Live, ask: Callable[..., Done], broker: DevBroker) -> None:
+    seen: list[Done] = []
+
+    def shows_the_broker() -> bool:
+        live.write("producers that send say what they see")
+        seen.append(ask("top", "--once"))
+        return bool(re.search(rf"^{re.escape(broker.bootstrap)} +UP +\d+ +[\d.]+ ms$", seen[-1].stdout, re.MULTILINE))
+
+    wait_until(shows_the_broker, 30, lambda: seen[-1].stdout)
+    assert seen[-1].returncode == 0
+    assert seen[-1].stdout.startswith("copycat ")
+    assert re.search(r"^app +RUNNING", seen[-1].stdout, re.MULTILINE)
+
+
+def test_only_this_user_reaches_the_socket_and_health_is_on_the_port(live: Live) -> None:
+    assert stat.S_IMODE(live.socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(live.socket.parent.stat().st_mode) == 0o700
+    for path in ("livez", "metrics"):
+        with urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=10) as answer:
+            assert answer.status == 200
+
+
+def test_a_second_agent_on_the_same_socket_is_refused_and_the_first_goes_on(
+    live: Live, ask: Callable[..., Done], copycat: Callable[..., Done], tmp_path: Path
+) -> None:
+    (tmp_path / "agent.yaml").write_text("log: {level: warning}\n")
+    where = ("--state-dir", tmp_path / "state", "--bootstrap-servers", live.agent.bootstrap, "--config", tmp_path / "agent.yaml")
+    done = copycat("run", live.agent.connectors_dir, *where, "--socket", live.socket)
+    assert done.returncode == 1
+    assert (
+        done.stderr == f"error: another agent answers at {live.socket}; stop it first, or give this one a socket of its own with --socket\n"
+    )
+    assert ask("ls").returncode == 0
+
+
+def test_watch_off_a_terminal_is_a_block_per_look_until_ctrl_c(live: Live, environment: dict[str, str], tmp_path: Path) -> None:
+    command = [*COMMAND, "status", "--watch", "--interval", "0.2", "--state-dir", str(live.agent.state_dir)]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        blocks = 0
+        while blocks < 3:
+            blocks += watching.stdout.readline().startswith("connector ")
+        watching.send_signal(2)
+        assert watching.wait(20) == 0
+        assert watching.stderr is not None
+        assert watching.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status",), ("top",), ("ls",), ("describe", "app"), ("tap", "app"), ("ctl", "reload"), ("ctl", "stop", "app")]
+)
+def test_without_an_agent_every_command_says_the_next_step(
+    arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["copycat", *arguments, "--state-dir", str(tmp_path)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    done = capsys.readouterr()
+    assert (left.value.code, done.out) == (1, "")
+    assert f"error: no agent answers at {tmp_path}/agent.sock; start it with: copycat run DIR" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status", "--socket"), ("top", "x"), ("ctl", "jump"), ("tap", "app", "--limit", "0"), ("ctl", "pause")]
+)
+def test_what_was_mistyped_is_exit_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["copycat", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr().out == ""

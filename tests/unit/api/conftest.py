@@ -1,0 +1,102 @@
+"""A server on a real unix socket (and a port), and clients of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from copycat_agent.api import AgentClient
+from copycat_agent.api.server import ApiServer
+from tests.unit.api.doubles import MemoryControl
+
+DEFINITION = """\
+name: app
+source:
+  type: log_file
+  include: [/var/log/app.log]
+record: {topic: logs.app, headers: {host: h1}}
+transforms:
+  - drop_if: {path: /healthz}
+converters:
+  value: json
+"""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    made = tmp_path / "connectors.d"
+    made.mkdir()
+    (made / "app.yaml").write_text(DEFINITION)
+    return made
+
+
+@pytest.fixture
+def control(directory: Path) -> MemoryControl:
+    return MemoryControl(directory)
+
+
+@pytest.fixture
+def socket_path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "agent.sock"
+
+
+@pytest.fixture
+def server(control: MemoryControl, socket_path: Path) -> Iterator[ApiServer]:
+    server = ApiServer(control, socket_path)
+    server.start()
+    yield server
+    control.hold.set()
+    server.close()
+
+
+@pytest.fixture
+def client(server: ApiServer, socket_path: Path) -> AgentClient:
+    return AgentClient(socket_path)
+
+
+def connect(path: Path) -> socket.socket:
+    """A bare connection."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(20)
+    made.connect(str(path))
+    return made
+
+
+@pytest.fixture
+def send(server: ApiServer, socket_path: Path) -> Callable[..., Answer]:
+    """`send("GET", "/v1", body=b"", Host="x")`: any request, as any client could send it."""
+
+    def call(method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection.sock = connect(socket_path)
+        try:
+            connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
+            for name, value in ({"Content-Length": str(len(body))} if body is not None else {}).items():
+                connection.putheader(name, value)
+            for name, value in headers.items():
+                connection.putheader(name.replace("_", "-"), value)
+            connection.endheaders()
+            if body is not None:
+                connection.send(body)
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read())
+        finally:
+            connection.close()
+
+    return call

@@ -1,0 +1,144 @@
+"""An agent in memory: what `api` serves in these tests. Keeps the rules of `Control`: unknown names, and who is busy."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from copycat_agent.control import AgentView, Reload
+from copycat_agent.definitions import load_directory
+from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
+from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sources import FileView, Lag
+from copycat_agent.worker import State, Status
+
+NOW = 1_763_776_800.0
+CLIENT = ClientView(NOW, (BrokerView("k1:9092/1", "UP", 1.25),), 12, 3_400, 2)
+SAMPLES = (
+    Sample("logs.app", b"10.0.0.1", "größe".encode(), (("host", b"h1"), ("odd", b"\xff")), 1_763_776_800_000, "/var/log/app.log", 0, 7),
+    Sample("logs.app", None, b"\xfe\x00", (), None, "/var/log/\udcff.log", 7, 9),
+)
+
+
+class MemoryControl:
+    """A `Control` over the definitions of a directory. `fail` is raised by the next question; `hold` delays changes until it is set."""
+
+    def __init__(self, directory: Path, agent: AgentOptions | None = None, environ: Mapping[str, str] | None = None) -> None:
+        self.options = agent or AgentOptions()
+        self.directory = directory
+        loaded = load_directory(directory, self.options, environ=environ)
+        self.definitions, self.paths = loaded.definitions, loaded.paths
+        self.states = {name: Status(name, State.RUNNING, since=NOW, counts=Counts(9, 900, 7, 1, 1), lag=Lag(50, 1, 2, 2), clients=(CLIENT,))
+                       for name in self.definitions}  # fmt: skip
+        self.saved: dict[SourcePartition, SourceOffset] = {}
+        self.gate: dict[str, threading.Event] = {}
+        self.fail: Exception | None = None
+        self.hold = threading.Event()
+        self.hold.set()
+        self.under_way = 0
+        self.samples: tuple[Sample, ...] = SAMPLES
+        self.agent_file = ""
+
+    def view(self) -> AgentView:
+        if self.fail:
+            raise self.fail
+        return AgentView("0", 7, "u", NOW, "/state", str(self.directory), "up", 8, "", None, agent_file=self.agent_file)
+
+    def statuses(self) -> tuple[Status, ...]:
+        return tuple(self.states[name] for name in sorted(self.states))
+
+    def status(self, name: str) -> Status:
+        if name not in self.states:
+            raise UnknownConnectorError(f"there is no connector {name}", "see: copycat ls")
+        return self.states[name]
+
+    def definition(self, name: str) -> Definition:
+        self.status(name)
+        return self.definitions[name]
+
+    def path(self, name: str) -> str:
+        self.status(name)
+        return str(self.paths[name])
+
+    def files(self, name: str) -> tuple[FileView, ...]:
+        self.status(name)
+        return tuple(FileView(f"/var/log/{number}.log", str(number), 5, 10, 1, "following", True) for number in range(3))
+
+    def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
+        self.status(name)
+        if not self.samples:
+            self.hold.wait(seconds)
+        yield from self.samples[:limit]
+        if self.fail:
+            raise self.fail
+
+    def reload(self) -> Reload:
+        self._change()
+        return Reload(added=("new",), changed={"app": ("record.topic",)}, kept={"bad": "a tab"}, at=NOW)
+
+    def pause(self, name: str) -> Status:
+        return self._become(name, State.PAUSED)
+
+    def resume(self, name: str) -> Status:
+        return self._become(name, State.RUNNING)
+
+    def stop(self, name: str) -> Status:
+        return self._become(name, State.STOPPED)
+
+    def restart(self, name: str) -> Status:
+        return self._become(name, State.RUNNING)
+
+    def _become(self, name: str, state: State) -> Status:
+        self._change()
+        self.states[name] = dataclasses.replace(self.status(name), state=state, since=time.time())
+        return self.states[name]
+
+    def _change(self) -> None:
+        self.under_way += 1
+        assert self.hold.wait(30)
+        self.under_way -= 1
+
+    def offset_connectors(self) -> tuple[str, ...]:
+        return tuple(sorted({partition.connector for partition in self.saved}))
+
+    def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+        return {partition: offset for partition, offset in self.saved.items() if partition.connector == name}
+
+    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
+        self._free(name, force=force)
+        self.saved.update(offsets)
+
+    def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
+        self._free(name, force=force)
+        gone = [one for one in self.offsets(name) if partitions is None or one in partitions]
+        for one in gone:
+            del self.saved[one]
+        return len(gone)
+
+    def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
+        self._free(old, force=force)
+        moved = {SourcePartition(new, one.key): self.saved.pop(one) for one in list(self.offsets(old))}
+        self.saved.update(moved)
+        return len(moved)
+
+    def _free(self, name: str, *, force: bool) -> None:
+        if not force and name in self.states and self.states[name].state is not State.STOPPED:
+            raise BusyError(f"{name} is running", f"stop it first: copycat ctl stop {name}, or use --force")
+
+    def losses(self, name: str | None, limit: int) -> tuple[Loss, ...]:
+        entry = Loss(SourcePartition("app", "k"), "/var/log/app.log", 0, 10, 10, 0, "destroyed", "deleted", int(NOW * 1000))
+        return (entry,)[:limit] if name in {None, "app"} else ()
+
+    def loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
+        return {("app", "destroyed"): LossTotal(10, 0, 1)}
+
+
+CANARY = "c4n4ry-Zq7"
+
+
+class LoudError(CopycatError):
+    """An error whose class nobody has told the server about."""
