@@ -1,0 +1,165 @@
+"""Is the agent alive, ready, delivering? Rules over what a `Control` tells; nothing here waits for Kafka or for a disk.
+
+- alive: the process answers and the loop of every connector turns. Otherwise restart it.
+- ready: definitions are loaded and every connector has looked at its files once. Whether Kafka answers does not matter.
+- healthy: what is written gets delivered. Not healthy while something waits to be read and nothing was acknowledged for
+  `api.stalled_after`, while offsets cannot be saved, and while a connector is FAILED or BLOCKED. Rest on purpose is healthy.
+
+Ages are measured with the monotonic clock between two calls, so that a step of the wall clock neither raises nor hides an alarm.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from copycat_agent.control import AgentView, Control
+from copycat_agent.worker import State, Status
+
+Kind = Literal["starting", "stopping", "stuck", "stalled", "failed", "blocked", "offsets_unsaved"]
+
+
+class Trouble(NamedTuple):
+    """One reason for a red light. `connector` is "" for the agent's own; `since` in epoch seconds; `action` is a command to run."""
+
+    kind: Kind
+    connector: str
+    reason: str
+    since: float
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer: good when there are no troubles. `resting` maps connectors at rest on purpose to paused, stopped or disabled."""
+
+    troubles: tuple[Trouble, ...] = ()
+    resting: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        """Whether the light is green."""
+        return not self.troubles
+
+
+class _Mark(NamedTuple):
+    """When nothing of a connector has moved, since `begun` (monotonic); it had not for `age` seconds before."""
+
+    progress: object
+    begun: float
+    age: float
+
+
+class Health:
+    """The three questions, for one agent. Thread-safe and cheap; keeps what it saw last, to see what does not move."""
+
+    def __init__(self, control: Control, *, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """`wall` and `monotonic` are the clocks, in seconds."""
+        self._control = control
+        self._wall = wall
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._marks: dict[str, _Mark] = {}
+        self._seen: dict[tuple[Kind, str], float] = {}
+        self._was_ready = False
+
+    def alive(self) -> Verdict:
+        """Red: only a restart of the process helps."""
+        return Verdict(tuple(one for one in self._agents_own(self._control.view()) if one.kind == "stuck"))
+
+    def ready(self) -> Verdict:
+        """Red while the agent starts or stops. Once ready, a connector that is added later does not take that away."""
+        return Verdict(self._not_ready(self._control.view(), self._control.statuses()))
+
+    def delivering(self) -> Verdict:
+        """Red while something that is written does not arrive, or would arrive twice after a crash."""
+        view, statuses = self._control.view(), self._control.statuses()
+        unready = self._not_ready(view, statuses)
+        if unready:
+            return Verdict(unready, _resting(statuses))
+        stalled = self.stalled(statuses)
+        theirs = (self._of(status, stalled[status.name], view) for status in statuses)
+        return Verdict((*self._agents_own(view), *(one for one in theirs if one is not None)), _resting(statuses))
+
+    def stalled(self, statuses: Iterable[Status]) -> dict[str, float]:
+        """By connector, for how many seconds nothing has been acknowledged although something waits; 0 when all is well."""
+        with self._lock:
+            marks, now = {}, self._monotonic()
+            for status in statuses:
+                marks[status.name] = self._mark(status, now)
+            self._marks = {name: mark for name, mark in marks.items() if mark is not None}
+            return {name: 0.0 if mark is None else mark.age + now - mark.begun for name, mark in marks.items()}
+
+    def _mark(self, status: Status, now: float) -> _Mark | None:
+        """What was not moving before and still is not; a new mark when something did, None when nothing has to."""
+        if not _has_to_move(status):
+            return None
+        progress = (status.state is State.STARTING, status.counts, status.acknowledged_at, status.lag.oldest_unread_ms)
+        before = self._marks.get(status.name)
+        if before is not None and before.progress == progress:
+            return before
+        begun = status.since if status.state is State.STARTING else max(status.acknowledged_at, status.lag.oldest_unread_ms / 1000)
+        known = status.state is State.STARTING or status.lag.oldest_unread_ms
+        return _Mark(progress, now, max(0.0, self._wall() - begun) if known else 0.0)
+
+    def _not_ready(self, view: AgentView, statuses: tuple[Status, ...]) -> tuple[Trouble, ...]:
+        if view.stopping:
+            return tuple(one for one in self._agents_own(view) if one.kind == "stopping")
+        if self._was_ready:
+            return ()
+        starting = tuple(
+            Trouble("starting", status.name, "it has not looked at its files yet", status.since, f"copycat describe {status.name}")
+            for status in statuses
+            if status.state is State.STARTING and status.enabled
+        )
+        if not starting and view.last_reload is None and not statuses:
+            starting = (Trouble("starting", "", "definitions are not loaded yet", view.started, "copycat status"),)
+        self._was_ready = not starting
+        return starting
+
+    def _agents_own(self, view: AgentView) -> tuple[Trouble, ...]:
+        """The troubles that are the agent's own, since they were first seen."""
+        found: list[tuple[Kind, str, str, str]] = []
+        if view.stopping:
+            found.append(("stopping", "", "the agent stops", ""))
+        if view.offsets_unsaved:
+            reason = f"offsets cannot be saved: {view.offsets_unsaved}"
+            found.append(("offsets_unsaved", "", reason, f"copycat doctor {view.directory}"))
+        found += [("stuck", name, "its loop does not turn", "systemctl restart copycat") for name in view.stuck]
+        with self._lock:
+            now = self._wall()
+            self._seen = {(kind, name): self._seen.get((kind, name), now) for kind, name, _, _ in found}
+            return tuple(Trouble(kind, name, why, self._seen[kind, name], action) for kind, name, why, action in found)
+
+    def _of(self, status: Status, stalled_seconds: float, view: AgentView) -> Trouble | None:
+        """The worst that there is to say about a connector."""
+        if status.state is State.FAILED:
+            return Trouble("failed", status.name, status.reason, status.since, f"copycat ctl restart {status.name}")
+        if status.state is State.BLOCKED:
+            return Trouble("blocked", status.name, status.reason, status.since, f"copycat doctor {view.directory}")
+        if stalled_seconds <= self._control.options.api.stalled_after:
+            return None
+        since = self._wall() - stalled_seconds
+        return Trouble("stalled", status.name, _stall(status, stalled_seconds), since, f"copycat describe {status.name}")
+
+
+def _has_to_move(status: Status) -> bool:
+    if not status.enabled or status.state in {State.PAUSED, State.STOPPED, State.FAILED}:
+        return False
+    return status.state is State.STARTING or status.lag.files > 0
+
+
+def _stall(status: Status, seconds: float) -> str:
+    if status.state is State.STARTING:
+        return f"its first look at its files takes {seconds:.0f} s"
+    files = "1 file" if status.lag.files == 1 else f"{status.lag.files} files"
+    words = f"nothing acknowledged for {seconds:.0f} s while {status.lag.bytes} bytes in {files} wait"
+    return f"{words}: {status.reason}" if status.reason else words
+
+
+def _resting(statuses: Iterable[Status]) -> dict[str, str]:
+    resting = {status.name: str(status.state) for status in statuses if status.state in {State.PAUSED, State.STOPPED}}
+    return resting | {status.name: "disabled" for status in statuses if not status.enabled}
