@@ -6,13 +6,13 @@ import dataclasses
 import json
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from copycat_agent.cli import exits
+from copycat_agent.cli.options import Format, Output
 from copycat_agent.definitions import Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
 from copycat_agent.definitions.schema import definition_schema
 from copycat_agent.errors import DefinitionError, Problem
@@ -22,18 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Format(StrEnum):
-    """How a command writes what it found."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 def check(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of definitions.")],
     no_env: Annotated[bool, typer.Option("--no-env", help="Leave ${env:}, ${file:} and ${cred:} unresolved.")] = False,
     config: Annotated[Path | None, typer.Option("--config", help="The agent's file; default: agent.yaml beside DIR.")] = None,
-    output: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+    output: Output = Format.TEXT,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colors.")] = False,
 ) -> None:
     """Check all definitions of a directory, offline, with the loader that `run` uses. Exits 78 when any is bad."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,25 @@ import typer
 
 from copycat_agent import logs
 from copycat_agent.agent import Settings
+from copycat_agent.api.sockets import socket_path
 from copycat_agent.definitions import find_agent_file, load_agent
 from copycat_agent.options import AgentOptions
+
+
+class Format(StrEnum):
+    """How a command writes what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogFormat(StrEnum):
+    """How the agent writes its log."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of definitions, one connector per *.yaml file.")]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The agent's file; default: agent.yaml beside DIR.")]
@@ -19,23 +37,36 @@ StateDir = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", hel
 BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka, over what agent.yaml says.")
 ]
+Socket = Annotated[Path | None, typer.Option("--socket", metavar="PATH", help="The agent's unix socket.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at level debug.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option("--log-format", help="auto is text on a terminal and under journald, else JSON; over agent.yaml.", show_default=False),
+]
+Output = Annotated[Format, typer.Option("--format", help="text or json.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR does the same.")]
 
 
-def settle_settings(directory: Path, config: Path | None, state_dir: Path | None, servers: str | None) -> Settings:
+def overrides(servers: str | None) -> dict[str, object]:
+    """What the command line says over agent.yaml, by dotted option; None says nothing."""
+    return {"kafka.bootstrap_servers": tuple(one.strip() for one in servers.split(",") if one.strip()) if servers else None}
+
+
+def settle_settings(
+    directory: Path, config: Path | None, state_dir: Path | None, servers: str | None, socket: Path | None = None
+) -> Settings:
     """Options of the command line over agent.yaml over the environment over defaults. Raises DefinitionError."""
-    addresses = tuple(one.strip() for one in servers.split(",") if one.strip()) if servers else None
-    agent = load_agent(find_agent_file(directory, config), {"kafka.bootstrap_servers": addresses})
+    agent = load_agent(find_agent_file(directory, config), overrides(servers))
     chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
-    return Settings(agent, Path(chosen).absolute())
+    kept_in = Path(chosen).absolute()
+    return Settings(agent, kept_in, socket_path(socket, agent.api.socket, kept_in))
 
 
-def start_logging(agent: AgentOptions, *, verbose: bool, quiet: bool) -> None:
-    """Log as agent.yaml says; -v and -q override the level."""
+def start_logging(agent: AgentOptions, *, verbose: bool, quiet: bool, log_format: LogFormat | None = None) -> None:
+    """Log as agent.yaml says; -v and -q override the level, --log-format the form."""
     level = "debug" if verbose else "warning" if quiet else agent.log.level
-    logs.setup(level, agent.log.format)
+    logs.setup(level, log_format or agent.log.format)
 
 
 def use_color(*, no_color: bool) -> bool:

@@ -1,0 +1,90 @@
+"""`copycat doctor`: whether the world is as the definitions need it, and what to do where it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Annotated
+
+import typer
+
+from copycat_agent import logs
+from copycat_agent.api.sockets import socket_path
+from copycat_agent.cli import exits
+from copycat_agent.cli.options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir, settle_settings
+from copycat_agent.definitions import load_directory, printable
+from copycat_agent.doctor import Step, Subject, Verdict, examine, find_user, only_unreachable, worst
+
+_COLORS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.SKIP: "bright_black"}
+_NAME_WIDTH = 12
+
+
+def doctor(  # noqa: PLR0913, PLR0917 - the command's options
+    directory: Directory,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Judge access for this user; default: who asks.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only what is not good.")] = False,
+    config: Config = None,
+    state_dir: StateDir = None,
+    bootstrap_servers: BootstrapServers = None,
+    socket: Socket = None,
+    output: Output = Format.TEXT,
+    no_color: NoColor = False,
+) -> None:
+    """Look at everything the definitions in DIR need from this host and from Kafka, and say how to repair what is not good.
+
+    Changes nothing and starts no Java; works while an agent runs and while none does. Exits 0 when all is good, 3 with warnings
+    only, 69 when all that failed is that no broker answers, 78 when no definition loads, 1 for any other failure.
+    """
+    settings = settle_settings(directory, config, state_dir, bootstrap_servers)
+    logs.setup("error")
+    loaded = load_directory(directory, settings.agent)
+    where = socket_path(socket, settings.agent.api.socket, settings.state_dir)
+    subject = Subject(settings.agent, loaded, settings.state_dir, where, find_user(user))
+    steps = examine(subject)
+    if output is Format.JSON:
+        typer.echo(json.dumps([_entry(step) for step in steps], indent=2))
+    else:
+        _write(steps, quiet=quiet, color=not no_color and not os.environ.get("NO_COLOR") and sys.stdout.isatty())
+    raise typer.Exit(exits.DEFINITION_ERROR if not loaded.definitions else _exit_code(steps))
+
+
+def _exit_code(steps: list[Step]) -> int:
+    if only_unreachable(steps):
+        return exits.BROKER_UNREACHABLE
+    return {Verdict.FAIL: exits.FAILED, Verdict.WARN: exits.DEGRADED}.get(worst(steps), exits.GOOD)
+
+
+def _write(steps: list[Step], *, quiet: bool, color: bool) -> None:
+    """The report, section by section, and a line that counts."""
+    shown = [step for step in steps if not quiet or step.verdict in (Verdict.WARN, Verdict.FAIL)]
+    for section, members in groupby(shown, key=lambda step: step.section):
+        typer.echo(typer.style(printable(section), bold=True) if color else printable(section))
+        for step in members:
+            _write_step(step, color=color)
+    typer.echo(_count(steps))
+
+
+def _write_step(step: Step, *, color: bool) -> None:
+    label = f"{step.verdict.upper():<4}"
+    label = typer.style(label, fg=_COLORS[step.verdict]) if color else label
+    typer.echo(f"  {label}  {step.name:<{_NAME_WIDTH}} {printable(step.text)}")
+    for number, line in enumerate(step.fix.splitlines()):
+        typer.echo(f"{'':8}{'fix:' if not number else '':<{_NAME_WIDTH}} {printable(line)}")
+
+
+def _count(steps: Iterable[Step]) -> str:
+    found = [step.verdict for step in steps]
+    failed, warned, good = (found.count(one) for one in (Verdict.FAIL, Verdict.WARN, Verdict.OK))
+    return f"{failed} failed, {warned} {'warning' if warned == 1 else 'warnings'}, {good} good" + (
+        f", {found.count(Verdict.SKIP)} not looked at" if Verdict.SKIP in found else ""
+    )
+
+
+def _entry(step: Step) -> dict[str, object]:
+    """The step for programs. Odd bytes of paths are escaped."""
+    fields = dataclasses.asdict(step)
+    return {name: printable(value) if isinstance(value, str) and name != "fix" else value for name, value in fields.items()}

@@ -1,0 +1,230 @@
+"""`copycat run --dry-run`: every record that would be sent, as JSON lines; nothing is sent and no offset moves."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+
+from copycat_agent.agent import Settings
+from copycat_agent.cli import exits
+from copycat_agent.cli.plan import offsets_of
+from copycat_agent.cli.stopping import Stopping
+from copycat_agent.definitions import load_directory, render
+from copycat_agent.executor import InlineExecutor
+from copycat_agent.model import TaskId
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.options import Definition, KafkaOptions, LimitsOptions
+from copycat_agent.producer import Outgoing, Producers, TaskProducer
+from copycat_agent.watch import Watcher
+from copycat_agent.worker import State, Status, Worker
+
+_LOOK_SECONDS = 0.1
+_ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
+_RUN_BYTES = 2**20
+"""Records are printed in runs of this size, once the pipeline has settled them."""
+
+
+class Page:
+    """Where the records go: whole lines, from any thread. `closed` when nobody reads any more (`| head`)."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self.closed = threading.Event()
+
+    def put(self, lines: Sequence[str]) -> None:
+        """Write the lines; without effect after the reader has gone."""
+        with self._lock:
+            if lines and not self.closed.is_set():
+                try:
+                    self._write("".join(line + "\n" for line in lines))
+                except OSError:
+                    self.closed.set()
+
+
+class Printer(TaskProducer):
+    """Stands in for a task's producer: takes what would be sent, and prints it when the pipeline asks whether it has arrived."""
+
+    def __init__(self, connector: str, page: Page, *, show_origin: bool) -> None:
+        self._connector = connector
+        self._page = page
+        self._show_origin = show_origin
+        self._waiting: list[str] = []
+        self.topics = cast("Any", _AnyTopic())
+        self.broken = False
+        self.batch_bytes = self.next_batch_bytes = 0
+
+    def begin(self, stopping: Callable[[], bool]) -> None:
+        """See `TaskProducer.begin`."""
+        del stopping
+        self._waiting.clear()
+
+    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+        """See `TaskProducer.send`."""
+        self.send_each((topic, value, *tail) for value in values)
+
+    def send_each(self, messages: Iterable[Outgoing]) -> None:
+        """See `TaskProducer.send_each`."""
+        self._waiting += [_line(self._connector, message, show_origin=self._show_origin) for message in messages]
+
+    def settle(self) -> None:
+        """See `TaskProducer.settle`."""
+        self._page.put(self._waiting)
+        self._waiting.clear()
+
+    @property
+    def run_bytes(self) -> int:
+        """See `TaskProducer.run_bytes`."""
+        return _RUN_BYTES
+
+    def weigh(self, size_bytes: int) -> None:
+        """See `TaskProducer.weigh`."""
+
+    def smaller_batches(self) -> None:
+        """See `TaskProducer.smaller_batches`."""
+
+    def take_view(self) -> None:
+        """See `TaskProducer.take_view`."""
+
+    def attend(self) -> None:
+        """See `TaskProducer.attend`."""
+
+    def close(self) -> None:
+        """See `TaskProducer.close`."""
+
+
+class Printers(Producers):
+    """Hands out printers instead of producers. `show_origin`: connectors whose definitions ask for origin headers themselves."""
+
+    def __init__(self, page: Page, show_origin: frozenset[str]) -> None:
+        super().__init__()
+        self._page = page
+        self._show_origin = show_origin
+
+    def take(self, task: TaskId, options: KafkaOptions) -> TaskProducer:
+        """See `Producers.take`."""
+        del options
+        return Printer(task.connector, self._page, show_origin=task.connector in self._show_origin)
+
+    def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
+        """See `Producers.give_back`."""
+
+
+class _AnyTopic:
+    """Every topic is there, as far as anyone can tell without Kafka."""
+
+    def partitions(self, topic: str) -> int:
+        """One, so that no record is held back."""
+        del topic
+        return 1
+
+
+def show_records(directory: Path, settings: Settings, only: Sequence[str], stop: Stopping, *, color: bool) -> int:
+    """The command: records on stdout, the account of them on stderr. Returns the exit code."""
+    loaded = load_directory(directory, settings.agent)
+    for problem in loaded.problems:
+        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    if unknown := sorted(set(only) - loaded.definitions.keys()):
+        typer.echo(f"error: no definition named {', '.join(unknown)} loads from {directory}", err=True)
+        return exits.USAGE
+    chosen = [one for one in loaded.definitions.values() if one.enabled and (not only or one.name in only)]
+    if not chosen:
+        typer.echo(f"error: no definition in {directory} can be run", err=True)
+        return exits.DEFINITION_ERROR
+    statuses = dry_run(chosen, settings.state_dir, lambda: stop.asked)
+    typer.echo("nothing was sent; what a run would send now:\n" + "\n".join(map(_account, statuses)), err=True)
+    if stop.asked:
+        return exits.INTERRUPTED
+    return exits.FAILED if any(one.state is State.FAILED or one.troubled_files for one in statuses) else exits.GOOD
+
+
+def dry_run(definitions: Sequence[Definition], state_dir: Path, stopping: Callable[[], bool]) -> tuple[Status, ...]:
+    """Print what these connectors would send next, to the end of what is there; returns what became of each.
+
+    Saved offsets are read, from a copy. Raises CopycatError when they cannot be.
+    """
+    page = Page(_write)
+    saved = saved_offsets(state_dir)
+    printers = Printers(page, frozenset(one.name for one in definitions if one.record.origin_headers))
+    executor, watcher, store = InlineExecutor(printers), Watcher(), OffsetStore.in_memory()
+    with store:
+        for one in definitions:
+            store.reset(offsets_of(one, saved))
+        worker = Worker(store, executor, watcher, until_idle=True)
+        worker.apply([_harmless(one) for one in definitions])
+        while not (worker.wait(_LOOK_SECONDS) or page.closed.is_set() or stopping()):
+            pass
+        worker.stop()
+        statuses = worker.statuses()
+        executor.close()
+        watcher.close()
+    return statuses
+
+
+def _harmless(definition: Definition) -> Definition:
+    """As it is, but telling where each record comes from, at full speed."""
+    record = definition.record.model_copy(update={"origin_headers": True})
+    return definition.model_copy(update={"record": record, "limits": LimitsOptions()})
+
+
+def _account(status: Status) -> str:
+    """What would become of the connector's records, and why it ended where it did."""
+    counts = status.counts
+    parts = [f"{counts.read:,} records ({counts.read_bytes:,} bytes) read", f"{counts.acknowledged:,} to send"]
+    parts += [
+        f"{count:,} {words}"
+        for count, words in (
+            (counts.dead_lettered, "to the dead-letter topic"),
+            (counts.dropped, "dropped by the definition"),
+            (counts.rejected, "rejected"),
+            (status.troubled_files, "files that cannot be read"),
+        )
+        if count
+    ]
+    failed = f"; it would fail: {status.reason}" if status.state is State.FAILED else ""
+    return f"{status.name}: {', '.join(parts)}{failed}"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _line(connector: str, message: Outgoing, *, show_origin: bool) -> str:
+    """One record as JSON. Bytes that are not UTF-8 come as `{"base64": ...}`."""
+    topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
+    pairs = list(headers or ())
+    origin = dict(pairs[::-1])
+    is_letter = any(name == "copycat.stage" for name, _ in pairs)
+    shown = pairs if show_origin or is_letter else [pair for pair in pairs if pair[0] not in _ORIGIN]
+    record = {
+        "connector": connector,
+        "topic": topic,
+        "key": _text(key),
+        "value": _text(value),
+        "headers": {name: _text(content) for name, content in shown},
+        **({"partition": partition} if partition is not None and partition >= 0 else {}),
+        **({"timestamp_ms": timestamp_ms} if timestamp_ms else {}),
+        "path": _text(origin.get("copycat.file")),
+        "start": int(origin.get("copycat.offset", b"0")),
+        "end": int(origin.get("copycat.end", b"0")),
+    }
+    text = json.dumps(record, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(record, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def _text(content: bytes | None) -> object:
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}

@@ -1,0 +1,157 @@
+"""The host: Python, Java, memory, cores, disk for caches, the clock."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from copycat_agent import __version__
+from copycat_agent.doctor.model import Notes, Step
+from copycat_agent.doctor.users import SERVICE_USER, User, exists
+from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.options import SparkOptions
+from copycat_agent.spark.java import cache_directory, find_java, spark_home
+
+OTHERS_BYTES = 250 * 2**20
+"""What the agent's processes need beside the JVM's heap: the JVM itself, the driver, forked workers that share most pages."""
+_ARCHIVE_BYTES = 200 * 2**20
+_EARLIEST = 1_767_225_600
+"""2026-01-01: this program was not there before."""
+
+
+def examine_host(user: User, spark: SparkOptions, environ: Mapping[str, str], *, runs: bool) -> list[Step]:
+    """Steps of section `host`. `runs`: an agent has its memory already."""
+    notes = Notes("host")
+    _examine_user(notes, user)
+    _examine_python(notes)
+    _examine_java(notes, environ)
+    _examine_memory(notes, spark.driver_memory + OTHERS_BYTES, runs=runs)
+    _examine_cores(notes)
+    _examine_cache(notes, user, environ)
+    _examine_clock(notes)
+    return notes.steps
+
+
+def _examine_user(notes: Notes, user: User) -> None:
+    if user.is_current and user.uid == 0 and exists(SERVICE_USER):
+        text = f"looking as {user.name}, who may read everything; the service runs as {SERVICE_USER}"
+        notes.warn("user", text, f"copycat doctor DIR --user {SERVICE_USER}")
+    else:
+        notes.ok("user", f"{user.name} ({user.uid})" + ("" if user.is_current else ", judged by mode bits, groups and ACLs"))
+
+
+def _examine_python(notes: Notes) -> None:
+    versions = []
+    for package in ("pyspark", "confluent-kafka"):
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            notes.fail("python", f"{package} is not installed in {sys.prefix}", "install copycat-agent with its dependencies")
+            return
+    try:
+        spark_home()
+    except FatalError as error:
+        notes.fail("python", error.message, error.hint)
+        return
+    notes.ok("python", f"{platform.python_version()} at {sys.executable}; copycat-agent {__version__}, {', '.join(versions)}")
+
+
+def _examine_java(notes: Notes, environ: Mapping[str, str]) -> None:
+    home = environ.get("JAVA_HOME")
+    try:
+        java = find_java(environ)
+    except CopycatError as error:
+        notes.fail("java", error.message, error.hint)
+        return
+    if home and java.path != f"{home}/bin/java":
+        text = f"JAVA_HOME={home} has no Java that Spark can use; {java.path} ({java.version}) is taken instead"
+        notes.warn("java", text, "correct JAVA_HOME, or unset it")
+    else:
+        notes.ok("java", f"{java.version} at {java.path}" + (" (JAVA_HOME)" if home else ""))
+
+
+def _examine_memory(notes: Notes, needed: int, *, runs: bool) -> None:
+    available = _memory_available()
+    limit = _cgroup_number("memory.max")
+    shown = f"the agent needs up to {_mib(needed)}"
+    if limit is not None and limit < needed:
+        fix = "raise MemoryMax= of the service (or the container's limit), or lower spark.driver_memory in agent.yaml (at least 512m)"
+        notes.fail("memory", f"the control group allows {_mib(limit)}, {shown}", fix)
+    elif available is None:
+        notes.skip("memory", f"/proc/meminfo says nothing; {shown}")
+    elif available < needed and not runs:
+        notes.warn("memory", f"{_mib(available)} are available, {shown}", "free some: the kernel may kill the agent, or swap it")
+    else:
+        notes.ok("memory", f"{_mib(available)} available, {shown}" + (" and runs" if runs else ""))
+
+
+def _examine_cores(notes: Notes) -> None:
+    cores = float(len(os.sched_getaffinity(0)))
+    with suppress(OSError, ValueError, IndexError):
+        quota, period = _cgroup_text("cpu.max").split()
+        if quota != "max":
+            cores = min(cores, int(quota) / int(period))
+    if cores < 1:
+        notes.warn("cores", f"{cores:g} of a core: starting takes a minute or more", "raise CPUQuota= of the service")
+    else:
+        notes.ok("cores", f"{cores:g}")
+
+
+def _examine_cache(notes: Notes, user: User, environ: Mapping[str, str]) -> None:
+    """The archive of loaded classes is only a hint: without it every start takes twice as long."""
+    if not user.is_current:
+        notes.skip("cache", f"the cache directory of {user.name} is its own: systemd's CacheDirectory= makes it")
+        return
+    directory = cache_directory(environ)
+    if directory is None:
+        text = "no private cache directory: every start of Spark takes twice as long"
+        notes.warn(
+            "cache", text, "set HOME, XDG_CACHE_HOME or (systemd) CacheDirectory=copycat to a directory that only this user can write"
+        )
+        return
+    found = os.statvfs(directory)
+    free = found.f_bavail * found.f_frsize
+    if free < _ARCHIVE_BYTES and not any(directory.glob("spark-*.jsa")):
+        notes.warn("cache", f"{_mib(free)} free at {directory}; the archive of loaded classes takes 70 MB", f"make room: df -h {directory}")
+    else:
+        notes.ok("cache", str(directory))
+
+
+def _examine_clock(notes: Notes) -> None:
+    now = time.time()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    if now < _EARLIEST:
+        text = f"it says {stamp}, which is past: certificates do not hold, records get wrong times and retention deletes them"
+        notes.fail("clock", text, "timedatectl set-ntp true")
+    else:
+        notes.ok("clock", stamp)
+
+
+def _mib(size: int) -> str:
+    return f"{size // 2**20:,} MiB"
+
+
+def _memory_available() -> int | None:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _cgroup_number(name: str) -> int | None:
+    """A limit of this process's control group (version 2), None where there is none."""
+    with suppress(OSError, ValueError):
+        return int(_cgroup_text(name))
+    return None
+
+
+def _cgroup_text(name: str) -> str:
+    own = Path("/proc/self/cgroup").read_text("utf-8").splitlines()[-1].split(":", 2)[2]
+    return (Path("/sys/fs/cgroup") / own.lstrip("/") / name).read_text("ascii").strip()

@@ -1,0 +1,177 @@
+"""What a cluster says about itself and a few topics when it is asked and nothing is changed: `copycat doctor` asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.outcomes import classify, translate, with_trouble
+from copycat_agent.producer.settings import client_settings
+
+_POLL_SECONDS = 0.05
+_LEAST_SECONDS = 1.0
+_STEP_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """One topic. `error` is None for one that is there and may be described; `hidden`: this user may not ask for it.
+
+    `operations`: what this user may do (`WRITE`, `DESCRIBE`), None where the broker does not say. `config` is None where this
+    user may not see it. `leaderless`: partitions without a leader now. `least_in_sync`: of all partitions.
+    """
+
+    name: str
+    error: CopycatError | None = None
+    missing: bool = False
+    hidden: bool = False
+    partitions: int = 0
+    replicas: int = 0
+    least_in_sync: int = 0
+    leaderless: int = 0
+    operations: frozenset[str] | None = None
+    config: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """A cluster. `operations` as a topic's.
+
+    `creates_topics`: the broker makes missing ones by itself; None where this user may not see it.
+    """
+
+    cluster_id: str
+    operations: frozenset[str] | None
+    creates_topics: bool | None
+    topics: Mapping[str, TopicState] = field(default_factory=dict)
+
+
+class ClusterProbe:
+    """One client that only asks. `deadline` (`time.monotonic()`) holds for everything together; nothing waits longer."""
+
+    def __init__(self, options: KafkaOptions, deadline: float) -> None:
+        """Raises FatalError when the client refuses the settings."""
+        self._options = options
+        self._deadline = deadline
+        self._trouble: KafkaError | None = None
+        settings: dict[str, Any] = {**client_settings(options), "client.id": "copycat-doctor", "reconnect.backoff.max.ms": 500}
+        settings["error_cb"] = self._on_error
+        try:
+            self._client = AdminClient(settings)
+        except KafkaException as exception:
+            raise FatalError(f"librdkafka refuses the kafka settings: {exception.args[0].str()}", "correct the kafka section") from None
+
+    def brokers(self) -> tuple[str, ...]:
+        """The addresses that the cluster tells its clients, from the first broker that answers.
+
+        Raises BlockedError (login, certificate) or RetriableError (no answer).
+        """
+        step = _STEP_SECONDS
+        while True:
+            try:
+                found = self._client.list_topics(timeout=step)
+            except KafkaException as exception:
+                self._client.poll(0)
+                self._check(exception.args[0])
+                step = min(2 * step, self._left())
+            else:
+                return tuple(_address(str(node.host), int(node.port)) for node in found.brokers.values())
+
+    def look(self, topics: Collection[str]) -> ClusterState:
+        """The cluster and these topics. Raises as `brokers` does."""
+        client = self._client
+        try:
+            cluster = self._wait(client.describe_cluster(include_authorized_operations=True, request_timeout=self._left()))
+        except KafkaException as exception:
+            raise with_trouble(translate(exception.args[0], "asking for the cluster"), self._trouble) from None
+        first = min((node.id for node in cluster.nodes), default=None)
+        creates = None if first is None else self._config(ResourceType.BROKER, str(first)).get("auto.create.topics.enable")
+        return ClusterState(
+            cluster.cluster_id or "", _operations(cluster), None if creates is None else creates == "true", self._topics(topics)
+        )
+
+    def close(self) -> None:
+        """Free the client."""
+        del self._client
+
+    def _topics(self, topics: Collection[str]) -> dict[str, TopicState]:
+        """Described, never asked for by a metadata request of a producer: that one would create them where the broker allows it."""
+        if not topics:
+            return {}
+        wanted = TopicCollection(sorted(topics))
+        answers = self._client.describe_topics(wanted, include_authorized_operations=True, request_timeout=self._left())
+        return {name: self._topic(name, answer) for name, answer in answers.items()}
+
+    def _topic(self, name: str, answer: Future[Any]) -> TopicState:
+        try:
+            found = self._wait(answer)
+        except KafkaException as exception:
+            error = exception.args[0]
+            return TopicState(
+                name,
+                translate(error, f"topic {name}"),
+                missing=error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART,
+                hidden=error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            )
+        except CopycatError as error:
+            return TopicState(name, error)
+        return TopicState(
+            name,
+            partitions=len(found.partitions),
+            replicas=min((len(one.replicas) for one in found.partitions), default=0),
+            least_in_sync=min((len(one.isr) for one in found.partitions), default=0),
+            leaderless=sum(1 for one in found.partitions if one.leader is None or one.leader.id < 0),
+            operations=_operations(found),
+            config=self._config(ResourceType.TOPIC, name) or None,
+        )
+
+    def _config(self, kind: ResourceType, name: str) -> dict[str, str]:
+        """Settings by name; empty where this user may not see them, or no answer comes."""
+        resource = ConfigResource(kind, name)
+        try:
+            found = self._wait(self._client.describe_configs([resource], request_timeout=self._left())[resource])
+        except (KafkaException, CopycatError):
+            return {}
+        return {entry.name: entry.value for entry in found.values() if entry.value is not None}
+
+    def _wait(self, answer: Future[Any]) -> Any:  # noqa: ANN401 - the library's
+        """What the future brings; callbacks are served meanwhile. Raises KafkaException, or ours when the time is over."""
+        while not answer.done():
+            self._client.poll(_POLL_SECONDS)
+            self._check(None)
+        return answer.result()
+
+    def _check(self, error: KafkaError | None) -> None:
+        """Raise when no answer can be expected any more. `error` is the latest one of a call, which may be tried again."""
+        if self._trouble is not None and classify(self._trouble) is BlockedError:
+            raise with_trouble(RetriableError(f"{','.join(self._options.bootstrap_servers)} refuses this client"), self._trouble)
+        if error is not None and classify(error) is not RetriableError:
+            raise translate(error, "asking for the cluster")
+        if time.monotonic() > self._deadline:
+            raise with_trouble(RetriableError("no answer in time"), self._trouble)
+
+    def _left(self) -> float:
+        return max(_LEAST_SECONDS, self._deadline - time.monotonic())
+
+    def _on_error(self, error: KafkaError) -> None:
+        if self._trouble is None or classify(error) is BlockedError:
+            self._trouble = error
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _operations(found: Any) -> frozenset[str] | None:  # noqa: ANN401 - a description of a cluster or a topic
+    operations = found.authorized_operations
+    return None if operations is None else frozenset(operation.name for operation in operations)

@@ -1,0 +1,98 @@
+"""`copycat doctor` as its user meets it: exit codes, what is shown, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.dev_broker import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from tests.cli.conftest import Done
+
+
+@pytest.fixture
+def doctor(copycat: Callable[..., Done], connectors: Path, tmp_path: Path) -> Callable[..., Done]:
+    """`doctor(bootstrap, *options)` on `connectors`."""
+
+    def call(bootstrap: str, *options: str) -> Done:
+        return copycat("doctor", connectors, "--state-dir", tmp_path / "state", "--bootstrap-servers", bootstrap, *options)
+
+    return call
+
+
+def test_all_good_is_exit_0_and_quiet_shows_only_the_count(
+    doctor: Callable[..., Done], define: Callable[..., Path], broker: DevBroker, topic: str, tmp_path: Path
+) -> None:
+    (define("app", topic) / "a.log").write_text("a\n")
+    done = doctor(broker.bootstrap)
+    assert done.returncode == 0, done.stdout
+    for section in ("host\n", "limits\n", "state\n", "connector app\n", f"kafka {broker.bootstrap}\n"):
+        assert section in done.stdout
+    assert "\x1b" not in done.stdout
+    quiet = doctor(broker.bootstrap, "-q")
+    assert (quiet.returncode, quiet.stdout.count("\n")) == (0, 1)
+    assert "0 failed, 0 warnings" in quiet.stdout
+    assert not (tmp_path / "state").exists(), "it changes nothing"
+
+
+def test_only_a_broker_that_is_not_there_is_exit_69_and_takes_seconds(doctor: Callable[..., Done], define: Callable[..., Path]) -> None:
+    (define("app") / "a.log").write_text("a\n")
+    begun = time.monotonic()
+    done = doctor(f"127.0.0.1:{free_port()}", "-q")
+    assert done.returncode == 69, done.stdout
+    assert "Connection refused" in done.stdout
+    assert time.monotonic() - begun < 15
+
+
+def test_a_missing_topic_is_exit_1_a_warning_alone_exit_3(
+    doctor: Callable[..., Done], define: Callable[..., Path], broker: DevBroker, topic: str
+) -> None:
+    logs = define("app", "no-such-topic")
+    (logs / "a.log").write_text("a\n")
+    assert doctor(broker.bootstrap).returncode == 1
+    define("app", topic)
+    (logs / "a.log").unlink()
+    done = doctor(broker.bootstrap)
+    assert done.returncode == 3, done.stdout
+    assert "no file matches" in done.stdout
+
+
+def test_definitions_that_do_not_load_are_told_and_none_at_all_is_exit_78(
+    doctor: Callable[..., Done], define: Callable[..., Path], connectors: Path, broker: DevBroker, topic: str
+) -> None:
+    (connectors / "bad.yaml").write_text("name: bad\n")
+    done = doctor(broker.bootstrap)
+    assert done.returncode == 78
+    (define("app", topic) / "a.log").write_text("a\n")
+    done = doctor(broker.bootstrap)
+    assert done.returncode == 1
+    assert "connector bad\n  FAIL  definition" in done.stdout
+
+
+def test_json_is_a_list_of_steps(doctor: Callable[..., Done], define: Callable[..., Path], broker: DevBroker) -> None:
+    (define("app", "no-such-topic") / "a.log").write_text("a\n")
+    steps = json.loads(doctor(broker.bootstrap, "--format", "json").stdout)
+    (bad,) = [step for step in steps if step["verdict"] == "fail"]
+    assert bad["name"] == "topic"
+    assert "kafka-topics.sh" in bad["fix"]
+
+
+def test_names_cannot_act_on_the_terminal(doctor: Callable[..., Done], define: Callable[..., Path], broker: DevBroker, topic: str) -> None:
+    logs = define("app", topic)
+    (logs / "a.log").write_text("a\n")
+    (logs / "e\x1b[31mvil.log").symlink_to("nowhere")
+    assert "\x1b" not in doctor(broker.bootstrap).stdout
+
+
+def test_a_user_that_is_not_there_is_an_error_in_words(doctor: Callable[..., Done], define: Callable[..., Path]) -> None:
+    define("app")
+    done = doctor("127.0.0.1:1", "--user", "no-such-user")
+    assert (done.returncode, done.stderr.startswith("error: there is no user no-such-user")) == (1, True)

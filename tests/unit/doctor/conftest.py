@@ -1,0 +1,89 @@
+"""Certificates and brokers that the doctor is shown."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from copycat_agent.dev_broker import DevBroker
+from copycat_agent.options import KafkaOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+USER, PASSWORD = "copycat", "a word that no report may show"
+ADMIN, ADMIN_PASSWORD = "admin", "another word that no report may show"
+
+
+def _openssl(directory: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
+
+
+def _sign(directory: Path, name: str, *options: str) -> None:
+    """`NAME.pem`: key and certificate for 127.0.0.1, signed by the authority."""
+    request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"]
+    _openssl(directory, *request)
+    (directory / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    signed = ["x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext"]
+    _openssl(directory, *signed, *options, "-out", f"{name}.crt")
+    (directory / f"{name}.pem").write_text((directory / f"{name}.key").read_text() + (directory / f"{name}.crt").read_text())
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`ca.pem`; `broker.pem` ends in 40 days, `soon.pem` in 3, `expired.pem` yesterday; `other-ca.pem` has signed nothing."""
+    directory = tmp_path_factory.mktemp("certificates")
+    for name in ("ca", "other-ca"):
+        _openssl(directory, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "90", "-subj", f"/CN={name}",
+                 "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+    for name, days in (("broker", "40"), ("soon", "3"), ("expired", "-1")):
+        _sign(directory, name, "-days", days)
+    return directory
+
+
+class Secured(NamedTuple):
+    """A broker that wants TLS and a password, and gives `USER` nothing but Write on the topic `open`."""
+
+    broker: DevBroker
+    certificates: Path
+
+    def options(self, **over: Any) -> KafkaOptions:
+        """A client's options that are right but for `over`."""
+        security = {
+            "protocol": "SASL_SSL", "mechanism": "PLAIN", "username": USER, "password": PASSWORD,
+            "ca_file": str(self.certificates / "ca.pem"),
+        }  # fmt: skip
+        return KafkaOptions.model_validate(
+            {"bootstrap_servers": (self.broker.bootstrap,), "security": {key: value for key, value in (security | over).items() if value}}
+        )
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Secured]:
+    """See `Secured`. Topics: `open` may be written to, `closed` only looked at."""
+    listener = "listener.name.client"
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    properties = {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        f"{listener}.ssl.keystore.type": "PEM",
+        f"{listener}.ssl.keystore.location": str(certificates / "broker.pem"),
+        f"{listener}.sasl.enabled.mechanisms": "PLAIN",
+        f"{listener}.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}" user_{ADMIN}="{ADMIN_PASSWORD}";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ADMIN};User:ANONYMOUS",
+    }
+    with DevBroker(tmp_path_factory.mktemp("secured"), properties=properties, auto_create_topics=False) as broker:
+        yield Secured(broker, certificates)
+
+
+@pytest.fixture
+def make_options(broker: DevBroker) -> Callable[..., KafkaOptions]:
+    """Options of a client of the shared broker; `servers` go over its address."""
+
+    def make(*servers: str, **more: Any) -> KafkaOptions:
+        return KafkaOptions.model_validate({"bootstrap_servers": servers or (broker.bootstrap,), **more})
+
+    return make
