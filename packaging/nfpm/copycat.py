@@ -1,0 +1,8 @@
+#!/opt/copycat/bin/python -I
+"""`copycat` of the packages: the environment beside it, whatever PYTHONPATH, the working directory and the user's packages say."""
+
+import sys
+
+from copycat_agent.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,124 @@
+"""What `copycat run` tells the service manager, and when."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from copycat_agent.cli import serving
+from copycat_agent.cli.serving import Serving
+from copycat_agent.systemd import ServiceManager
+from copycat_agent.worker import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.agent import Agent
+
+
+class Double:
+    """The little of an agent that is looked at."""
+
+    def __init__(self) -> None:
+        self.age = 0.0
+        self.is_started = True
+        self.states = [State.RUNNING, State.RUNNING, State.BLOCKED]
+        self.reloaded_at = 0.0
+        self.worker = SimpleNamespace(started=lambda: self.is_started)
+
+    def heartbeat(self) -> float:
+        return self.age
+
+    def statuses(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(state=state, enabled=True) for state in self.states]
+
+    def view(self) -> SimpleNamespace:
+        return SimpleNamespace(last_reload=SimpleNamespace(at=self.reloaded_at))
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        yield listener
+
+
+@pytest.fixture
+def agent() -> Double:
+    return Double()
+
+
+@pytest.fixture
+def service(listener: socket.socket, agent: Double) -> Serving:
+    manager = ServiceManager({"NOTIFY_SOCKET": listener.getsockname(), "WATCHDOG_USEC": "20000"})  # 20 ms
+    return Serving(manager, cast("Agent", agent))
+
+
+def heard(listener: socket.socket) -> list[str]:
+    """All lines since the last call."""
+    lines: list[str] = []
+    while True:
+        try:
+            lines += listener.recv(65536).decode().split("\n")
+        except BlockingIOError:
+            return lines
+
+
+def test_ready_comes_once_when_every_connector_has_started(listener: socket.socket, agent: Double, service: Serving) -> None:
+    agent.is_started = False
+    service.tick()
+    assert heard(listener) == ["STATUS=3 connectors: 1 blocked, 2 running", "WATCHDOG=1"]
+    agent.is_started = True
+    service.tick()
+    service.tick()
+    assert heard(listener).count("READY=1") == 1
+
+
+def test_a_connector_that_cannot_start_does_not_hold_up_ready_for_ever(
+    listener: socket.socket, agent: Double, service: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.is_started = False
+    monkeypatch.setattr(serving, "READY_SECONDS", -1.0)
+    service.tick()
+    assert "READY=1" in heard(listener)
+
+
+def test_the_watchdog_hears_of_a_pipeline_that_moves_and_not_of_one_that_hangs(
+    listener: socket.socket, agent: Double, service: Serving
+) -> None:
+    service.tick()
+    assert "WATCHDOG=1" in heard(listener)
+    agent.age = 5.0
+    time.sleep(0.02)
+    service.tick()
+    assert "WATCHDOG=1" not in heard(listener)
+    agent.age = 0.0
+    service.tick()
+    assert "WATCHDOG=1" in heard(listener)
+
+
+def test_a_reload_ends_when_the_definitions_were_read(listener: socket.socket, agent: Double, service: Serving) -> None:
+    service.tick()
+    heard(listener)
+    service.reloading()
+    service.tick()
+    lines = heard(listener)
+    assert "RELOADING=1" in lines
+    assert "READY=1" not in lines
+    agent.reloaded_at = time.time()
+    service.tick()
+    assert "READY=1" in heard(listener)
+
+
+def test_a_stop_is_told(listener: socket.socket, service: Serving) -> None:
+    service.stopping()
+    assert heard(listener) == ["STOPPING=1", "STATUS=settles what is in flight"]
+
+
+def test_without_a_service_manager_the_agent_is_not_even_asked() -> None:
+    Serving(ServiceManager({}), cast("Agent", None)).tick()
