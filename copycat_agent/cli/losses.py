@@ -1,0 +1,72 @@
+"""`copycat losses`: what was given up, where, when and why."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from copycat_agent.cli.client import SomeName
+from copycat_agent.cli.offsets_access import Totals, access
+from copycat_agent.cli.offsets_text import columns
+from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
+from copycat_agent.cli.shown import visible
+from copycat_agent.model import Loss
+
+
+def losses(
+    name: SomeName = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, max=10_000, help="Show so many entries, the newest first.")] = 50,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Show the loss ledger: bytes that were destroyed before they were read, over-long lines, records that were passed over.
+
+    About the newest 10,000 entries of each connector are kept; the totals hold all there ever were. Exits 0 also when there are some.
+    """
+    with access(socket, state_dir, config) as store:
+        entries, totals = store.losses(name, limit)
+    if output is Format.JSON:
+        typer.echo(json.dumps({"losses": [_values(one) for one in entries], "totals": _sums(totals)}, indent=2))
+        return
+    if not totals:
+        typer.echo(f"nothing was given up{f' by {name}' if name else ''}", err=True)
+        return
+    if entries:
+        typer.echo(
+            "\n".join(columns([("when (UTC)", "connector", "bytes", "records", "reason", "range", "path", "detail"), *map(_row, entries)]))
+        )
+        typer.echo()
+    typer.echo("\n".join(columns([("total", "reason", "bytes", "records", "entries"), *_rows(totals)])))
+    shown, known = len(entries), sum(total.entries for total in totals.values())
+    if shown < known:
+        typer.echo(f"{shown} of {known} entries are shown; see --limit", err=True)
+
+
+def _row(loss: Loss) -> tuple[str, ...]:
+    when = datetime.fromtimestamp(loss.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    numbers = f"{loss.size_bytes:,}", f"{loss.records:,}" if loss.records else "unknown"
+    return when, loss.partition.connector, *numbers, loss.reason, f"{loss.start}-{loss.end}", visible(loss.path), visible(loss.detail)
+
+
+def _rows(totals: Totals) -> list[tuple[str, ...]]:
+    return [
+        (name, reason, f"{total.size_bytes:,}", f"{total.records:,}", f"{total.entries:,}")
+        for (name, reason), total in sorted(totals.items())
+    ]
+
+
+def _values(loss: Loss) -> dict[str, Any]:
+    """The path with odd bytes escaped: any JSON library takes it."""
+    fields = loss._asdict() | {"path": visible(loss.path)}
+    return {"connector": loss.partition.connector, "key": loss.partition.key} | {
+        key: value for key, value in fields.items() if key != "partition"
+    }
+
+
+def _sums(totals: Totals) -> list[dict[str, Any]]:
+    return [{"connector": name, "reason": reason, **total._asdict()} for (name, reason), total in sorted(totals.items())]

@@ -1,0 +1,257 @@
+"""`copycat offsets`: look at what is saved, and change it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from copycat_agent.cli import exits
+from copycat_agent.cli.client import Name, SomeName
+from copycat_agent.cli.offsets_access import Access, Changes, access
+from copycat_agent.cli.offsets_text import Offsets, by_path, columns, compared, listed
+from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
+from copycat_agent.cli.shown import visible
+from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
+from copycat_agent.model import SourcePartition
+from copycat_agent.offsets.document import from_documents, to_documents
+from copycat_agent.sources.placing import is_file_key, place
+
+offsets = typer.Typer(
+    no_args_is_help=True,
+    help="Look at saved offsets, and change them: through the agent when it runs, else in its file. A connector that runs has to be "
+    "stopped first (copycat ctl stop NAME), or is stopped meanwhile with --force.",
+)
+Force = Annotated[bool, typer.Option("--force", help="Stop a connector that runs meanwhile, and do what looks wrong.")]
+FileOption = Annotated[Path | None, typer.Option("--path", metavar="FILE", help="The file, by the name it has, or had last.")]
+KeyOption = Annotated[str | None, typer.Option("--key", metavar="KEY", help="The file, by its key, as show prints it.")]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+@offsets.command(name="list")
+def list_(
+    name: SomeName = None, output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None
+) -> None:
+    """List connectors that have saved offsets."""
+    with access(socket, state_dir, config) as store:
+        names = [_known(store, name)] if name else list(store.connectors())
+        found = [_summary(one, store.read(one)) for one in names]
+    if output is Format.JSON:
+        typer.echo(json.dumps(found, indent=2))
+    elif found:
+        rows = [(one["name"], f"{one['files']:,}", f"{one['gone']:,}", f"{one['bytes']:,}") for one in found]
+        typer.echo("\n".join(columns([("connector", "files", "gone", "bytes settled"), *rows])))
+    else:
+        typer.echo("no connector has saved offsets", err=True)
+
+
+@offsets.command()
+def show(name: Name, output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None) -> None:
+    """Show the offsets of a connector, file by file: the next byte to read, the size it was known to have, its key."""
+    with access(socket, state_dir, config) as store:
+        found = store.read(_known(store, name))
+    if output is Format.JSON:
+        typer.echo(json.dumps({"connector": name, **to_documents(found)}, indent=2))
+    else:
+        typer.echo("\n".join(listed(found)) or f"no file of {name} has an offset", err=not by_path(found))
+
+
+@offsets.command(name="set")
+def set_(  # noqa: PLR0913, PLR0917 - the command's options
+    name: Name,
+    position: Annotated[
+        str, typer.Option("--position", metavar="N|beginning|end", help="The next byte to read; end: behind the last whole line.")
+    ],
+    path: FileOption = None,
+    key: KeyOption = None,
+    force: Force = False,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Have a file read on from another position.
+
+    The file is looked at, so that the agent knows it again by what lies before that position. A position beyond its end, in the
+    middle of a line, or of a file that is not there is refused without --force.
+    """
+    _one_of(path, key)
+    with access(socket, state_dir, config) as store:
+        saved = store.read(_checked_name(name))
+        chosen = place(name, saved, position, path=os.path.abspath(path) if path else "", key=key or "")  # noqa: PTH100 - no links followed
+        for doubt in chosen.doubts:
+            typer.echo(f"warning: {visible(doubt)}", err=True)
+        if chosen.doubts and not force:
+            raise CopycatError("nothing was changed", "if that is what you want, use --force")
+        _change(store, name, saved, {chosen.partition: chosen.offset}, force=force, output=output)
+
+
+@offsets.command()
+def reset(  # noqa: PLR0913, PLR0917 - the command's options
+    name: Name,
+    path: FileOption = None,
+    key: KeyOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Force = False,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Delete the offsets of a connector, or of one file: what they cover is read again.
+
+    A connector without offsets begins as if it had never run: start_at holds for the files that are there. A single file is read
+    from its beginning.
+    """
+    with access(socket, state_dir, config) as store:
+        saved = store.read(_checked_name(name))
+        chosen = _selected(name, saved, path, key)
+        if chosen and not yes and sys.stdin.isatty():
+            typer.echo("\n".join(compared({one: saved[one] for one in chosen}, {})), err=True)
+            typer.confirm(f"delete {len(chosen)} offsets of {name}, so that what they cover is sent again?", abort=True, err=True)
+        _change(store, name, saved, dict.fromkeys(chosen), force=force, output=output)
+
+
+@offsets.command()
+def export(
+    name: Name,
+    target: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Instead of stdout.")] = None,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Write the offsets of a connector as JSON, for import."""
+    with access(socket, state_dir, config) as store:
+        text = json.dumps({"connector": name, **to_documents(store.read(_known(store, name)))}, indent=2)
+    if target is None:
+        typer.echo(text)
+    else:
+        try:
+            target.write_text(f"{text}\n", "utf-8")
+        except OSError as error:
+            msg = f"{target} cannot be written: {error.strerror}"
+            raise CopycatError(msg) from error
+
+
+@offsets.command(name="import")
+def import_(
+    name: Name,
+    source: Annotated[str, typer.Argument(metavar="FILE", help="What export wrote; - for stdin.")],
+    force: Force = False,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Save the offsets in FILE over those that are there. Others stay; an offset of null deletes."""
+    given = _read_documents(_checked_name(name), source)
+    with access(socket, state_dir, config) as store:
+        _change(store, name, store.read(name), given, force=force, output=output)
+
+
+@offsets.command()
+def rename(
+    name: Name,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The connector that takes them over.")],
+    force: Force = False,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Give all that is saved for a connector to another name: offsets, losses, and whether it is paused or stopped.
+
+    A file that NEW has an offset of already keeps that one.
+    """
+    with access(socket, state_dir, config) as store:
+        _known(store, name)
+        kept = store.read(_checked_name(new)).keys()
+        moved = store.rename(name, new, force=force)
+    if output is Format.JSON:
+        typer.echo(json.dumps({"from": name, "to": new, "renamed": moved, "kept": len(kept)}, indent=2))
+    else:
+        typer.echo(f"{moved} offsets of {name} are {new}'s now" + (f"; {new} had {len(kept)} of its own" if kept else ""))
+
+
+def _change(store: Access, name: str, before: Offsets, changes: Changes, *, force: bool, output: Format) -> None:
+    """Save, and print what that changed."""
+    if changes:
+        store.save(name, changes, force=force)
+    after = store.read(name)
+    if output is Format.JSON:
+        typer.echo(
+            json.dumps({"connector": name, "before": to_documents(before)["offsets"], "after": to_documents(after)["offsets"]}, indent=2)
+        )
+        return
+    lines = compared(before, after)
+    for line in lines:
+        typer.echo(line)
+    if not lines:
+        typer.echo(f"nothing has changed: {len(before)} offsets of {name}" if before else f"{name} has no offsets", err=True)
+
+
+def _selected(name: str, saved: Offsets, path: Path | None, key: str | None) -> list[SourcePartition]:
+    """All partitions, or those that `path` or `key` means."""
+    if path is None and key is None:
+        return list(saved)
+    _one_of(path, key)
+    wanted = os.path.abspath(path) if path else ""  # noqa: PTH100 - no links followed
+    chosen = [one for one, offset in saved.items() if is_file_key(one.key) and (one.key == key or offset.path == wanted)]
+    if not chosen:
+        msg = f"connector {name} has no offset of {visible(wanted or str(key))}"
+        raise DataError(msg, f"see: copycat offsets show {name}")
+    return chosen
+
+
+def _one_of(path: Path | None, key: str | None) -> None:
+    if (path is None) == (key is None):
+        typer.echo("error: say which file: either --path or --key", err=True)
+        raise typer.Exit(exits.USAGE)
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        msg = f"no connector can have the name {name!a:.80}"
+        raise UnknownConnectorError(msg, "1 to 63 lower-case letters, digits and -, not - first")
+    return name
+
+
+def _known(store: Access, name: str) -> str:
+    """`name`, when it has offsets."""
+    names = store.connectors()
+    if name not in names:
+        msg = f"no offsets are saved for {visible(name)}"
+        raise UnknownConnectorError(msg, f"there are some for: {', '.join(names)}" if names else "there are none at all")
+    return name
+
+
+def _read_documents(name: str, source: str) -> Changes:
+    """What to import. DataError says what is wrong with it."""
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
+        body: Any = json.loads(text)
+    except OSError as error:
+        msg = f"{source} cannot be read: {error.strerror}"
+        raise CopycatError(msg) from error
+    except (ValueError, RecursionError) as error:
+        msg = f"{source} is not JSON: {visible(str(error))}"
+        raise DataError(msg, "copycat offsets export writes what can be imported") from error
+    given = from_documents(name, body)
+    for partition in given:
+        if partition.key != "started" and not is_file_key(partition.key):
+            msg = f"{partition.key!a} is no key of a file"
+            raise DataError(msg, "copycat offsets export shows what keys look like")
+    return given
+
+
+def _summary(name: str, saved: Offsets) -> Mapping[str, Any]:
+    files = [offset for _, offset in by_path(saved)]
+    gone = sum(offset.done or offset.gone_ms > 0 for offset in files)
+    return {"name": name, "files": len(files), "gone": gone, "bytes": sum(offset.position for offset in files)}

@@ -1,0 +1,145 @@
+"""Saved offsets, wherever they can be had: through the running agent, else in its file. Never both: who has the lock writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from copycat_agent.api import AgentClient, AgentUnreachableError, address
+from copycat_agent.cli.client import find_agent
+from copycat_agent.definitions import load_agent
+from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset, SourcePartition
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets.document import from_document, to_document
+from copycat_agent.options import AgentOptions
+
+Changes = Mapping[SourcePartition, SourceOffset | None]
+"""What to save; None deletes."""
+Totals = Mapping[tuple[str, LossReason], LossTotal]
+
+
+class Access(Protocol):
+    """What the commands need. Everything raises `CopycatError`, `BusyError` when a connector runs and `force` is not given."""
+
+    def connectors(self) -> tuple[str, ...]:
+        """Names with saved offsets."""
+
+    def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+        """What is saved for a connector; empty for one that is not known."""
+
+    def save(self, name: str, changes: Changes, *, force: bool) -> None:
+        """Save and delete; what is not named stays."""
+
+    def rename(self, old: str, new: str, *, force: bool) -> int:
+        """Returns how many moved."""
+
+    def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
+        """The newest entries of the ledger, newest first, and its totals."""
+
+
+class ByFile:
+    """No agent runs: this process holds its lock."""
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+
+    def connectors(self) -> tuple[str, ...]:
+        """See `Access`."""
+        return self._store.connectors()
+
+    def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+        """See `Access`."""
+        return self._store.read(name)
+
+    def save(self, name: str, changes: Changes, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
+        """See `Access`."""
+        given = {partition: offset for partition, offset in changes.items() if offset is not None}
+        self._store.reset(given, [partition for partition in changes if partition not in given])
+
+    def rename(self, old: str, new: str, *, force: bool) -> int:  # noqa: ARG002 - nothing runs
+        """See `Access`."""
+        return self._store.rename(old, new)
+
+    def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
+        """See `Access`."""
+        return self._store.losses(name, limit), {key: sums for key, sums in self._store.loss_totals().items() if name in {None, key[0]}}
+
+
+class BySocket:
+    """The agent runs, and has the lock."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self._client = client
+
+    def connectors(self) -> tuple[str, ...]:
+        """See `Access`."""
+        return tuple(self._client.get("/v1/offsets")["connectors"])
+
+    def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+        """See `Access`."""
+        documents = self._client.get(address("offsets", name))["offsets"]
+        found = dict(from_document(name, document) for document in documents)
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
+    def save(self, name: str, changes: Changes, *, force: bool) -> None:
+        """See `Access`."""
+        documents = [to_document(one, offset) if offset else {"key": one.key, "offset": None} for one, offset in changes.items()]
+        self._client.put(address("offsets", name), {"offsets": documents, "force": force})
+
+    def rename(self, old: str, new: str, *, force: bool) -> int:
+        """See `Access`."""
+        return int(self._client.post(address("offsets", old, "/rename"), {"to": new, "force": force})["renamed"])
+
+    def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
+        """See `Access`."""
+        only = f"&connector={name}" if name else ""
+        found = self._client.get(f"/v1/losses?limit={limit}{only}")
+        sums = {
+            (one["connector"], cast("LossReason", one["reason"])): LossTotal(one["size_bytes"], one["records"], one["entries"])
+            for one in found["totals"]
+        }
+        return tuple(map(_loss, found["losses"])), sums
+
+
+@contextlib.contextmanager
+def access(socket: Path | None, state_dir: Path | None, config: Path | None) -> Iterator[Access]:
+    """The agent that these options mean if it answers, else the file in the state directory, locked meanwhile."""
+    client = find_agent(socket, state_dir, config)
+    if _is_the_one(client, state_dir, asked_for=socket is not None):
+        yield BySocket(client)
+        return
+    try:
+        store = OffsetStore.open_existing(_directory(state_dir, config))
+    except FatalError as error:
+        if "another agent" not in error.message:
+            raise
+        hint = f"it does not answer at {client.socket_path}: it may be starting; else name its socket with --socket"
+        raise CopycatError(error.message, hint) from error
+    with store:
+        yield ByFile(store)
+
+
+def _directory(state_dir: Path | None, config: Path | None) -> Path:
+    """As `cli.options.settle_settings` chooses it."""
+    agent = load_agent(config) if config else AgentOptions()
+    return Path(state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat").absolute()
+
+
+def _is_the_one(client: AgentClient, state_dir: Path | None, *, asked_for: bool) -> bool:
+    """Whether an agent answers, and is that of the state directory that was named, if one was."""
+    try:
+        theirs = client.get("/v1")["state_dir"]
+    except AgentUnreachableError:
+        if asked_for:
+            raise
+        return False
+    return state_dir is None or os.path.realpath(theirs) == os.path.realpath(state_dir)
+
+
+def _loss(value: Mapping[str, Any]) -> Loss:
+    values = dict(value)
+    return Loss(SourcePartition(values.pop("connector"), values.pop("key")), **values)

@@ -1,0 +1,58 @@
+"""Saved offsets as people read them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from copycat_agent.cli.shown import age, visible
+from copycat_agent.model import SourceOffset, SourcePartition
+
+Offsets = Mapping[SourcePartition, SourceOffset]
+
+_STARTED = "started"
+
+
+def columns(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows as lines, columns below each other; the last one as long as it is."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def listed(offsets: Offsets) -> list[str]:
+    """One line per file: how far it is settled, how large it was, what it is."""
+    rows = [
+        (str(offset.position), str(offset.size), str(offset.records), _state(offset), partition.key, visible(offset.path))
+        for partition, offset in by_path(offsets)
+    ]
+    return columns([("position", "size", "records", "state", "key", "path"), *rows]) if rows else []
+
+
+def compared(before: Offsets, after: Offsets) -> list[str]:
+    """What is different: `-` for what was, `+` for what is. Empty when nothing is."""
+    lines = []
+    for partition in dict.fromkeys(partition for partition, _ in [*by_path(before, everything=True), *by_path(after, everything=True)]):
+        was, now = before.get(partition), after.get(partition)
+        if was != now:
+            lines += [f"- {_brief(partition, was)}"] if was else []
+            lines += [f"+ {_brief(partition, now)}"] if now else []
+    return lines
+
+
+def by_path(offsets: Offsets, *, everything: bool = False) -> list[tuple[SourcePartition, SourceOffset]]:
+    """By path and key. Without `everything` files only, not the row that says when the connector first looked."""
+    chosen = (item for item in offsets.items() if everything or item[0].key != _STARTED)
+    return sorted(chosen, key=lambda item: (item[1].path, item[0].key))
+
+
+def _brief(partition: SourcePartition, offset: SourceOffset) -> str:
+    if partition.key == _STARTED:
+        return f"first looked {age(time.time() - offset.position / 1000)} ago"
+    return f"{visible(offset.path)} ({partition.key}): position {offset.position}, {_state(offset)}"
+
+
+def _state(offset: SourceOffset) -> str:
+    if offset.done:
+        return "done"
+    return "gone" if offset.gone_ms else "skipping" if offset.skipping else "read" if offset.position >= offset.size else "unread"
