@@ -43,8 +43,9 @@ THREADS = 64
 class InlineExecutor:
     """Runs batches on threads of this process: no Spark, the same `run_batch`."""
 
-    def __init__(self) -> None:
-        self._producers = Producers()
+    def __init__(self, producers: Producers | None = None) -> None:
+        """`producers` stands in for real ones, as in a dry run."""
+        self._producers = producers or Producers()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
         self._stopping: dict[TaskId, threading.Event] = {}
 

@@ -18,12 +18,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("model", "logs", "templates"),
     ("options",),
-    ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch"),
+    ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch"),
-    ("executor", "runner"),
+    ("executor", "runner", "dlq"),
     ("spark", "worker", "dev_broker", "demo"),
     ("control",),
+    ("metrics", "api"),
     ("agent",),
+    ("doctor",),
     ("cli",),
     ("__main__",),
 )
@@ -44,11 +46,17 @@ DOORS: dict[str, tuple[str, ...]] = {
     "pydantic": ("options",),
     "orjson": ("converters",),
     "typer": ("cli",),
+    "waitress": ("api",),
+    "werkzeug": ("api",),
+    "prometheus_client": ("metrics",),
 }
 """Outside library -> the only modules or packages that import it."""
 
 LATE: dict[tuple[str, str], str] = {
+    ("__main__", "copycat_agent.cli.main"): "half a second of imports, which Ctrl-C must be able to end without a traceback",
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
+    ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
+    ("api", "copycat_agent.api.serving"): "imports waitress and werkzeug, 0.16 s that the first record should not wait for",
 }
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
 

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import Agent, Settings
+from copycat_agent.agent import NO_ADDRESS, Agent, DefinitionFiles, Wanted
 from copycat_agent.cli import exits
+from copycat_agent.cli.dry_run import show_records
 from copycat_agent.cli.options import (
     BootstrapServers,
     Config,
     Directory,
+    LogFormatOption,
     NoColor,
     Quiet,
+    Socket,
     StateDir,
     Verbose,
+    overrides,
     settle_settings,
     start_logging,
     use_color,
 )
 from copycat_agent.cli.report import account
+from copycat_agent.cli.serving import Serving
 from copycat_agent.cli.stopping import Stopping
-from copycat_agent.definitions import load_directory, render
+from copycat_agent.definitions import render
+from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State, Status
-
-if TYPE_CHECKING:
-    from copycat_agent.options import Definition
 
 _LOOK_SECONDS = 0.5
 
@@ -39,12 +41,15 @@ _log = logs.get("agent")
 def run(  # noqa: PLR0913, PLR0917 - the command's options
     directory: Directory,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when everything that is there is read.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent as JSON lines, send nothing, move no offset.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this connector; may be repeated.")] = None,
     config: Config = None,
     state_dir: StateDir = None,
     bootstrap_servers: BootstrapServers = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
+    log_format: LogFormatOption = None,
+    socket: Socket = None,
     no_color: NoColor = False,
 ) -> None:
     """Read the definitions in DIR and ship what they name to Kafka, until SIGTERM or Ctrl-C.
@@ -53,24 +58,42 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     flight and exits 0, or 1 when that could not be saved; a second one exits at once. With --until-idle also a connector that
     failed, and files that could not be read, make it exit 1.
     """
-    settings = settle_settings(directory, config, state_dir, bootstrap_servers)
-    start_logging(settings.agent, verbose=verbose, quiet=quiet)
-    definitions = _definitions(directory, settings, only or [], color=use_color(no_color=no_color))
-    stop = Stopping()
+    manager = ServiceManager()
+    stop = Stopping(hangup_reloads=not until_idle)
+    settings = settle_settings(directory, config, state_dir, bootstrap_servers, socket)
+    start_logging(settings.agent, verbose=verbose, quiet=quiet, log_format=log_format)
+    if dry:
+        raise typer.Exit(show_records(directory, settings, only or [], stop, color=use_color(no_color=no_color)))
+    files = DefinitionFiles(directory, config, overrides(bootstrap_servers), only or [])
+    first = _first_load(files, only or [], color=use_color(no_color=no_color))
+    _leave_if_asked(stop, until_idle=until_idle)
     with Agent(settings, until_idle=until_idle) as agent:
-        agent.apply(definitions)
+        agent.follow(files, first, once=until_idle)
+        service = Serving(manager, agent)
         while not (stop.asked or agent.given_up) and not (until_idle and agent.worker.wait(0)):
+            service.tick()
             agent.wake.wait(_LOOK_SECONDS) if not until_idle else agent.worker.wait(_LOOK_SECONDS)
+            if stop.reload_asked():
+                _log.info("agent is asked to reload", signal="SIGHUP")
+                service.reloading()
+                agent.ask_to_reload()
+        service.stopping()
         if stop.asked:
             _log.info("agent is asked to stop", signal=stop.name)
     if agent.given_up:
         typer.echo(f"error: {agent.given_up}", err=True)
         raise typer.Exit(exits.GAVE_UP)
-    statuses = agent.statuses()
+    statuses = [status for status in agent.statuses() if status.enabled]
     if until_idle:
         typer.echo(account(statuses))
     if code := _exit_code(statuses, until_idle=until_idle, stopped=stop.asked):
         raise typer.Exit(code)
+
+
+def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:
+    """Before anything was started."""
+    if stop.asked:
+        raise typer.Exit(exits.INTERRUPTED if until_idle else exits.GOOD)
 
 
 def _exit_code(statuses: Iterable[Status], *, until_idle: bool, stopped: bool) -> int:
@@ -81,26 +104,20 @@ def _exit_code(statuses: Iterable[Status], *, until_idle: bool, stopped: bool) -
     return exits.INTERRUPTED if until_idle and stopped else exits.GOOD
 
 
-def _definitions(directory: Path, settings: Settings, only: list[str], *, color: bool) -> list[Definition]:
+def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> Wanted:
     """The definitions to run. Problems go to stderr; leaves with 78 or 2 when nothing is left to run."""
-    loaded = load_directory(directory, settings.agent)
+    loaded = files.load()
     for problem in loaded.problems:
         typer.echo(render(problem, color=color) + "\n", err=True, color=color)
     for warning in loaded.warnings:
         typer.echo(render(warning, kind="warning", color=color) + "\n", err=True, color=color)
-    unknown = [name for name in only if name not in loaded.definitions]
+    unknown = [name for name in only if name not in loaded.definitions and name not in loaded.kept]
     if unknown:
-        typer.echo(f"error: no definition named {', '.join(unknown)} loads from {directory}", err=True)
+        typer.echo(f"error: no definition named {', '.join(unknown)} loads from {files.directory}", err=True)
         raise typer.Exit(exits.USAGE)
-    chosen = [one for one in loaded.definitions.values() if one.enabled and (not only or one.name in only)]
-    if not chosen:
-        typer.echo(f"error: no definition in {directory} can be run", err=True)
+    if not any(one.enabled for one in loaded.definitions.values()):
+        no_address = any(why.startswith(NO_ADDRESS) for why in loaded.kept.values())
+        why = f"{NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker" if no_address else ""
+        typer.echo(f"error: {why or f'no definition in {files.directory} can be run'}", err=True)
         raise typer.Exit(exits.DEFINITION_ERROR)
-    if not any(one.kafka.bootstrap_servers for one in chosen):
-        typer.echo(
-            "error: no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers;\n"
-            "for a trial, start a broker with: copycat dev-broker",
-            err=True,
-        )
-        raise typer.Exit(exits.DEFINITION_ERROR)
-    return chosen
+    return loaded

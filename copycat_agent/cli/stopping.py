@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks to stop, the second exits at once.
+"""SIGTERM and SIGINT: the first asks to stop, the second exits at once. SIGHUP: reload.
 
 Nothing is raised out of the signal handler: KeyboardInterrupt between two arbitrary instructions can leave a lock taken
 (Python's import lock was seen to be), and whoever ends threads afterwards waits for ever.
@@ -19,12 +19,21 @@ _LOOK_SECONDS = 0.1
 class Stopping:
     """Installs the handlers when it is made, in the main thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hangup_reloads: bool = False) -> None:
+        """`hangup_reloads`: SIGHUP asks to reload; otherwise it is left as it is."""
         self.asked = False
         self.name = ""
         """Of the first signal, "" when there was none."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        self._hangup = False
+        if hangup_reloads:
+            signal.signal(signal.SIGHUP, self._on_hangup)
+
+    def reload_asked(self) -> bool:
+        """Whether a reload was asked for since the last call."""
+        asked, self._hangup = self._hangup, False
+        return asked
 
     def check(self) -> None:
         """Raise KeyboardInterrupt when a stop was asked for: called where it is safe to leave."""
@@ -56,3 +65,6 @@ class Stopping:
         if self.asked:
             os._exit(exits.INTERRUPTED if number == signal.SIGINT else 128 + number)
         self.asked, self.name = True, signal.Signals(number).name
+
+    def _on_hangup(self, _number: int, _frame: object) -> None:
+        self._hangup = True

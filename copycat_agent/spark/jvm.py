@@ -11,6 +11,7 @@ import collections
 import contextlib
 import os
 import pwd
+import re
 import signal
 import struct
 import subprocess
@@ -63,6 +64,12 @@ _PASSED_ON = frozenset(
         "USER",
     )
 )
+
+_COMPLAINT = re.compile(
+    r"(FATAL|ERROR) \S+: |\[\S+\[error\]|(Exception in thread \"[^\"]*\" )?java\.lang\.\w*Error|# (A fatal error|There is insufficient)"
+)
+"""Of log4j, of the JVM's own log (-Xlog), and of a JVM that is about to die."""
+_SHOWN_CHARACTERS = 500
 
 _log = logs.get("spark")
 
@@ -163,7 +170,7 @@ class Jvm:
         return self._process.returncode == 0
 
     def _forward(self) -> None:
-        """Thread: what the JVM and its workers write goes to the log at debug; the last lines are kept for `gateway`."""
+        """Thread: what the JVM and its workers write goes to the log; the last lines are kept for `gateway`."""
         stream = self._process.stdout
         if stream is None:
             return
@@ -172,7 +179,15 @@ class Jvm:
                 text = line.decode("utf-8", "backslashreplace").strip()
                 if text:
                     self._tail.append(text)
-                    _log.debug("the JVM says", text=text)
+                    (_log.warning if is_complaint(text) else _log.debug)("the JVM says", text=text[:_SHOWN_CHARACTERS])
+
+
+def is_complaint(text: str) -> bool:
+    """Whether a line is an error of the JVM or of Spark itself (see log4j2.properties): no record ever passes through either.
+
+    Tracebacks of Python workers come without a level and stay at debug, since they may show what a worker had in hand.
+    """
+    return _COMPLAINT.match(text) is not None
 
 
 def _argument_file(path: Path, arguments: Sequence[str]) -> Path:

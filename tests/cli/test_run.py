@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,27 @@ def test_a_file_that_cannot_be_read_is_told_and_makes_the_run_fail(
     done = copycat("run", "--until-idle", connectors, "--state-dir", str(tmp_path / "state"), "--bootstrap-servers", broker.bootstrap)
     assert (done.returncode, values(broker.bootstrap, topic)) == (1, [b"a"]), done.stderr
     assert "1 file could not be read" in done.stdout
+
+
+INTERRUPTS_ITSELF = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_an_interrupt_while_the_commands_are_imported_shows_no_traceback(
+    copycat: Callable[..., Done], environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(INTERRUPTS_ITSELF)
+    done = copycat("version", env={"PYTHONPATH": f"{tmp_path / 'early'}:{environment['PYTHONPATH']}"})
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 LOST = Lag(troubled_files=2)
