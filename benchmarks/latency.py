@@ -5,21 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from benchmarks.measuring import Meter
+from benchmarks.measuring import Meter, Usage
 from benchmarks.tools import TOOLS, Job, end
 
 _WARM_SECONDS = 3.0
 _LIMIT_SECONDS = 120.0
+_SETTLE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Latency:
     """Milliseconds from append to consumer, and processor use as a share of one core."""
 
-    tool: str
     p50_ms: float
     p99_ms: float
     max_ms: float
@@ -27,39 +28,44 @@ class Latency:
     idle_cpu_share: float
 
 
-def measure(tool: str, job: Job, per_second: int, seconds: float) -> Latency:
-    """Append `per_second` lines a second, one write each, for `seconds`, after a warm-up; then watch the tool idle."""
-    job.path.write_text("")
-    process = TOOLS[tool](job)
+def measure(tool: str, job: Job, per_second: int, seconds: float, idle_seconds: float) -> Latency:
+    """Append `per_second` lines a second, one write each, for `seconds`, after a warm-up; then watch the tool idle. One file."""
+    (path,), (topic,) = job.paths, job.topics
+    path.write_text("")
+    processes = TOOLS[tool].start(job)
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "benchmark", "fetch.wait.max.ms": 500})
-    consumer.assign([TopicPartition(job.topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    delays: list[float] = []
+    stop = threading.Event()
+    reader = threading.Thread(target=_read, args=(consumer, delays, stop))
     try:
-        _until_it_follows(job, consumer)
-        delays: list[float] = []
-        stop = threading.Event()
-        reader = threading.Thread(target=_read, args=(consumer, delays, stop))
+        _until_it_follows(path, consumer)
         reader.start()
-        with Meter(process.pid, memory=False) as meter:
-            _append(job, per_second, _WARM_SECONDS)
+        with Meter([process.pid for process in processes], memory=False) as meter:
+            _append(path, per_second, _WARM_SECONDS)
+            before, begin, warm = meter.usage(), time.monotonic(), len(delays)
+            _append(path, per_second, seconds)
+            share = _share(meter, before, begin)
+            time.sleep(_SETTLE_SECONDS)
             before, begin = meter.usage(), time.monotonic()
-            warm = len(delays)
-            _append(job, per_second, seconds)
-            share = (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - begin)
-            time.sleep(2)
-            before, begin = meter.usage(), time.monotonic()
-            time.sleep(10)
-            idle = (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - begin)
-        stop.set()
-        reader.join()
+            time.sleep(idle_seconds)
+            idle = _share(meter, before, begin)
     finally:
-        end(process)
+        stop.set()
+        if reader.ident:
+            reader.join()
+        end(processes)
         consumer.close()
     ordered = sorted(delays[warm:])
-    return Latency(tool, ordered[len(ordered) // 2] * 1e3, ordered[int(len(ordered) * 0.99)] * 1e3, ordered[-1] * 1e3, share, idle)
+    return Latency(ordered[len(ordered) // 2] * 1e3, ordered[int(len(ordered) * 0.99)] * 1e3, ordered[-1] * 1e3, share, idle)
 
 
-def _append(job: Job, per_second: int, seconds: float) -> None:
-    with job.path.open("ab", buffering=0) as file:
+def _share(meter: Meter, before: Usage, begin: float) -> float:
+    return (meter.usage().cpu_seconds - before.cpu_seconds) / (time.monotonic() - begin)
+
+
+def _append(path: Path, per_second: int, seconds: float) -> None:
+    with path.open("ab", buffering=0) as file:
         begin = time.monotonic()
         for number in range(int(per_second * seconds)):
             pause = begin + number / per_second - time.monotonic()
@@ -68,9 +74,9 @@ def _append(job: Job, per_second: int, seconds: float) -> None:
             file.write(b"%d %s\n" % (time.monotonic_ns(), b"x" * 150))
 
 
-def _until_it_follows(job: Job, consumer: Consumer) -> None:
+def _until_it_follows(path: Path, consumer: Consumer) -> None:
     deadline = time.monotonic() + _LIMIT_SECONDS
-    with job.path.open("ab", buffering=0) as file:
+    with path.open("ab", buffering=0) as file:
         file.write(b"0 first\n")
     while consumer.poll(0.5) is None:
         if time.monotonic() > deadline:

@@ -3,90 +3,127 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 import tempfile
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks import latency, lines, rate
-from benchmarks.tools import Job, describe_machine, present
+from benchmarks import latency, lines, rate, report
+from benchmarks.tools import TOOLS, Job, describe_machine, present
 from copycat_agent.dev_broker import DevBroker
 
-console = Console()
+PER_SECOND = 200
+"""Lines a second of the log that trickles."""
 
 
 def main() -> None:
-    """Measure what the command line asks for and print tables."""
+    """Measure what the command line asks for; Markdown to standard output, progress to standard error."""
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="copycat-benchmark-", dir=options.directory) as name:
+        work = Path(name)
+        # Topics are deleted after each measurement; by default their files stay for a minute.
+        with DevBroker(work / "broker", properties={"log.segment.delete.delay.ms": "500"}) as broker:
+            bench = _Bench(work, broker.bootstrap, options)
+            one, two = bench.rates()
+            trickle = bench.trickle()
+    caption = bench.caption
+    print(f"{caption}\n")
+    for title, table in (
+        ("One file", report.rates(one)),
+        ("Two files", report.rates(two)),
+        (f"{PER_SECOND} lines a second", report.latencies(trickle)),
+    ):
+        if table.count("\n") > 1:
+            print(f"{title}:\n\n{table}\n")
+    if options.json:
+        report.write_json(options.json, caption, one, two, trickle)
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=3_000_000, help="lines of the large file")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each tool ships it, in turn; the median counts")
-    parser.add_argument("--trickle-seconds", type=float, default=20, help="how long 200 lines a second are followed; 0 leaves it out")
-    parser.add_argument("--tools", nargs="*", default=present(), help="which tools, of those this machine has")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="copycat-benchmark-") as directory:
-        work = Path(directory)
-        with DevBroker(work / "broker") as broker:
-            if options.lines:
-                _rates(options, work, broker.bootstrap)
-            if options.trickle_seconds and "copycat" in options.tools:
-                _trickle(options, work, broker.bootstrap)
-
-
-def _rates(options: argparse.Namespace, work: Path, bootstrap: str) -> None:
-    path = work / "large.log"
-    lines.write(path, options.lines)
-    size = path.stat().st_size
-    caption = f"{options.lines:,} lines of {size / options.lines:.0f} bytes, one file, one partition, acks=all, lz4; {describe_machine()}"
-    console.print(f"warming up: one run of each that does not count\n{caption}")
-    results: dict[str, list[rate.Rate]] = {tool: [] for tool in options.tools}
-    for number in range(options.rounds + 1):
-        for tool in options.tools:
-            result = rate.measure(tool, _job(work, bootstrap, path), options.lines)
-            if number:
-                results[tool].append(result)
-    medians = {tool: _median(found) for tool, found in results.items()}
-    table = Table("tool", "lines/s", "of kcat", "CPU s per million", "first record s", "CPU s until then", "peak MiB", title=caption)
-    base = medians["kcat"].lines_per_second if "kcat" in medians else 0.0
-    for tool, one in medians.items():
-        table.add_row(
-            tool,
-            f"{one.lines_per_second:,.0f}",
-            f"{one.lines_per_second / base:.2f}" if base else "-",
-            f"{one.cpu_seconds_per_million:.2f}",
-            f"{one.first_record_seconds:.2f}",
-            f"{one.start_cpu_seconds:.1f}",
-            f"{one.peak_bytes / 2**20:.0f}",
-        )
-    console.print(table)
-
-
-def _trickle(options: argparse.Namespace, work: Path, bootstrap: str) -> None:
-    found = latency.measure("copycat", _job(work, bootstrap, work / "trickle.log"), 200, options.trickle_seconds)
-    table = Table("tool", "p50 ms", "p99 ms", "max ms", "CPU of one core", "idle", title="200 lines/s, from append to consumer")
-    table.add_row(
-        found.tool,
-        f"{found.p50_ms:.0f}",
-        f"{found.p99_ms:.0f}",
-        f"{found.max_ms:.0f}",
-        f"{found.cpu_share:.1%}",
-        f"{found.idle_cpu_share:.1%}",
+    parser.add_argument("--lines", type=int, default=3_000_000, help="lines of each large file; 0 leaves them out")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each tool ships them, in turn; medians count")
+    parser.add_argument("--files", type=int, nargs="*", choices=(1, 2), default=[1, 2], help="how many files at a time")
+    parser.add_argument(
+        "--trickle-seconds", type=float, default=30, help=f"how long {PER_SECOND} lines a second are followed; 0 leaves it out"
     )
-    console.print(table)
+    parser.add_argument("--idle-seconds", type=float, default=30, help="how long a tool is then watched doing nothing")
+    parser.add_argument("--tools", nargs="*", default=present(), choices=list(TOOLS), help="which tools, of those this machine has")
+    parser.add_argument("--json", type=Path, help="a file to write the figures to")
+    parser.add_argument("--directory", type=Path, help="where to work (needs 4 GB for a few minutes); the system's by default")
+    return parser.parse_args()
 
 
-def _job(work: Path, bootstrap: str, path: Path) -> Job:
-    topic = f"benchmark-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # a name: a client that is collected ends its calls
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    return Job(path, topic, bootstrap, work / topic)
+class _Bench:
+    """One run: a broker, the large files, and what is asked for."""
+
+    def __init__(self, work: Path, bootstrap: str, options: argparse.Namespace) -> None:
+        self._work = work
+        self._bootstrap = bootstrap
+        self._options = options
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self.caption = (
+            f"{time.strftime('%Y-%m-%d')}, {describe_machine()}, broker and tools beside each other, acks=all, lz4, one partition per topic"
+        )
+
+    def rates(self) -> tuple[dict[str, rate.Rate], dict[str, rate.Rate]]:
+        """One file and two files at a time, tools and both in turn; a first round does not count."""
+        options = self._options
+        if not (options.lines and options.files):
+            return {}, {}
+        paths = [self._work / "large-1.log", self._work / "large-2.log"]
+        _say(f"writing {options.lines:,} lines")
+        lines.write(paths[0], options.lines)
+        self.caption += (
+            f"; {options.lines:,} lines of {paths[0].stat().st_size / options.lines:.0f} bytes, median of {options.rounds} rounds"
+        )
+        shutil.copyfile(paths[0], paths[1])
+        found: dict[tuple[int, str], list[rate.Rate]] = {(count, tool): [] for count in sorted(options.files) for tool in options.tools}
+        for number in range(options.rounds + 1):
+            for (count, tool), results in found.items():
+                if number == 0 and count == 2:
+                    continue
+                with self._job(*paths[:count]) as job:
+                    result = rate.measure(tool, job, options.lines)
+                _say(f"{f'round {number}' if number else 'warm-up'}: {tool}, {count} file(s): {result.lines_per_second:,.0f} lines/s")
+                if number:
+                    results.append(result)
+        for path in paths:
+            path.unlink()
+        medians = {key: rate.median(rates) for key, rates in found.items() if rates}
+        one, two = ({tool: one for (count, tool), one in medians.items() if count == wanted} for wanted in (1, 2))
+        return one, two
+
+    def trickle(self) -> dict[str, latency.Latency]:
+        """Every tool that follows a file, one after the other."""
+        options = self._options
+        found = {}
+        for tool in [tool for tool in options.tools if TOOLS[tool].follows and options.trickle_seconds]:
+            with self._job(self._work / f"trickle-{tool}.log") as job:
+                _say(f"following {PER_SECOND} lines a second: {tool}")
+                found[tool] = latency.measure(tool, job, PER_SECOND, options.trickle_seconds, options.idle_seconds)
+        return found
+
+    @contextmanager
+    def _job(self, *paths: Path) -> Iterator[Job]:
+        """With new topics, which are deleted afterwards."""
+        topics = tuple(f"benchmark-{uuid.uuid4().hex[:8]}" for _ in paths)
+        for answer in self._admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+            answer.result(30)
+        yield Job(paths, topics, self._bootstrap, self._work / topics[0])
+        for answer in self._admin.delete_topics(list(topics)).values():
+            answer.result(30)
 
 
-def _median(found: list[rate.Rate]) -> rate.Rate:
-    return sorted(found, key=lambda one: one.lines_per_second)[len(found) // 2]
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

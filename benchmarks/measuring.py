@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -24,12 +25,12 @@ class Usage:
 
 
 class Meter:
-    """Samples a process tree until closed. Processes that ended keep what they had used when last seen."""
+    """Samples some processes and all that they started, until closed. Processes that ended keep what they had used when last seen."""
 
-    def __init__(self, pid: int, *, memory: bool = True) -> None:
+    def __init__(self, pids: Sequence[int], *, memory: bool = True) -> None:
         """`memory` False: only processor time, without the disturbance of looking at memory."""
         self._memory = memory
-        self._root = psutil.Process(pid)
+        self._roots = [psutil.Process(pid) for pid in pids]
         self._cpu: dict[int, float] = {}
         self._peak = 0
         self._stop = threading.Event()
@@ -56,16 +57,22 @@ class Meter:
 
     def _sample(self, *, memory: bool) -> None:
         total = 0
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for process in [self._root, *self._root.children(recursive=True)]:
-                with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
-                    times = process.cpu_times()
-                    with self._lock:
-                        self._cpu[process.pid] = times.user + times.system
-                    if memory:
-                        total += _pss(process.pid)
+        for process in self._family():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                times = process.cpu_times()
+                with self._lock:
+                    self._cpu[process.pid] = times.user + times.system
+                if memory:
+                    total += _pss(process.pid)
         with self._lock:
             self._peak = max(self._peak, total)
+
+    def _family(self) -> list[psutil.Process]:
+        family = list(self._roots)
+        for root in self._roots:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                family += root.children(recursive=True)
+        return family
 
 
 def _pss(pid: int) -> int:
@@ -74,16 +81,15 @@ def _pss(pid: int) -> int:
 
 
 class Arrivals:
-    """How many records a single-partition topic has."""
+    """How many records some single-partition topics have."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark"})
-        self._partition = TopicPartition(topic, 0)
+        self._partitions = [TopicPartition(topic, 0) for topic in topics]
 
     def count(self) -> int:
-        """Records now."""
-        _, high = self._consumer.get_watermark_offsets(self._partition, timeout=30)
-        return int(high)
+        """Records in all of them now."""
+        return sum(int(self._consumer.get_watermark_offsets(partition, timeout=30)[1]) for partition in self._partitions)
 
     def wait_for(self, count: int, seconds: float) -> float:
         """Wait until there are `count` records; returns the time (`time.monotonic()`). Raises TimeoutError."""

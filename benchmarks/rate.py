@@ -1,9 +1,11 @@
-"""One large file, from its first byte to the last acknowledged record."""
+"""Large files, from their first byte to the last acknowledged record."""
 
 from __future__ import annotations
 
+import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 from benchmarks.measuring import Arrivals, Meter
 from benchmarks.tools import TOOLS, Job, end
@@ -15,28 +17,32 @@ _LIMIT_SECONDS = 300.0
 class Rate:
     """What one tool did. Rates and costs count from the first record that arrived, so without the start-up."""
 
-    tool: str
     lines_per_second: float
-    first_record_seconds: float
     cpu_seconds_per_million: float
+    first_record_seconds: float
     start_cpu_seconds: float
-    peak_bytes: int
+    peak_bytes: float
 
 
 def measure(tool: str, job: Job, count: int) -> Rate:
-    """Ship `count` lines and stop the tool. Raises TimeoutError when they do not arrive."""
-    arrivals = Arrivals(job.bootstrap, job.topic)
+    """Ship `count` lines of each file and stop the tool. Raises TimeoutError when they do not arrive."""
+    arrivals = Arrivals(job.bootstrap, job.topics)
     begin = time.monotonic()
-    process = TOOLS[tool](job)
+    processes = TOOLS[tool].start(job)
     try:
-        with Meter(process.pid) as meter:
+        with Meter([process.pid for process in processes]) as meter:
             first = arrivals.wait_for(1, _LIMIT_SECONDS)
             already, at_first = arrivals.count(), meter.usage()
-            last = arrivals.wait_for(count, _LIMIT_SECONDS)
+            last = arrivals.wait_for(count * len(job.paths), _LIMIT_SECONDS)
             at_last = meter.usage()
-        sent = count - already
+        sent = count * len(job.paths) - already
         cpu = at_last.cpu_seconds - at_first.cpu_seconds
-        return Rate(tool, sent / (last - first), first - begin, cpu / sent * 1e6, at_first.cpu_seconds, at_last.peak_bytes)
+        return Rate(sent / (last - first), cpu / sent * 1e6, first - begin, at_first.cpu_seconds, at_last.peak_bytes)
     finally:
-        end(process)
+        end(processes)
         arrivals.close()
+
+
+def median(found: Sequence[Rate]) -> Rate:
+    """Column by column."""
+    return Rate(*(statistics.median(getattr(one, field.name) for one in found) for field in fields(Rate)))

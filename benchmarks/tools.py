@@ -1,4 +1,4 @@
-"""The tools that are compared: how each is started on one file and one topic."""
+"""The tools that are compared: how each is started on some files, each with a topic of its own."""
 
 from __future__ import annotations
 
@@ -7,59 +7,128 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.connect_jars import class_path
+from copycat_agent.dev_broker.java import java
+from copycat_agent.dev_broker.ports import free_port
+
+_CONNECT_JVM = (
+    "-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
+)  # fmt: skip
+"""What Kafka's own connect-standalone.sh gives its JVM."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A file to ship, or, for latency, to follow."""
+    """Files to ship, or, for latency, to follow; `topics` has one for each of `paths`."""
 
-    path: Path
-    topic: str
+    paths: tuple[Path, ...]
+    topics: tuple[str, ...]
     bootstrap: str
     work: Path
 
+    @property
+    def pairs(self) -> list[tuple[Path, str]]:
+        """Each file and its topic."""
+        return list(zip(self.paths, self.topics, strict=True))
 
-def copycat(job: Job) -> subprocess.Popen[bytes]:
-    """The agent as a user runs it."""
+
+Process = subprocess.Popen[bytes]
+Start = Callable[[Job], list[Process]]
+"""Starts a tool; what it starts by itself belongs to the processes that are returned."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """`follows`: it goes on reading a file that grows. `needs`: a command that must be there, "" for none."""
+
+    start: Start
+    follows: bool
+    needs: str = ""
+
+
+def copycat(job: Job) -> list[Process]:
+    """The agent as a user runs it, one connector for each file."""
     definitions = job.work / "connectors.d"
     definitions.mkdir(parents=True)
-    definition = {
-        "name": "benchmark",
-        "source": {"type": "log_file", "include": [str(job.path)]},
-        "record": {"topic": job.topic},
-        "kafka": {"bootstrap_servers": [job.bootstrap]},
-    }
-    (definitions / "benchmark.yaml").write_text(json.dumps(definition))
-    log = (job.work / "agent.log").open("wb")
+    for path, topic in job.pairs:
+        definition = {
+            "name": topic,
+            "source": {"type": "log_file", "include": [str(path)]},
+            "record": {"topic": topic},
+            "kafka": {"bootstrap_servers": [job.bootstrap]},
+        }
+        (definitions / f"{topic}.yaml").write_text(json.dumps(definition))
     command = [sys.executable, "-m", "copycat_agent", "run", str(definitions), "--state-dir", str(job.work / "state")]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    return [_start(job, command)]
 
 
-def kcat(job: Job) -> subprocess.Popen[bytes]:
-    """kcat -P -l: what librdkafka alone can do. It reads once and ends."""
-    command = ["kcat", "-P", "-b", job.bootstrap, "-t", job.topic, "-l", "-z", "lz4", "-X", "acks=all", str(job.path)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def kcat(job: Job) -> list[Process]:
+    """kcat -P -l: what librdkafka alone can do; one process for each file. It reads once and ends."""
+    common = ["kcat", "-P", "-b", job.bootstrap, "-z", "lz4", "-X", "acks=all"]
+    return [_start(job, [*common, "-t", topic, "-l", str(path)]) for path, topic in job.pairs]
 
 
-TOOLS: dict[str, Callable[[Job], subprocess.Popen[bytes]]] = {"copycat": copycat, "kcat": kcat}
+def filestream(job: Job) -> list[Process]:
+    """Kafka Connect standalone with one FileStreamSource for each file."""
+    job.work.mkdir(parents=True, exist_ok=True)
+    string = "org.apache.kafka.connect.storage.StringConverter"
+    worker = _properties(job.work / "worker.properties", {
+        "bootstrap.servers": job.bootstrap, "key.converter": string, "value.converter": string,
+        "offset.storage.file.filename": str(job.work / "connect.offsets"), "listeners": f"http://127.0.0.1:{free_port()}",
+        "producer.acks": "all", "producer.compression.type": "lz4",
+    })  # fmt: skip
+    connectors = [
+        _properties(job.work / f"{topic}.properties", {
+            "name": topic, "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "tasks.max": "1",
+            "file": str(path), "topic": topic,
+        })
+        for path, topic in job.pairs
+    ]  # fmt: skip
+    logging = "status=error\nrootLogger.level=warn\n"
+    (job.work / "log4j2.properties").write_text(logging)
+    options = (*_CONNECT_JVM, f"-Dlog4j2.configurationFile={job.work / 'log4j2.properties'}", "-cp", class_path())
+    return [_start(job, [java(), *options, "org.apache.kafka.connect.cli.ConnectStandalone", worker, *connectors])]
+
+
+TOOLS: dict[str, Tool] = {
+    "copycat": Tool(copycat, follows=True),
+    "kcat": Tool(kcat, follows=False, needs="kcat"),
+    "filestream": Tool(filestream, follows=True),
+}
 
 
 def present() -> list[str]:
     """Tools that this machine has."""
-    return [name for name in TOOLS if name == "copycat" or shutil.which(name)]
+    return [name for name, tool in TOOLS.items() if not tool.needs or shutil.which(tool.needs)]
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(processes: Sequence[Process]) -> None:
     """Stop a tool as its user would."""
-    if process.poll() is None:
-        process.terminate()
-    process.wait(60)
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        process.wait(60)
 
 
 def describe_machine() -> str:
-    """Cores and memory, for the table's caption."""
+    """Cores, memory and Python, for the tables' caption."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB, Python {sys.version.split()[0]}"
+
+
+def _start(job: Job, command: Sequence[str]) -> Process:
+    """Its words go to `output.log`."""
+    job.work.mkdir(parents=True, exist_ok=True)
+    with (job.work / "output.log").open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def _properties(path: Path, values: dict[str, str]) -> str:
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    return str(path)

@@ -57,6 +57,7 @@ class Link:
         self.index = -1
         self.pending: dict[int, Pending] = {}
         self.reason = ""
+        self.stopped_looks = 0
         self._connection = connection
         self._sending = threading.Lock()
         self._open = threading.Lock()
@@ -80,6 +81,10 @@ class Link:
         """
         with contextlib.suppress(OSError), self._sending:
             self._connection.send_bytes(data)
+
+    def is_stopped(self) -> bool:
+        """Whether its process is stopped (SIGSTOP, SIGTSTP): as good as dead until somebody lets it go on."""
+        return _stat(self.pid)[:1] == [b"T"]
 
     def hang_up(self) -> None:
         """The runner sees the end of the connection, and so does `receive`."""
@@ -143,11 +148,19 @@ class Door:
 def _descends(pid: int) -> bool:
     """Whether this process started the process `pid`, or what started it."""
     for _ in range(20):
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except OSError:
+        stat = _stat(pid)
+        if not stat:
             return False
-        pid = int(stat[stat.rindex(b")") + 2 :].split()[1])
+        pid = int(stat[1])
         if pid == os.getpid():
             return True
     return False
+
+
+def _stat(pid: int) -> list[bytes]:
+    """/proc/PID/stat from the state on: state, parent, ...; empty when there is no such process. The name before may hold anything."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return []
+    return stat[stat.rindex(b")") + 2 :].split()

@@ -36,10 +36,14 @@ ANSWER_SECONDS = 60.0
 PLACE_SECONDS = 60.0
 """How long a batch waits for a runner: longer than a JVM takes to come back."""
 
+LOOK_SECONDS = 2.0
+"""How often, while a batch is under way, runners are looked at: one that somebody has stopped answers to nobody."""
+_STOPPED_LOOKS = 3  # so many looks in a row: a debugger stops a process for a moment, a host that sleeps stops them all
 _SECOND_LOOK_SECONDS = 1.0  # after a deadline: had this process been stopped, answers may be waiting to be read
 _CLOSE_SECONDS = 3.0
 _SESSION_SECONDS = 0.5
 _STOPPING = "the agent is stopping"
+_SPREAD_SECONDS = 1.0  # so long tasks stay where they are without a thought, unless a task or a runner comes or goes
 _FORGET_SECONDS = 600.0  # a task that sent nothing for so long has no place kept for it
 _STEADY_SECONDS = 1.0  # a runner that ended sooner cannot work here: the next one waits
 _MOST_PAUSE_SECONDS = 5.0
@@ -50,8 +54,11 @@ _log = logs.get("spark")
 class RunnerExecutor:
     """See `executor.Executor` for the contract of `submit`, `settle` and `close`. The host is the caller's: close it afterwards."""
 
-    def __init__(self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(
+        self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS
+    ) -> None:
         """Starts the runners behind the caller's back; `host` has been started, and may still be coming up."""
+        self._look_seconds = look_seconds
         self._host = host
         self._run = run
         self._answer_seconds = answer_seconds
@@ -61,6 +68,7 @@ class RunnerExecutor:
         self._changed = threading.Condition()  # guards what follows
         self._links: dict[int, Link] = {}
         self._places: dict[TaskId, tuple[int, float]] = {}
+        self._spread_at = 0.0
         self._waiting: collections.deque[Pending] = collections.deque()
         self._next_look = float("inf")
         self._reason = "none has come up yet"
@@ -142,20 +150,25 @@ class RunnerExecutor:
                 pending = self._waiting.popleft()
                 pending.deadline = time.monotonic() + pending.batch.max_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
-                self._look_by(pending.deadline)
+                self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
 
     def _place(self, task: TaskId) -> Link | None:
         """The runner for a task: the one it had (its producer is there), unless that is gone, full or has more of the others."""
         now = time.monotonic()
+        had = self._places.get(task, (-1,))[0]
+        if now < self._spread_at and had in self._links and len(self._links[had].pending) < THREADS:
+            self._places[task] = had, now
+            return self._links[had]
         open_links = [link for link in self._links.values() if len(link.pending) < THREADS]
         if not open_links:
             return None
         self._places = {name: place for name, place in self._places.items() if now - place[1] < _FORGET_SECONDS}
         tasks = collections.Counter(index for name, (index, _) in self._places.items() if name != task)
         least = min(open_links, key=lambda link: (tasks[link.index], link.index))
-        had = next((link for link in open_links if link.index == self._places.get(task, (-1,))[0]), least)
-        chosen = least if tasks[had.index] > tasks[least.index] else had
+        before = next((link for link in open_links if link.index == had), least)
+        chosen = least if tasks[before.index] > tasks[least.index] else before
+        self._spread_at = now + _SPREAD_SECONDS if chosen.index == had else 0.0
         self._places[task] = (chosen.index, now)
         return chosen
 
@@ -187,6 +200,7 @@ class RunnerExecutor:
                 link.hang_up()
                 return
             self._links[link.index] = link
+            self._spread_at = 0.0
             self._changed.notify_all()
         if older:
             older.kill("another took its place")
@@ -203,6 +217,7 @@ class RunnerExecutor:
         with self._changed:
             if self._links.get(link.index) is link:
                 del self._links[link.index]
+            self._spread_at = 0.0
             pending, link.pending = list(link.pending.values()), {}
             reason = link.reason or "its process ended"
             if link.index >= 0:
@@ -262,36 +277,42 @@ class RunnerExecutor:
             self._changed.notify_all()
 
     def _watch(self) -> None:
-        """Thread: sleeps until the next deadline, then ends what is overdue."""
+        """Thread: sleeps until the next look, then ends what is overdue or stopped. While nothing is under way it sleeps on."""
         while not self._closed.is_set():
             with self._changed:
                 while not self._closing and self._next_look > time.monotonic():
                     self._changed.wait(self._until_look())
                 if self._closing:
                     return
-                unplaced, hanging = self._overdue(time.monotonic())
+                unplaced, ending = self._overdue(time.monotonic())
                 reason = self._reason
             for pending in unplaced:
                 pending.fail(RetriableError(f"no runner took the batch within {PLACE_SECONDS:.0f} s; {reason}"))
-            for link, task in hanging:
-                _log.warning("runner hangs and is killed", runner=link.index, pid=link.pid, connector=task.connector, task=task.number)
-                link.kill(f"killed, task {task.connector}/{task.number} did not answer in time")
+            for link, why in ending:
+                _log.warning("runner does not answer and is killed", runner=link.index, pid=link.pid, why=why)
+                link.kill(f"killed, {why}")
 
     def _until_look(self) -> float | None:
         return None if self._next_look == float("inf") else max(0.0, self._next_look - time.monotonic())
 
-    def _overdue(self, now: float) -> tuple[list[Pending], list[tuple[Link, TaskId]]]:
-        """Batches that found no runner and runners that hang, and the time of the next look. A runner hangs at the second look."""
+    def _overdue(self, now: float) -> tuple[list[Pending], list[tuple[Link, str]]]:
+        """Batches that found no runner, runners to end and why, and the time of the next look. A runner hangs at the second look."""
         unplaced = [one for one in self._waiting if one.deadline <= now]
         for one in unplaced:
             self._waiting.remove(one)
-        hanging = []
+        ending = []
         for link in self._links.values():
             late = [one for one in link.pending.values() if one.deadline <= now]
             for one in late:
                 if one.late:
-                    hanging.append((link, one.batch.task))
+                    ending.append((link, f"task {one.batch.task.connector}/{one.batch.task.number} did not answer in time"))
                 one.late, one.deadline = True, now + _SECOND_LOOK_SECONDS
-        sent = (one.deadline for link in self._links.values() for one in link.pending.values())
+        sent = [one.deadline for link in self._links.values() for one in link.pending.values()]
+        if sent:
+            sent.append(now + self._look_seconds)
+        for link in self._links.values():
+            link.stopped_looks = link.stopped_looks + 1 if sent and link.is_stopped() else 0
+            if link.stopped_looks == _STOPPED_LOOKS:
+                ending.append((link, "somebody stopped its process"))
         self._next_look = min((*sent, *(one.deadline for one in self._waiting)), default=float("inf"))
-        return unplaced, hanging
+        return unplaced, ending

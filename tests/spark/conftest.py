@@ -42,7 +42,7 @@ def host(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
 @pytest.fixture(scope="session")
 def runners(host: SparkHost) -> Iterator[RunnerExecutor]:
     """The executor of `run`; a batch hangs when it takes half a second longer than it may."""
-    executor = RunnerExecutor(host, batches.run, answer_seconds=0.5)
+    executor = RunnerExecutor(host, batches.run, answer_seconds=0.5, look_seconds=0.2)
     yield executor
     executor.close()
 

@@ -142,15 +142,37 @@ def test_a_batch_that_hangs_holds_up_no_other_on_its_runner(runners: RunnerExecu
     assert all(isinstance(future.result(SECONDS)[0].error, RetriableError) for future in hanging)
 
 
-@pytest.mark.parametrize("act", ["hang", "stop-process"])
-def test_a_runner_that_does_not_answer_is_killed_and_named(runners: RunnerExecutor, flag: Path, act: str) -> None:
-    future = runners.submit(batch(act, str(flag), max_seconds=0.5))
+def test_a_runner_that_does_not_answer_is_killed_and_named(runners: RunnerExecutor, flag: Path) -> None:
+    future = runners.submit(batch("hang", str(flag), max_seconds=0.5))
     (result,) = future.result(SECONDS)
     pid = int(flag.read_text())
     assert isinstance(result.error, RetriableError)
     assert str(pid) in str(result.error)
     assert "app/0" in str(result.error)
     wait_until(lambda: not _alive(pid), SECONDS, "it is dead")
+
+
+def test_runners_that_somebody_stops_are_killed_long_before_their_batches_are_due(runners: RunnerExecutor, flag: Path) -> None:
+    """All of them at once, also those without a batch: else each would get the batch of the one before, and wait in its turn."""
+    pids = list(runners.pids().values())
+    future = runners.submit(batch("until-told", str(flag), max_seconds=10 * SECONDS))
+    wait_until(flag.exists, SECONDS, "the batch runs")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    (result,) = future.result(SECONDS)
+    assert isinstance(result.error, RetriableError)
+    assert "stopped its process" in str(result.error)
+    wait_until(lambda: not any(map(_alive, pids)), SECONDS, "all of them are dead")
+
+
+def test_a_runner_that_is_stopped_for_a_moment_goes_on(runners: RunnerExecutor, flag: Path) -> None:
+    work = batch("until-told", str(flag), max_seconds=10 * SECONDS)
+    future = runners.submit(work)
+    pid = int(wait_until(lambda: flag.exists() and flag.read_text(), SECONDS, "the batch runs"))
+    os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGCONT)
+    runners.settle(work.task)
+    assert future.result(SECONDS)[0].offset.path == "settled"
 
 
 def test_the_worker_of_a_job_that_hangs_is_ended(jobs: JobExecutor, flag: Path) -> None:

@@ -1,0 +1,91 @@
+"""Events come in steps: what is written in between wakes nobody, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from watchdog.events import FileSystemEvent
+from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, Mask, WatchDescriptor
+
+from copycat_agent.watch import Wake, Watcher, folded
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SECONDS = 20
+WRITES = 400
+
+
+class Counting(Wake):
+    """Counts how often watchdog's thread calls."""
+
+    calls = 0
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        self.calls += 1
+        super().dispatch(event)
+
+
+def _taken(wake: Wake, wanted: set[str]) -> Callable[[], bool]:
+    """Whether all of `wanted` have been told by now, in however many takes."""
+    seen: set[str] = set()
+
+    def all_of_them() -> bool:
+        seen.update(wake.take()[0])
+        return seen == wanted
+
+    return all_of_them
+
+
+def _event(mask: Mask, name: str = "a") -> InotifyEvent:
+    return InotifyEvent(WatchDescriptor(1), mask, 0, name.encode())
+
+
+def test_a_file_that_is_written_to_all_the_time_wakes_at_most_once_in_a_step(tmp_path: Path) -> None:
+    """Two files in turn: the kernel folds only what comes twice in a row."""
+    watcher, wake = Watcher(), Counting()
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.touch()
+    watcher.watch(wake, [str(tmp_path)])
+    begin = time.monotonic()
+    with paths[0].open("ab", buffering=0) as one, paths[1].open("ab", buffering=0) as other:
+        for _ in range(WRITES):
+            one.write(b"x\n")
+            other.write(b"x\n")
+            time.sleep(0.001)  # else the kernel's queue would do it alone
+    wait_until(_taken(wake, {str(path) for path in paths}), SECONDS, "both files are known to have grown")
+    steps = (time.monotonic() - begin) / wake.step_seconds + 2
+    watcher.close()
+    assert wake.calls <= len(paths) * steps
+    assert wake.calls < WRITES
+
+
+def test_only_repeated_writes_are_left_out() -> None:
+    write, create, delete = (_event(mask) for mask in (InotifyConstants.IN_MODIFY, InotifyConstants.IN_CREATE, InotifyConstants.IN_DELETE))
+    other = _event(InotifyConstants.IN_MODIFY, "b")
+    assert folded([create, write, write, other, delete, create, write, other]) == [create, write, other, delete, create]
+
+
+def test_who_lingers_less_is_told_sooner_and_so_are_the_others_meanwhile(tmp_path: Path) -> None:
+    watcher, patient, hasty = Watcher(), Wake(5.0), Wake(0.01)
+    watcher.watch(patient, [str(tmp_path)])
+    assert watcher.step_seconds == patient.step_seconds == Wake().step_seconds
+    watcher.watch(hasty, [str(tmp_path)])
+    assert watcher.step_seconds == hasty.step_seconds
+    watcher.unwatch(hasty)
+    assert watcher.step_seconds == patient.step_seconds
+    watcher.close()
+
+
+def test_closing_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    watcher, wake = Watcher(), Wake()
+    watcher.watch(wake, [str(tmp_path)])
+    (tmp_path / "a").write_text("x")
+    watcher.close()
+    assert set(threading.enumerate()) <= before
