@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def main() -> None:
@@ -10,6 +11,8 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # whoever started us may want it ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to clean up yet
+    if sys.argv[1:2] == ["run"] and "--until-idle" not in sys.argv:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # an order to reload what is not loaded yet: nothing to do, and not to end
     from copycat_agent.cli.main import main as run  # noqa: PLC0415 - half a second, in which Ctrl-C must find the above
 
     signal.signal(signal.SIGINT, before)

@@ -53,11 +53,11 @@ class Agent:
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
-        self.given_up: FatalError | None = None
         self.wake = threading.Event()
         self._settings = settings
         self._started = time.time()
         self._stopping = False
+        self._spark_failure: FatalError | None = None
         self._reloader: Reloader | None = None
         self._follower: Follower | None = None
         with contextlib.ExitStack() as undo:
@@ -77,6 +77,11 @@ class Agent:
             self._undo = undo.pop_all()
         _log.info("agent starts", version=__version__, state_dir=settings.state_dir)
 
+    @property
+    def given_up(self) -> FatalError | None:
+        """Why this process cannot go on while a new one can: Spark does not come back, or the offset store failed."""
+        return self._spark_failure or self._store.failure
+
     def apply(self, definitions: Iterable[Definition]) -> None:
         """Run exactly these definitions, which come from no files."""
         self.worker.apply(definitions)
@@ -94,6 +99,11 @@ class Agent:
         """Reload soon. Returns at once."""
         if self._follower is not None:
             self._follower.ask()
+
+    @property
+    def reloading(self) -> bool:
+        """Whether a reload that `ask_to_reload` asked for is not over yet, well or not."""
+        return self._follower is not None and self._follower.reloading
 
     def heartbeat(self) -> float:
         """Seconds since the connector that is furthest behind turned its loop; 0 when none runs. For a watchdog."""
@@ -217,8 +227,7 @@ class Agent:
 
     def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
         """See `Control.rename_offsets`."""
-        with self.worker.at_rest(old, new, force=force):
-            return self._store.rename(old, new)
+        return self.worker.rename_offsets(old, new, force=force)
 
     def __enter__(self) -> Self:
         return self
@@ -232,7 +241,7 @@ class Agent:
         return dict.fromkeys(PATHS, health_app(self))
 
     def _give_up(self, error: FatalError) -> None:
-        self.given_up = error
+        self._spark_failure = error
         self.wake.set()
 
 

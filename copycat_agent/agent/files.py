@@ -30,12 +30,14 @@ class Wanted:
     """What the files ask for. `definitions` and `paths` by name, disabled ones too; where a file is broken, its last good version.
 
     `kept` says of each broken file (by the connector's name, or the file's when it has none) why, and what goes on instead.
+    `left_out` are names that are defined as well, and were not asked for.
     """
 
     options: AgentOptions
     definitions: dict[str, Definition] = field(default_factory=dict)
     paths: dict[str, Path] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
@@ -148,8 +150,10 @@ class DefinitionFiles:
     def _chosen(self, wanted: Wanted) -> Wanted:
         if self._only:
             for name in wanted.definitions.keys() - self._only:
+                wanted.left_out.add(name)
                 del wanted.definitions[name], wanted.paths[name]
             for name in wanted.kept.keys() - self._only - {AGENT_FILE, str(self.directory)}:
+                wanted.left_out.add(name)
                 del wanted.kept[name]
         return wanted
 
@@ -157,7 +161,7 @@ class DefinitionFiles:
 def _in_words(problem: Problem, count: int) -> str:
     where = f"{problem.path}:{problem.line}:{problem.column}" if problem.line else problem.path
     more = f" (and {count - 1} more)" if count > 1 else ""
-    return f"{where}: {problem.text}{more}" + (f"; {problem.hint}" if problem.hint else "")
+    return f"{where}: {problem.text}{more}" + (f"; {problem.hint.rstrip('.')}" if problem.hint else "")
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:

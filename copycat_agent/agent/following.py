@@ -36,7 +36,7 @@ class Follower:
         self._reload = reload
         self._scan_seconds = scan_seconds
         self._wake = Wake()
-        self._asked = False
+        self._asked = self._again = self._busy = False
         self._closing = False
         self._thread = threading.Thread(target=self._follow, name="definitions", daemon=True)
 
@@ -48,6 +48,11 @@ class Follower:
         """Reload soon, whatever the files look like. Returns at once."""
         self._asked = True
         self._wake.nudge()
+
+    @property
+    def reloading(self) -> bool:
+        """Whether a reload that was asked for is not over yet, or another one is under way."""
+        return self._asked or self._busy
 
     def close(self) -> None:
         """No reload begins from now on; waits a little for one under way."""
@@ -80,9 +85,13 @@ class Follower:
         return bool(grown) or other
 
     def _look(self) -> None:
-        asked, self._asked = self._asked, False
+        self._busy = True
+        asked, again, self._asked, self._again = self._asked, self._again, False, False
         try:
-            if asked or self._files.look() != self._files.seen:
+            if asked or again or self._files.look() != self._files.seen:
                 self._reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, the definitions are to be followed
+            self._again = True  # what is there has been seen, but does not run
             _log.error("definitions could not be reloaded, everything goes on as it was", error=error)
+        finally:
+            self._busy = False

@@ -72,8 +72,10 @@ class Reloader:
         """Who takes over whose offsets; definitions that may not are taken out of `wanted`, or stay as they run."""
         if not any(definition.renamed_from for definition in wanted.definitions.values()):
             return renames.Renames()
-        moves = renames.find(wanted.definitions, self._store.connectors())
         running = self._worker.definitions()
+        leaving = running.keys() - wanted.definitions.keys()  # these may save their first offsets only when they end
+        there = wanted.definitions.keys() | wanted.left_out | wanted.kept.keys()
+        moves = renames.find(wanted.definitions, {*self._store.connectors(), *leaving}, there)
         for name, why in moves.refused.items():
             if name in running:
                 wanted.definitions[name] = running[name]
@@ -109,12 +111,9 @@ class Reloader:
         )
 
     def _tell(self, line: str, outcome: Reload) -> None:
-        """Changes always; what is still broken or still needs a restart is old news.
-
-        The number makes each line another one: the log holds back what it has said before.
-        """
-        log = _log.bind(connector=line[2:].partition(" ")[0].rstrip(":"), number=self.results.total() + 1)
+        """Changes always; what is still broken or still needs a restart is old news."""
+        log = _log.bind(connector=line[2:].partition(" ")[0].rstrip(":"))
         if not line.startswith("!"):
-            log.info("reload", diff=line)
+            log.info("reload", always=True, diff=line)
         elif (outcome.kept, outcome.restart) != self._told:
-            log.warning("reload", diff=line)
+            log.warning("reload", always=True, diff=line)

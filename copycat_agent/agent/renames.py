@@ -24,8 +24,10 @@ class Renames:
     in_use: list[tuple[str, str]] = field(default_factory=list)
 
 
-def find(definitions: Mapping[str, Definition], saved: Collection[str]) -> Renames:
-    """Decide for all definitions at once; `saved` are the names that have offsets.
+def find(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> Renames:
+    """Decide for all definitions at once; `saved` are the names that have offsets, `there` those that files define.
+
+    That is more than `definitions` where a file is broken or was not asked for: its offsets stay with it all the same.
 
     Offsets that two definitions claim go to neither of them, and neither runs on: like two files with one name, it is not for
     us to guess, and to start from the beginning would send everything again. A claim on a name without offsets (they have been
@@ -34,8 +36,8 @@ def find(definitions: Mapping[str, Definition], saved: Collection[str]) -> Renam
     found = Renames()
     claims = {name: [old for old in one.renamed_from if old in saved and old != name] for name, one in definitions.items()}
     for name, olds in claims.items():
-        found.in_use.extend((name, old) for old in olds if old in definitions)
-    free = {name: [old for old in olds if old not in definitions] for name, olds in claims.items()}
+        found.in_use.extend((name, old) for old in olds if old in there)
+    free = {name: [old for old in olds if old not in there] for name, olds in claims.items()}
     claimants = Counter(old for olds in free.values() for old in olds)
     for name, olds in free.items():
         twice = [old for old in olds if claimants[old] > 1]

@@ -22,7 +22,7 @@ class Serving:
         self._agent = agent
         self._began = time.monotonic()
         self._is_ready = False
-        self._reload_asked_at: float | None = None
+        self._reload_asked = False
 
     def tick(self) -> None:
         """Tell what is new and feed the watchdog, unless a connector hangs. Called about twice a second."""
@@ -33,24 +33,20 @@ class Serving:
             if self._agent.worker.started() or time.monotonic() - self._began > READY_SECONDS:
                 self._is_ready = True
                 self._manager.ready(status)
-        elif self._reload_asked_at is not None and self._reloaded_since(self._reload_asked_at):
-            self._reload_asked_at = None
+        elif self._reload_asked and not self._agent.reloading:
+            self._reload_asked = False
             self._manager.ready(status)
         self._manager.status(status)
         self._manager.feed(self._agent.heartbeat())
 
     def reloading(self) -> None:
-        """A reload was asked for and is under way."""
-        self._reload_asked_at = time.time()
+        """A reload is about to be asked for."""
+        self._reload_asked = True
         self._manager.reloading()
 
     def stopping(self) -> None:
         """The agent is about to settle what is in flight."""
         self._manager.stopping("settles what is in flight")
-
-    def _reloaded_since(self, moment: float) -> bool:
-        last = self._agent.view().last_reload
-        return last is not None and last.at >= moment
 
     def _summary(self) -> str:
         """`3 connectors: 2 running, 1 blocked`."""

@@ -51,6 +51,7 @@ class OffsetStore:
         self._waiting: deque[Commit] = deque()
         self._ledger = ledger.Ledger()
         self._refusal: FatalError | None = None
+        self._failure: FatalError | None = None
         self._inode = os.stat(self._path).st_ino if directory else 0  # noqa: PTH116 - a str path
         (self.agent_uuid,) = connection.execute("SELECT uuid FROM agent").fetchone()
 
@@ -164,8 +165,11 @@ class OffsetStore:
 
     @property
     def failure(self) -> FatalError | None:
-        """Why the store refuses everything until a new process opens it; None while it can be used. For any thread."""
-        return self._refusal
+        """Why the store refuses everything, when a new process that opens it helps; else None. For any thread.
+
+        Not when its file was removed or replaced: a new process would begin with other offsets, or none.
+        """
+        return self._failure
 
     def close(self) -> None:
         """Fold the write-ahead log into the database, close it, free the lock. Idempotent; later calls raise FatalError."""
@@ -241,6 +245,7 @@ class OffsetStore:
                 failure = translate(error)
                 if isinstance(failure, FatalError):
                     self._give_up(failure)
+                    self._failure = self._failure or failure
                 raise failure from error
 
     @contextmanager

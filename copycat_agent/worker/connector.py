@@ -27,6 +27,10 @@ RESTART_SECONDS = (1.0, 60.0)
 """First and longest wait before a connector is started again."""
 STEADY_SECONDS = 60.0
 """A connector that has worked so long begins with the shortest wait again."""
+TELL_SECONDS = 1.0
+"""A wait for the predecessor is told when it takes longer."""
+AFTER = "waits until what ran before under its name has come to its end"
+"""Reason of a connector that does not begin yet."""
 ASK_SECONDS = 2.0
 """How long a connector that works may take to answer a question."""
 
@@ -100,8 +104,8 @@ class Connector:
 
     @property
     def beat_at(self) -> float:
-        """When the loop last turned (`time.monotonic()`)."""
-        return self._standing.beat_at
+        """When the loop last turned (`time.monotonic()`); while it waits for its predecessor, when that one's did."""
+        return min([self._standing.beat_at, *(one.beat_at for one in self._after if not one.ended)])
 
     @property
     def ended(self) -> bool:
@@ -144,22 +148,28 @@ class Connector:
     def _run(self) -> None:
         try:
             if self._wait_for_those_before():
+                self._standing.become(State.STARTING)
                 while self._once() and self._rest():
                     pass
             if self._standing.state is not State.FAILED:
                 self._standing.become(State.STOPPED)
         finally:
-            self._tools.watcher.unwatch(self._orders.wake)
-            self._orders.close()
-            self._ended.set()
-            self._on_change()
+            try:
+                self._tools.watcher.unwatch(self._orders.wake)
+            finally:  # whatever became of that: its successor waits for this
+                self._orders.close()
+                self._ended.set()
+                self._on_change()
 
     def _wait_for_those_before(self) -> bool:
         """Two threads must not plan from the same offsets. False when a stop was asked for meanwhile."""
+        begun = time.monotonic()
         while self._orders.stop_at is None:
             self._after = [one for one in self._after if not one.ended]
             if not self._after:
                 return True
+            if time.monotonic() - begun > TELL_SECONDS:
+                self._standing.become(State.STARTING, AFTER)
             self._orders.rest(0.05, self._standing.beat)
         return False
 

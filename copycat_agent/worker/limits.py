@@ -16,7 +16,7 @@ LEAST_SECONDS = 0.05
 
 
 class Grant(NamedTuple):
-    """What one batch may read; 0 means that there is no limit of this kind."""
+    """What one batch may bring: bytes read, records sent; 0 means that there is no limit of this kind."""
 
     bytes: int = 0
     records: int = 0
@@ -72,8 +72,8 @@ class Limits:
         return Grant(self._bytes.take(shares) if self._bytes else 0, self._records.take(shares) if self._records else 0)
 
     def settle(self, grant: Grant, used: Counts) -> None:
-        """A batch with this grant is over and has read `used`."""
+        """A batch with this grant is over: bytes count as they are read, records as they are sent, dead letters too."""
         if self._bytes:
             self._bytes.give_back(grant.bytes - used.read_bytes)
         if self._records:
-            self._records.give_back(grant.records - used.read)
+            self._records.give_back(grant.records - used.acknowledged - used.dead_lettered)

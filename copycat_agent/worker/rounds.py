@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import Batch, SplitResult, TaskId
+from copycat_agent.model import Batch, Counts, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, Changes
 from copycat_agent.worker.limits import Grant, Limits
 from copycat_agent.worker.patience import Patience
@@ -115,8 +115,10 @@ class Rounds:
             try:
                 self._settle_what_flies()
             finally:
-                self._leave()
-                self._source.close()
+                try:
+                    self._leave()
+                finally:
+                    self._source.close()
 
     def _cycle(self) -> None:
         """One round: look, take in results, hand out work."""
@@ -151,7 +153,11 @@ class Rounds:
 
     def _scan(self) -> None:
         begin = time.monotonic()
-        self._uncommitted.append(_Unsaved(self._source.scan()))
+        changes = self._source.scan()
+        if _is_empty(changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
+            self._source.finish((), changes)
+        else:
+            self._uncommitted.append(_Unsaved(changes))
         self._commit()
         self._watcher.watch(self._wake, self._source.directories)
         now = time.monotonic()
@@ -164,9 +170,8 @@ class Rounds:
         for task in [task for task, flight in self._flying.items() if flight.results.done()]:
             flight = self._flying.pop(task)
             results = flight.results.result()
+            self._limits.settle(flight.grant, sum((result.counts for result in results), Counts()))
             for result in results:
-                self._limits.settle(flight.grant, result.counts)
-                flight = flight._replace(grant=Grant())
                 if result.samples:
                     self._taps.give(result.samples)
             changes = self._source.settle(results)
@@ -189,7 +194,7 @@ class Rounds:
 
     def _save(self, changes: Changes) -> bool:
         """Whether they are in the store. Raises what is not retriable."""
-        if not (changes.offsets or changes.forget or changes.losses):
+        if _is_empty(changes):
             return True
         begin = time.monotonic()
         try:
@@ -301,3 +306,7 @@ class Rounds:
             self._store.commit(changes.offsets, changes.forget, changes.losses)
         except CopycatError as error:
             self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)
+
+
+def _is_empty(changes: Changes) -> bool:
+    return not (changes.offsets or changes.forget or changes.losses)

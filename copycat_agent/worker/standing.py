@@ -32,7 +32,6 @@ class Standing:
         """It stopped and could not save offsets."""
         self.beat_at = time.monotonic()
         """When the loop last turned."""
-        self._changes = 0
         self._log = log
         self._on_change = on_change
 
@@ -46,9 +45,8 @@ class Standing:
         before = self.now
         if (state, reason) == before[:2]:
             return
-        self._changes += 1  # the log holds back what it has said before, and the last state must not be held back
         log = self._log.bind(why=reason) if reason else self._log
-        log.info("connector state", state=state, change=self._changes)
+        log.info("connector state", always=True, state=state)
         self.now = Now(state, reason, before.since if state is before.state else time.time())
         self._on_change()
 

@@ -182,6 +182,21 @@ class Worker:
                 for life in running:
                     self._begin(life)
 
+    def rename_offsets(self, old: str, new: str, *, force: bool) -> int:
+        """Give all that is saved for `old` to `new`, what a person wants of it included; returns how many offsets moved.
+
+        See `OffsetStore.rename` and `at_rest`. A connector `old` that is still defined stays what it was asked to be: without
+        its offsets it would read everything again.
+        """
+        with self.at_rest(old, new, force=force):
+            count = self._store.rename(old, new)
+            self._targets.rename(old, new)
+            if new in self._lives:
+                self._lives[new].target = self._targets.of((new,))
+            if old in self._lives and self._lives[old].target != "running":
+                self._targets.set(old, self._lives[old].target)
+            return count
+
     def wait(self, seconds: float) -> bool:
         """Wait until all connectors have ended by themselves, at most `seconds`; True when they have."""
         return self._await(lambda: not any(life.runs for life in self._lives.values()), seconds)

@@ -366,3 +366,19 @@ def test_every_result_code_of_sqlite_has_a_meaning() -> None:
         error = sqlite3.OperationalError("words")
         error.sqlite_errorcode = code
         assert isinstance(translate(error), FatalError)
+
+
+def test_a_new_process_helps_when_the_disk_failed_and_not_when_the_file_is_gone(tmp_path: Path) -> None:
+    with OffsetStore.open(tmp_path / "gone") as store:
+        assert store.failure is None
+        (tmp_path / "gone" / "offsets.db").unlink()
+        with pytest.raises(FatalError, match="was removed"):
+            store.commit({SourcePartition("a", "1"): SourceOffset(1)})
+        assert store.failure is None, "a new process would begin with an empty store"
+    with OffsetStore.open(tmp_path / "failed") as store:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR  # what a failed fsync gives
+        with pytest.raises(FatalError), store._using():
+            raise error
+        assert "failed" in str(store.failure)
+    assert "failed" in str(store.failure), "also when it is closed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -265,6 +266,35 @@ def test_offsets_that_two_claim_go_to_neither(host: Host) -> None:
     wait_until(lambda: KEY in offsets_of(host, "a"), message="the one that is left has them")
 
 
+def test_offsets_stay_with_a_name_whose_file_is_broken_or_was_not_asked_for(tmp_path: Path, watcher: Watcher) -> None:
+    host = Host(tmp_path, watcher, only=["new"])
+    save(host, "old")
+    path = host.define("old")
+    host.define("new", renamed_from=["old"])
+    assert host.reload().renamed == {}
+    path.write_text("name: old\nsource: 7\n")
+    assert host.reload().renamed == {}
+    path.unlink()
+    assert host.reload().renamed == {"new": "old"}
+    host.close()
+
+
+def test_a_name_that_has_saved_nothing_yet_hands_over_what_it_saves_at_its_end(host: Host) -> None:
+    (host.root / "old-logs").mkdir()
+    (host.root / "old-logs" / "a").write_text("one\n")
+    commit, held = host.store.commit, threading.Event()
+    host.store.commit = lambda *values: (held.wait(10), commit(*values))[1]  # type: ignore[method-assign]
+    path = host.define("old")
+    host.reload()
+    source = {"type": "log_file", "include": [f"{host.root}/old-logs/*"], "scan_interval": "100ms"}
+    path.unlink()
+    host.define("new", source=source, renamed_from=["old"])
+    threading.Timer(0.3, held.set).start()
+    assert host.reload().renamed == {"new": "old"}
+    wait_until(lambda: host.worker.status("new").state is State.RUNNING, message="it runs")
+    assert offsets_of(host, "old") == set()
+
+
 def test_a_stopped_connector_takes_over_offsets_too(host: Host) -> None:
     save(host, "old")
     host.store.set_target("old", "stopped")
@@ -377,7 +407,26 @@ def test_a_reload_that_goes_wrong_does_not_end_the_following(host: Host, watcher
     follower.start()
     for number in (1, 2):
         follower.ask()
-        wait_until(lambda: len(calls) == number, message="it is asked")  # noqa: B023 - called at once
+        wait_until(lambda: len(calls) == number and not follower.reloading, message="it is over, and not well")  # noqa: B023 - called at once
+    follower.close()
+
+
+def test_a_change_whose_reload_failed_is_tried_again(host: Host, watcher: Watcher) -> None:
+    path = host.define("a")
+    host.reload()
+    calls: list[int] = []
+
+    def fail_once() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            host.files.load()  # what is there has been seen
+            raise OSError
+        host.reload()
+
+    follower = Follower(host.files, watcher, fail_once, 0.1)
+    follower.start()
+    path.write_text(path.read_text().replace("topic: t", "topic: other"))
+    wait_until(lambda: host.worker.definition("a").record.topic == "other", message="the second time")
     follower.close()
 
 

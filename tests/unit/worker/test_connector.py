@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
-from copycat_agent.model import SplitResult
+from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.sources import log_file
+from copycat_agent.sources.log_file import LogFiles
 from copycat_agent.worker import State, Worker
 from copycat_agent.worker.rounds import PROBE_BYTES, Rounds
 from tests.rig.waiting import wait_until
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.model import Batch
+    from copycat_agent.sources import Changes
+    from copycat_agent.watch import Watcher
     from tests.unit.worker.doubles import Results
 
 BY_FILE = {"topic": "t.{@file.name}"}
@@ -436,3 +440,72 @@ def test_a_stop_that_has_nothing_to_save_is_good_without_a_store(run: Callable[.
     store.fails = NO_ROOM
     worker.stop(0.5)
     assert not worker.statuses()[0].unsaved
+
+
+def test_scans_that_find_nothing_new_do_not_heap_up_while_offsets_cannot_be_saved(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_file, "SIZES_SECONDS", 0.0)
+    write(tmp_path / "logs" / "a", "one")
+    executor = ScriptedExecutor(in_flight)
+    worker = run(executor)
+    wait_until(lambda: executor.flying, message="a batch is under way")
+    store.fails = NO_ROOM
+    executor.finish(executor.batches[0].task)
+    write(tmp_path / "logs" / "a", "two")
+    wait_state(worker, State.RETRYING)
+    inside = rounds(worker)
+    scans, source = [0], cast("LogFiles", inside._source)
+    scan = source.scan
+
+    def counted() -> Changes:
+        scans.append(0)
+        return scan()
+
+    monkeypatch.setattr(source, "scan", counted)
+    wait_until(lambda: len(scans) > 5, message="it looks on")
+    assert len(inside._uncommitted) == len(source._unsaved) == 1
+    store.fails = None
+    wait_saved(store, tmp_path / "logs" / "a", 8)
+
+
+def test_files_are_closed_whatever_goes_wrong_at_the_end(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: LogFiles) -> Changes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(LogFiles, "leave", broken)
+    write(tmp_path / "logs" / "a", "one")
+    worker = run(ScriptedExecutor())
+    wait_until(lambda: worker.statuses()[0].lag.open_files == 1, message="it is open")
+    worker.stop(5)
+    assert descriptors(tmp_path / "logs") == []
+
+
+def test_a_watcher_that_fails_does_not_keep_a_successor_waiting(
+    run: Callable[..., Worker], tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    worker = run(ScriptedExecutor())
+    wait_state(worker, State.RUNNING)
+    with monkeypatch.context() as patch:
+        patch.setattr(watcher, "unwatch", broken)
+        worker.apply([definition(tmp_path, delivery={"tasks_max": 1})])
+        wait_state(worker, State.RUNNING)
+
+
+def test_a_saved_key_that_is_no_files_is_passed_over_and_told(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for key in ("foo", "1:2:3", "x:1:0:0"):
+        store.commit({SourcePartition("app", key): SourceOffset(7)})
+    write(tmp_path / "logs" / "a", "one")
+    worker = run(ScriptedExecutor(), source={"forget_after": "1s"})
+    wait_saved(store, tmp_path / "logs" / "a", 4)
+    wait_state(worker, State.RUNNING)
+    assert len([record for record in caplog.records if "passed over" in record.getMessage()]) == 3
+    assert SourcePartition("app", "foo") in store.read("app"), "it is a person's"

@@ -58,7 +58,7 @@ def test_one_record_per_second_gets_one_at_once_and_then_one_each_second(clock: 
         assert limits.seconds_left() == pytest.approx(0)
         grant = limits.take(3)
         assert grant.records == 1
-        limits.settle(grant, Counts(read=1))
+        limits.settle(grant, Counts(read=1, acknowledged=1))
         assert limits.seconds_left() == pytest.approx(1)
         clock[0] += 1
 
@@ -74,6 +74,13 @@ def test_over_any_time_it_is_the_rate_and_at_most_one_second_more(clock: list[fl
             grant = flying.pop()
             used = rng.randint(0, grant.records)
             sent += used
-            limits.settle(grant, Counts(read=used))
+            limits.settle(grant, Counts(read=used, acknowledged=used // 2, dead_lettered=used - used // 2))
         assert sent <= 1000 * (clock[0] - 1000.0) + 1000
     assert sent > 1000 * (clock[0] - 1000.0) * 0.3, "and it is not idle"
+
+
+def test_records_that_are_dropped_use_up_bytes_and_not_records(clock: list[float]) -> None:
+    limits = Limits(LimitsOptions(records_per_second=100, bytes_per_second=10_000))
+    grant = limits.take(1)
+    limits.settle(grant, Counts(read=10_000, read_bytes=5_000, acknowledged=30, dead_lettered=20, dropped=9_000, rejected=950))
+    assert limits.take(1) == Grant(5_000, 50)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import BusyError, FatalError, RetriableError, UnknownConnectorError
-from copycat_agent.model import Sample, SplitResult
+from copycat_agent.model import Sample, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.log_file import LogFiles
 from copycat_agent.worker import State, Worker, connector
 from copycat_agent.worker import worker as worker_module
@@ -420,3 +420,51 @@ def test_offsets_that_cannot_be_taken_over_now_are_before_the_new_one_begins(
     write(path, "two")
     read_so_far(worker, 4, "new")
     assert [split.offset.position for batch in executor.batches for split in batch.splits] == [0, 4]
+
+
+def test_a_predecessor_that_hangs_shows_in_the_heartbeat_and_in_the_reason_of_who_waits_for_it(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.1)
+    monkeypatch.setattr(connector, "TELL_SECONDS", 0.1)
+    hangs, go_on = threading.Event(), threading.Event()
+    scan = LogFiles.scan
+
+    def hanging(self: LogFiles) -> object:
+        hangs.set()
+        go_on.wait(30)
+        return scan(self)
+
+    monkeypatch.setattr(LogFiles, "scan", hanging)
+    worker = run(ScriptedExecutor())
+    assert hangs.wait(10)
+    worker.restart("app")
+    wait_until(lambda: worker.status("app").reason == connector.AFTER, message="it says what it waits for")
+    age = worker.heartbeat()
+    wait_until(lambda: worker.heartbeat() > age + 0.2, message="the one that hangs counts")
+    go_on.set()
+    wait_state(worker, State.RUNNING)
+    assert worker.status("app").reason == ""
+
+
+def test_a_rename_by_hand_moves_what_a_person_wants_too(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
+    store.commit({SourcePartition("old", "1:1:0:0"): SourceOffset(7)})
+    store.set_target("old", "paused")
+    worker = run(ScriptedExecutor(), "new")
+    wait_state(worker, State.RUNNING, "new")
+    assert worker.rename_offsets("old", "new", force=True) == 1
+    wait_state(worker, State.PAUSED, "new")
+    worker.apply([definition(tmp_path, "new", delivery={"tasks_max": 1})])
+    wait_state(worker, State.PAUSED, "new")
+    assert store.targets() == {"new": "paused"}
+
+
+def test_a_connector_whose_offsets_were_given_away_stays_stopped(run: Callable[..., Worker], store: MoodyStore) -> None:
+    """It would read everything again, now or at the next start of the agent."""
+    worker = run(ScriptedExecutor(), "old")
+    wait_state(worker, State.RUNNING, "old")
+    worker.halt("old")
+    worker.rename_offsets("old", "new", force=False)
+    assert state(worker, "old") is State.STOPPED
+    assert store.targets()["old"] == "stopped"
