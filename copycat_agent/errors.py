@@ -5,6 +5,7 @@
     CopycatError
       DefinitionError   this YAML is wrong: keep the previous version running
       DataError         this record is bad: apply the connector's error policy, go on with the next
+        TimestampError  Kafka does not take its timestamp: the record's fault only if the record has one of its own
       RetriableError    the world is unwell: the same split again, with back-off
         BlockedError    a person has to change something outside (topic, permission): retry slowly, say what
         FileError       one file cannot be read now: only that file backs off
@@ -67,6 +68,10 @@ class DefinitionError(CopycatError):
 
 class DataError(CopycatError):
     """One record cannot be made or sent. The connector's `errors` section decides what becomes of it."""
+
+
+class TimestampError(DataError):
+    """Kafka refuses a record for its timestamp. One that the agent gave it, when it was sent, is this host's clock's fault."""
 
 
 class RetriableError(CopycatError):

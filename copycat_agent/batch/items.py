@@ -116,13 +116,14 @@ class Items:
         letter = dead_letter(definition, progress.split, row, item.number, stage, error, partial=item.partial)
         return item._replace(message=with_raw(letter, raw, said), outcome="dead_lettered")
 
-    def smaller(self, item: Item, reason: DataError) -> Item:
+    def smaller(self, progress: Progress, item: Item, reason: DataError) -> Item:
         """A dead letter that was refused itself, with its raw bytes cut, then without any. Raises StopAt when none were refused."""
         assert item.message is not None
         topic, value = item.message[:2]
         if value is None:
-            hint = "correct the dead-letter topic's settings"
-            raise StopAt(item.row, FatalError(f"the dead-letter topic {topic} refuses a record: {reason.message}", hint))
+            where = f"{progress.split.path!r}, bytes {item.row.start} to {item.row.end}"
+            hint = f"correct the dead-letter topic's settings; then: copycat ctl restart {self._definition.name}"
+            raise StopAt(item.row, FatalError(f"{where}: the dead-letter topic {topic} refuses the letter: {reason.message}", hint))
         said, kept = OMITTED, None
         if len(value) > RAW_BYTES_CUT:
             said, kept = b"cut: the first %d bytes, more are refused by the topic" % RAW_BYTES_CUT, value[:RAW_BYTES_CUT]

@@ -102,7 +102,7 @@ class BatchRun:
 
     def _read(self, progress: Progress) -> None:
         bound = self._bound(progress)
-        for frame in self._frames(progress):
+        for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
             for piece in self._budget.pieces(frame):
                 if not self._read_piece(progress, bound, piece):
                     return
@@ -122,7 +122,7 @@ class BatchRun:
     def _bound(self, progress: Progress) -> Bound:
         return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs))
 
-    def _frames(self, progress: Progress) -> Iterator[Frame]:
+    def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         """Frames from what is settled on."""
         assert progress.stream is not None
         settled, final, frames = progress.settled, progress.split.final, self._pipeline.frames.frames
@@ -132,7 +132,7 @@ class BatchRun:
             progress.split.end,
             skipping=settled.skipping,
             final=final,
-            block_bytes=self._block_bytes(),
+            block_bytes=block_bytes,
         )
 
     @property
@@ -140,9 +140,9 @@ class BatchRun:
         """Less than usual on a line that does not carry that in time."""
         return min(RUN_BYTES, self._producer.run_bytes)
 
-    def _block_bytes(self) -> int | None:
-        """What the budget says, and no more than makes a run."""
-        block_bytes, run_bytes = self._budget.block_bytes, self._producer.run_bytes
+    def _block_bytes(self, block_bytes: int | None) -> int | None:
+        """What the budget says, and no more than makes a run. What is sent again has been taken from the budget already."""
+        run_bytes = self._producer.run_bytes
         return block_bytes if run_bytes >= BLOCK_BYTES else min(run_bytes, block_bytes or run_bytes)
 
     def _run_is_full(self) -> bool:
@@ -238,15 +238,21 @@ class BatchRun:
         if progress.sent_position == target:
             return True
         bound = self._bound(progress)
-        for frame in self._frames(progress):
+        for frame in self._frames(progress, self._block_bytes(None)):
             if not self._send_slowly(progress, bound, _up_to(frame, target), until):
                 self._budget.end()
                 return False
             if progress.sent_position >= target:
                 return True
+            if self._is_late(until):
+                self._budget.end()
+                return False
         if progress.sent_position < target:
             raise FileError(f"{progress.split.path!r} changed while it was read", "the agent reads it again")
         return True
+
+    def _is_late(self, until: float) -> bool:
+        return self._stopping() or time.monotonic() > until
 
     def _send_slowly(self, progress: Progress, bound: Bound, frame: Frame, until: float) -> bool:
         """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
@@ -265,7 +271,7 @@ class BatchRun:
         items, stop = self._items.of_rows(progress, bound, chunk, 0)
         delivered = 0
         while delivered < len(items):
-            if delivered and (self._stopping() or time.monotonic() > until):
+            if delivered and self._is_late(until):
                 passed_up_to(progress, chunk, items[delivered].row, delivered)
                 return False
             settled, earlier = self._sender.deliver(progress, items[delivered : delivered + GROUP_RECORDS])

@@ -5,8 +5,11 @@ from __future__ import annotations
 from copycat_agent.batch.items import Item, Items, StopAt
 from copycat_agent.batch.passing import count
 from copycat_agent.batch.progress import Progress
-from copycat_agent.errors import BlockedError, DataError
+from copycat_agent.errors import BlockedError, DataError, TimestampError
 from copycat_agent.producer import Refused, TaskProducer
+
+_TIMESTAMP = 6
+"""Its place in a message, see `producer.Outgoing`."""
 
 
 class Sender:
@@ -52,9 +55,11 @@ class Sender:
         return items, None
 
     def _instead(self, progress: Progress, item: Item, reason: DataError) -> Item:
+        if isinstance(reason, TimestampError) and not _has_timestamp(item):
+            raise StopAt(item.row, BlockedError(reason.message, reason.hint))  # the clock is wrong, for every record there will be
         self.refused += 1
         if item.outcome == "dead_lettered":
-            return self._items.smaller(item, reason)
+            return self._items.smaller(progress, item, reason)
         return self._items.bad(progress, item, "send", reason)
 
     def deliver(self, progress: Progress, items: list[Item]) -> tuple[int, StopAt | None]:
@@ -80,3 +85,8 @@ class Sender:
             if found_later:
                 return index, found_later
         return len(items), stop
+
+
+def _has_timestamp(item: Item) -> bool:
+    """Whether the record says its time itself. Else it is given one when it is sent."""
+    return item.message is not None and len(item.message) > _TIMESTAMP and item.message[_TIMESTAMP] != 0

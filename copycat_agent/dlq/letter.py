@@ -9,6 +9,7 @@ from copycat_agent.batch import letters
 from copycat_agent.producer.consuming import Received
 
 _NUMBER = re.compile(rb"\d{1,19}")
+_TIME = re.compile(rb"-?\d{1,19}")
 
 
 class Letter(NamedTuple):
@@ -45,8 +46,8 @@ class Letter(NamedTuple):
 def parse(record: Received) -> Letter | None:
     """The dead letter that `record` is; None for anything else that lies in the topic, one with broken headers included."""
     headers = {name: value for name, value in record.headers if value is not None}
-    numbers = {name: _number(headers, name) for name in (letters.OFFSET, letters.END, letters.RECORD, letters.FILE_TIME)}
-    start, end, record_number, file_time = numbers.values()
+    start, end, record_number = (_number(headers, name) for name in (letters.OFFSET, letters.END, letters.RECORD))
+    file_time = _number(headers, letters.FILE_TIME, _TIME)  # files may be older than 1970
     needed = all(name in headers for name in (letters.CONNECTOR, letters.FILE, letters.OFFSET, letters.END, letters.STAGE))
     if not needed or start is None or end is None or record_number is None or file_time is None or end < start:
         return None
@@ -72,7 +73,7 @@ def parse(record: Received) -> Letter | None:
     )
 
 
-def _number(headers: dict[str, bytes], name: str) -> int | None:
+def _number(headers: dict[str, bytes], name: str, form: re.Pattern[bytes] = _NUMBER) -> int | None:
     """A header that counts; 0 where there is none, None when it is no number."""
     text = headers.get(name, b"0")
-    return int(text) if _NUMBER.fullmatch(text) else None
+    return int(text) if form.fullmatch(text) else None

@@ -29,8 +29,10 @@ class Progress:
         self._end = end
         self._left = set(left)
 
-    def forget(self, begin: int) -> None:
-        """The topic now begins at `begin`: what lay before has been deleted."""
+    def forget(self, begin: int, end: int) -> None:
+        """The topic now holds `begin` to `end`: what lay before has been deleted. If it never was so long, it is another topic."""
+        if self._end > end:
+            self._end, self._left = 0, set()
         self._left = {offset for offset in self._left if offset >= begin}
         self._end = max(self._end, begin)
 

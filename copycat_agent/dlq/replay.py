@@ -14,6 +14,7 @@ from typing import NamedTuple
 from copycat_agent.batch.pipeline import Bound, Pipeline, StageError
 from copycat_agent.dlq.letter import Letter, parse
 from copycat_agent.dlq.progress import Progress, group_of
+from copycat_agent.dlq.saved import saved_progress
 from copycat_agent.errors import BlockedError, DataError
 from copycat_agent.formats import Row
 from copycat_agent.model import SourceOffset, SourcePartition, Split
@@ -24,6 +25,8 @@ from copycat_agent.sources.identity import Identity
 
 GROUP_LETTERS = 200
 """Letters between two acknowledgements: a crash repeats so many at most."""
+GROUP_BYTES = 8 * 2**20
+"""A group ends with the letter that fills this: all of it is held in memory."""
 NAMED_MAX = 100
 """Letters left that are named one by one; all are counted."""
 
@@ -83,15 +86,12 @@ class Replay:
         if self._dry_run:
             kafka = kafka.model_copy(update={"create_topics": None})
         with TopicReader(kafka, self.report.topic, group_of(self._definition.name)) as reader:
-            saved = reader.positions()
-            self._progress = {number: Progress.of(saved.get(number)) for number in reader.ranges}
-            for number, (begin, _) in reader.ranges.items():
-                self._progress[number].forget(begin)
+            self._progress = saved_progress(reader, self._definition)
             producer = self._producer = TaskProducer(kafka, group_of(self._definition.name))
             try:
                 producer.begin(self._stopping)
                 mine = islice(self._mine(reader, everything=everything), limit)
-                while letters := list(islice(mine, GROUP_LETTERS)):
+                while letters := _group(mine):
                     self._replay(letters)
                     self._save(reader)
                     told(self.report)
@@ -195,6 +195,18 @@ class Replay:
         self.report.left += 1
         if len(self.report.named) < NAMED_MAX:
             self.report.named.append(Left(letter, why))
+
+
+def _group(letters: Iterator[Letter]) -> list[Letter]:
+    """The next letters, as many as may go together."""
+    group: list[Letter] = []
+    size_bytes = 0
+    for letter in islice(letters, GROUP_LETTERS):
+        group.append(letter)
+        size_bytes += len(letter.raw or b"")
+        if size_bytes >= GROUP_BYTES:
+            break
+    return group
 
 
 def _inode(file_key: str) -> int:

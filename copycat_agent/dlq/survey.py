@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -70,18 +70,12 @@ def survey(reader: TopicReader, replayed: Replayed, seen: Callable[[int], None] 
 
 def latest(reader: TopicReader, names: frozenset[str], limit: int, seen: Callable[[int], None] = lambda _: None) -> tuple[Letter, ...]:
     """The newest letters of a connector (all its names), oldest first."""
-    kept: deque[Letter] = deque()
-    for record in _counted(reader, seen):
-        letter = parse(record)
-        if letter is not None and letter.connector in names:
-            kept.append(letter)
-            if len(kept) > 2 * limit + 100:  # partitions come one beside the other: sorted now and then, so that memory is bounded
-                kept = deque(_newest(kept, limit))
-    return tuple(_newest(kept, limit))
+    mine = (letter for letter in map(parse, _counted(reader, seen)) if letter is not None and letter.connector in names)
+    return tuple(sorted(heapq.nlargest(limit, mine, _age), key=_age))  # no more than so many are held at a time
 
 
-def _newest(letters: deque[Letter], limit: int) -> list[Letter]:
-    return sorted(letters, key=lambda one: (one.at_ms or 0, one.partition, one.offset))[-limit:]
+def _age(letter: Letter) -> tuple[int, int, int]:
+    return letter.at_ms or 0, letter.partition, letter.offset
 
 
 def _counted(reader: TopicReader, seen: Callable[[int], None]) -> Iterator[Received]:

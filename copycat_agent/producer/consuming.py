@@ -23,7 +23,8 @@ _T = TypeVar("_T")
 _ANSWER_SECONDS = 10.0
 _STALL_SECONDS = 30.0
 """So long without a single record, while some are missing, is no longer patience."""
-_FETCH_RECORDS = 500
+_FETCH_KBYTES = 16 * 1024
+"""Held for the next records, per partition: memory for many small ones or a few large ones."""
 _LOOK_SECONDS = 0.1
 _NO_COORDINATOR_YET = frozenset({
     KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -70,6 +71,7 @@ class TopicReader:
         self._consumer = Consumer({
             **client_settings(kafka), "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "error",
             "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0, "error_cb": self._on_error,
+            "queued.max.messages.kbytes": _FETCH_KBYTES,
         })  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -120,9 +122,10 @@ class TopicReader:
         while places:
             if time.monotonic() > deadline:
                 raise with_trouble(RetriableError(f"topic {self.topic} cannot be read to its end: no answer from Kafka"), self._trouble)
-            for message in self._consumer.consume(_FETCH_RECORDS, timeout=0.2):
-                deadline = time.monotonic() + _STALL_SECONDS
+            message = self._consumer.poll(0.2)
+            if message is not None:
                 yield from self._take(message, places)
+                deadline = time.monotonic() + _STALL_SECONDS  # what the caller does with a record takes the time it takes
 
     def _take(self, message: Message, places: dict[int, int]) -> Iterator[Received]:
         """A record, unless it lies behind the end. The end of a partition is told as an error that carries an offset."""

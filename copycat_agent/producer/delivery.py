@@ -172,6 +172,7 @@ class TaskProducer:
             self._failures.clear()
             raise first
         self._trouble = None
+        self.topics.rest()
         self._pace.settled(self._run_seconds)
 
     def smaller_batches(self) -> None:
@@ -201,7 +202,7 @@ class TaskProducer:
         return now > min(deadline, self._stop_deadline or deadline)
 
     def _raise_failures_that_are_not_a_records_own(self) -> None:
-        worst = next((error for error in self._failures.values() if classify(error) is not DataError), None)
+        worst = next((error for error in self._failures.values() if not issubclass(classify(error), DataError)), None)
         if worst is not None:
             self.broken = True
             self._pace.failed()
@@ -239,6 +240,7 @@ class TaskProducer:
         self.broken = True
         self._client.purge(in_queue=True, in_flight=True, blocking=False)
         self._client.poll(0)
+        self.topics.rest()
         # Both hold the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
         del self.topics, self._client
 

@@ -10,7 +10,7 @@ import re
 
 from confluent_kafka import KafkaError
 
-from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError, TimestampError
 
 # fmt: off
 RECORD = frozenset({
@@ -74,6 +74,7 @@ NOT_PRODUCING = frozenset({
 # fmt: on
 
 _HINTS = {
+    "INVALID_TIMESTAMP": "set the clock of this host right, or raise the topic's message.timestamp.after.max.ms",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, over 10 MiB kafka.client message.max.bytes too, or lower line.max_bytes",
     "UNKNOWN_TOPIC_OR_PART": "create the topic, or set kafka.create_topics",
     "_UNKNOWN_PARTITION": "add partitions to the topic, or change record.partition",
@@ -102,7 +103,7 @@ def classify(error: KafkaError) -> type[CopycatError]:
     """What kind of our errors `error` is. Codes that nobody has heard of are retried: in doubt, repeat rather than lose."""
     name = code_name(error)
     if name in RECORD:
-        return DataError
+        return TimestampError if name == "INVALID_TIMESTAMP" else DataError
     if name in BLOCKED:
         return BlockedError
     return FatalError if name in FATAL else RetriableError

@@ -26,8 +26,8 @@ def client_view(text: str, at: float) -> ClientView | None:
 
 
 def _view(said: Mapping[str, Any], at: float) -> ClientView:
-    known = [one for one in said["brokers"].values() if one["source"] != "internal" and _was_used(one)]
-    brokers = [one for one in known if one["nodeid"] >= 0] or known
+    known = [one for one in said["brokers"].values() if one["source"] != "internal"]
+    brokers = [one for one in known if one["nodeid"] >= 0 and _was_used(one)] or [one for one in known if one["nodeid"] < 0]
     views = tuple(sorted(_broker(one) for one in brokers))
     return ClientView(at, views, said["msg_cnt"], said["msg_size"], sum(one["txretries"] for one in known))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -16,6 +16,8 @@ from copycat_agent.producer.outcomes import classify, translate, with_trouble
 from copycat_agent.producer.settings import client_settings
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka import Producer
 
 ANSWER_SECONDS = 10.0
@@ -24,6 +26,7 @@ _MISSING_SECONDS = 1.5
 """A broker that creates topics by itself says "unknown" at first; missing for longer than this is missing."""
 _CREATE_SECONDS = 15.0
 _LOOK_SECONDS = 0.05
+_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_ANSWER_YET = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE})  # noqa: SLF001 - its spelling
 
 
@@ -40,6 +43,8 @@ class Topics:
         self._last_trouble = last_trouble
         self._partitions: dict[str, int] = {}
         self._missing: set[str] = set()
+        self._kept_admin: AdminClient | None = None
+        self._admin_trouble: KafkaError | None = None
 
     def partitions(self, topic: str) -> int:
         """Number of partitions of `topic`, which exists when this returns.
@@ -52,9 +57,13 @@ class Topics:
             known = self._partitions[topic] = self._ask(topic)
         return known
 
+    def rest(self) -> None:
+        """No topic is asked for now: what only new topics need is closed."""
+        self._kept_admin = None
+
     def _ask(self, topic: str) -> int:
+        created = self._options.create_topics is not None and self._create_if_missing(topic, self._options.create_topics)
         begin = time.monotonic()
-        created = False
         while True:
             count, error = self._metadata(topic, begin)
             if error is None:
@@ -99,19 +108,53 @@ class Topics:
 
     def _unreachable(self, error: KafkaError) -> CopycatError:
         servers = ",".join(self._options.bootstrap_servers)
-        return with_trouble(translate(error, f"no broker answers at {servers}"), self._last_trouble())
+        return with_trouble(translate(error, f"no broker answers at {servers}"), self._last_trouble() or self._admin_trouble)
+
+    def _create_if_missing(self, topic: str, options: TopicOptions) -> bool:
+        """Whether it was made. A producer's request for a topic lets the broker make it, by its own defaults, where it does that."""
+        try:
+            self._wait(self._admin().describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)[topic])
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self._create(topic, options)
+                return True
+            if classify(error) is RetriableError:  # to ask in another way now might make it
+                raise self._unreachable(error) from None
+        return False  # it is there, or this user may not know: the producer's request tells
 
     def _create(self, topic: str, options: TopicOptions) -> None:
-        admin = AdminClient(client_settings(self._options))
         wanted = NewTopic(topic, options.partitions, options.replication_factor, config=dict(options.config))
         try:
-            answer = admin.create_topics([wanted], operation_timeout=ANSWER_SECONDS, request_timeout=ANSWER_SECONDS)[topic]
-            deadline = time.monotonic() + _CREATE_SECONDS
-            while not answer.done():
-                if self._stopping() or time.monotonic() > deadline:
-                    raise RetriableError(f"creating topic {topic}: no answer")
-                time.sleep(_LOOK_SECONDS)
-            answer.result()
+            self._wait(self._admin().create_topics([wanted], operation_timeout=ANSWER_SECONDS, request_timeout=ANSWER_SECONDS)[topic])
         except KafkaException as exception:
-            if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise translate(exception.args[0], f"creating topic {topic}") from None
+            error = exception.args[0]
+            if error.code() in _REFUSED:
+                raise BlockedError(f"creating topic {topic}: {error.str()}", "create it, or grant this user Create on it") from None
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(error, f"creating topic {topic}") from None
+
+    def _admin(self) -> AdminClient:
+        """A client for topics, kept until `rest`: a connection per topic would be slow where there are many."""
+        if self._kept_admin is None:
+            self._admin_trouble = None
+            settings: dict[str, Any] = {**client_settings(self._options), "error_cb": self._on_admin_error}
+            self._kept_admin = AdminClient(settings)
+        return self._kept_admin
+
+    def _wait(self, answer: Future[Any]) -> None:
+        """Until the answer is there; stop requests are heard. Raises KafkaException, or what says why none will come."""
+        deadline = time.monotonic() + _CREATE_SECONDS
+        while not answer.done():
+            self._admin().poll(_LOOK_SECONDS)
+            trouble = self._admin_trouble
+            is_refused = trouble is not None and classify(trouble) is BlockedError
+            if self._stopping() or is_refused or time.monotonic() > deadline:
+                self.rest()  # a new one asks anew: what was refused may be mended by then
+                servers = ",".join(self._options.bootstrap_servers)
+                raise with_trouble(RetriableError(f"no broker answers at {servers}"), trouble)
+        answer.result()
+
+    def _on_admin_error(self, error: KafkaError) -> None:
+        if self._admin_trouble is None or classify(error) is BlockedError:
+            self._admin_trouble = error

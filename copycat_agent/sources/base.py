@@ -109,7 +109,10 @@ class Source(Protocol):
         """
 
     def drained(self) -> bool:
-        """Whether everything there is read, as of the last scan; then an unfinished last line is all that may be left."""
+        """Whether everything there is read, as of the last scan; then an unfinished last line is all that may be left.
+
+        Asked by runs to the end only. When it is so, the next scan looks at every file.
+        """
 
     def finalise(self) -> None:
         """From now on an unfinished last line is a record: this is a run to the end, nobody will finish it."""

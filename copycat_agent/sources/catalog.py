@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from copycat_agent.sources import left_behind
 from copycat_agent.sources.absent import Absent
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.descriptors import Descriptors
-from copycat_agent.sources.discovery import Discovery, Found
+from copycat_agent.sources.discovery import NO_DESCRIPTORS, Discovery, Found, Mark
 from copycat_agent.sources.generations import Generations
 from copycat_agent.sources.identity import identify
 from copycat_agent.sources.lost import Lost
@@ -59,14 +60,29 @@ class Catalog:
         self._told_unmatched: set[str] = set()
         self._search_for = "the file went away while the agent did not run"
         self.generations = Generations()
+        self._take_in()
+        if self.descriptors.limit < options.max_open_files:
+            self._tell_limit()
+
+    def _take_in(self) -> None:
+        """What is saved of files that nobody has met yet. A key that is none of a file's was put there by hand, and is let alone."""
         for partition in self.offsets:
-            if partition.key != STARTED:
-                self._absent.add(partition)
+            try:
+                if partition.key != STARTED:
+                    self._absent.add(partition)
+            except ValueError:
+                hint = f"remove it: copycat offsets reset {self.connector} --key {partition.key}"
+                self._log.warning("a saved offset is passed over, its key is none of a file", key=partition.key, hint=hint)
 
     @property
     def directories(self) -> set[str]:
         """Directories that the last scan walked."""
         return self._discovery.directories
+
+    @property
+    def marks(self) -> Mapping[str, Mark]:
+        """Those of the directories, as they were before the last scan listed them."""
+        return self._discovery.marks
 
     def at(self, path: str) -> TrackedFile | None:
         """The file that the last scan found under this name."""
@@ -79,7 +95,7 @@ class Catalog:
     @property
     def has_trouble(self) -> bool:
         """Whether something that matches could not be looked at in the last scan: it may be well by now, and no time stamp says so."""
-        return bool(self._discovery.unlisted) or bool(self.passed_over.unreadable)
+        return bool(self._discovery.unlisted) or self._discovery.has_dangling or bool(self.passed_over.unreadable)
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
@@ -96,6 +112,8 @@ class Catalog:
         if first:
             changes.offsets[started] = SourceOffset(int(time.time() * 1000))
         self.passed_over.begin_scan()
+        if self._discovery.starved:
+            self._shrink()
         for _ in range(LOOKS):
             present, complete = self._compare(changes, first=first)
             if complete:
@@ -274,7 +292,7 @@ class Catalog:
 
     def _meet_all(self, strangers: list[Found], changes: Changes, *, first: bool) -> set[TrackedFile]:
         """Files that are not being followed, oldest first; as many stay open as there is room for."""
-        room = self.descriptors.make_room(len(strangers), unread=False)
+        self.descriptors.make_room(len(strangers), unread=False)
         met: set[TrackedFile] = set()
         for found in sorted(strangers, key=lambda one: (one.stat.st_mtime_ns, one.path)):
             known = (found.stat.st_dev, found.stat.st_ino) in self.files  # another name of a file that was just met
@@ -282,15 +300,14 @@ class Catalog:
             if file is None:
                 continue
             met.add(file)
-            room -= not known
-            if room < 0 and not known:
+            if not known and len(self.descriptors.opened) > self.descriptors.limit:
                 file.close()
         return met
 
     def _meet(self, found: Found, changes: Changes, *, first: bool) -> TrackedFile | None:
         """A file that is not being followed: one that was before, or a new one. None when it cannot be read."""
         try:
-            fd, info = open_regular(found.path, follow_symlinks=self._follow)
+            fd, info = self._open(found.path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -303,6 +320,25 @@ class Catalog:
             os.close(fd)
             self.passed_over.warn(found.path, f"cannot be read: {error.strerror}")
             return None
+
+    def _open(self, path: str) -> tuple[int, os.stat_result]:
+        """See `open_regular`. When the process may open no more, other files make room."""
+        try:
+            return open_regular(path, follow_symlinks=self._follow)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS or not self._shrink():
+                raise
+            return open_regular(path, follow_symlinks=self._follow)
+
+    def _shrink(self) -> bool:
+        made_room = self.descriptors.shrink()
+        self._tell_limit()
+        return made_room
+
+    def _tell_limit(self) -> None:
+        """Those that are closed are opened again by turns; one that is deleted meanwhile is lost, hence the warning."""
+        hint = "raise LimitNOFILE (ulimit -n) and restart the agent, or lower max_open_files"
+        self._log.warning("the process may open too few files, fewer are held open", held=self.descriptors.limit, hint=hint)
 
     def _take_up(self, path: str, fd: int, info: os.stat_result, changes: Changes, *, first: bool) -> TrackedFile:
         """The file behind `fd`, which belongs to it from now on. Raises OSError, and then `fd` is the caller's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -10,8 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+Mark = tuple[int, int, int, int] | None
+"""See `mark`."""
 Warn = Callable[[str, str], None]
 """`warn(path, why)`; the caller says each only once."""
+NO_DESCRIPTORS = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 class Found(NamedTuple):
@@ -36,20 +40,27 @@ class Discovery:
         self._follow = follow_symlinks
         self._visited: set[tuple[object, tuple[str, ...]]] = set()
         self.directories: set[str] = set()
+        self.marks: dict[str, Mark] = {}
+        self.has_dangling = False
         self.unlisted: set[str] = set()
         self.unmatched: set[str] = set()
+        self.starved = False
+        """Whether the last scan failed to list a directory because the process may open no more."""
 
     def scan(self, warn: Warn) -> Iterator[Found]:
         """Every matching regular file once. What cannot be read or is no regular file goes to `warn` and is passed over.
 
-        Afterwards `directories` are those to watch, `unlisted` those that are there but could not be listed (nothing is known
-        about the files in them), and `unmatched` the patterns that matched nothing.
+        Afterwards `directories` are those to watch, `marks` theirs before they were listed, `unlisted` those that are there but
+        could not be listed (nothing is known about the files in them), and `unmatched` the patterns that matched nothing.
+        `has_dangling`: a link leads to nothing now; what it leads to later shows in no directory that was walked.
         """
         self.directories, self.unlisted, self.unmatched = set(), set(), set()
+        self.marks, self.has_dangling = {}, False
+        self.starved = False
         self._visited.clear()
         seen: set[str] = set()
         for pattern, (root, parts) in self._include.items():
-            matched = False
+            matched, unlisted = False, len(self.unlisted)
             todo = [(root, parts)]
             while todo:
                 for found in self._walk(*todo.pop(), todo, warn):
@@ -57,7 +68,7 @@ class Discovery:
                     if found.path not in seen and not self._excluded(found.path):
                         seen.add(found.path)
                         yield found
-            if not matched:
+            if not matched and len(self.unlisted) == unlisted:
                 self.unmatched.add(pattern)
 
     def may_match(self, path: str) -> bool:
@@ -73,6 +84,7 @@ class Discovery:
         if self._been_there(directory, parts):
             return
         self.directories.add(directory)
+        self.marks.setdefault(directory, mark(directory))
         deep = parts[0] == "**"
         part, rest = (parts[1] if deep else parts[0]), parts[2 if deep else 1 :]
         for entry in self._entries(directory, part, warn, deep=deep):
@@ -98,6 +110,7 @@ class Discovery:
             return []
         except OSError as error:
             self.unlisted.add(directory)
+            self.starved = self.starved or error.errno in NO_DESCRIPTORS
             warn(directory, f"cannot be listed: {error.strerror}")
             return []
 
@@ -116,14 +129,18 @@ class Discovery:
 
     def _is_directory(self, entry: os.DirEntry[str]) -> bool:
         try:
-            return entry.is_dir(follow_symlinks=self._follow)
+            is_directory = entry.is_dir(follow_symlinks=self._follow)
         except OSError:
-            return False
+            is_directory = False
+        if self._follow and not is_directory and entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 - a hot path
+            self.has_dangling = True
+        return is_directory
 
     def _file(self, entry: os.DirEntry[str], warn: Warn) -> Found | None:
         try:
             info = entry.stat(follow_symlinks=self._follow)
         except FileNotFoundError:
+            self.has_dangling = True
             return None  # it went away, or is a link to nothing: the next scan knows
         except OSError as error:
             warn(entry.path, f"cannot be looked at: {error.strerror}")
@@ -135,6 +152,15 @@ class Discovery:
         elif not stat.S_ISDIR(info.st_mode):
             warn(entry.path, "is not a regular file")
         return None
+
+
+def mark(directory: str) -> Mark:
+    """What changes with every change of its entries, and when another directory is there; None when there is none."""
+    try:
+        info = os.stat(directory)  # noqa: PTH116 - a hot path
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
 
 
 def normalise(pattern: str) -> str:

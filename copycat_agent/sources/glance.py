@@ -9,10 +9,11 @@ young to be trusted, are those of git's index (racy-git).
 from __future__ import annotations
 
 import itertools
-import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
+
+from copycat_agent.sources.discovery import Mark, mark
 
 if TYPE_CHECKING:
     from copycat_agent.sources.tracked import TrackedFile
@@ -28,8 +29,6 @@ ACTIVE_SECONDS = 60.0
 """A file that was written to so recently is looked at in every glance."""
 YOUNG_NS = 2_000_000_000
 """A directory that changed so shortly before it was listed may change again without showing it."""
-
-Mark = tuple[int, int, int, int] | None
 
 
 class Glance:
@@ -53,20 +52,20 @@ class Glance:
         self._scanned_at = self._looked_at = 0.0
         self._round: Iterator[TrackedFile] = iter(())
 
-    def scanned(self, directories: Collection[str], begun_ns: int, seconds: float) -> None:
-        """A scan that began at `begun_ns` (`time.time_ns()`) and took `seconds` has walked `directories`."""
+    def scanned(self, marks: Mapping[str, Mark], begun_ns: int, seconds: float) -> None:
+        """A scan that began at `begun_ns` (`time.time_ns()`) and took `seconds` has found the directories with these marks."""
         self._scan_seconds = seconds
         self._scanned_at = self._looked_at = self._clock()
         self._trusted = False
         if seconds >= self._worth_seconds:
-            self._marks = {directory: _mark(directory) for directory in directories}
-            self._trusted = all(mark is None or max(mark[2:]) < begun_ns - self._young_ns for mark in self._marks.values())
+            self._marks = dict(marks)
+            self._trusted = all(one is None or max(one[2:]) < begun_ns - self._young_ns for one in self._marks.values())
 
     def suffices(self) -> bool:
         """Whether no name can have changed since the last scan, and that one is recent enough."""
         if not self._trusted or self._clock() - self._scanned_at > max(FULL_SECONDS, FULL_COST * self._scan_seconds):
             return False
-        return all(_mark(directory) == mark for directory, mark in self._marks.items())
+        return all(mark(directory) == known for directory, known in self._marks.items())
 
     def choose(self, files: Collection[TrackedFile], active: Iterable[TrackedFile]) -> list[TrackedFile]:
         """The files to look at now: those `active`, and the next of all `files`."""
@@ -79,12 +78,3 @@ class Glance:
         recent = now - ACTIVE_SECONDS
         chosen.update((file, None) for file in active if file.grown_at > recent or file.unread)
         return [file for file in chosen if not file.removed]
-
-
-def _mark(directory: str) -> Mark:
-    """What changes with every change of its entries, and when another directory is there; None when there is none."""
-    try:
-        info = os.stat(directory)  # noqa: PTH116 - a hot path
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns

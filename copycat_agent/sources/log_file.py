@@ -17,13 +17,13 @@ from copycat_agent.formats import LineFrames
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Changes, FileView, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
-from copycat_agent.sources.glance import Glance
+from copycat_agent.sources.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.log_options import LogFileOptions
 from copycat_agent.sources.lost import remember_sizes
 from copycat_agent.sources.released import Released
 from copycat_agent.sources.stream import Stream
 from copycat_agent.sources.tracked import TrackedFile
-from copycat_agent.sources.views import lag_of, view_of
+from copycat_agent.sources.views import LagView, view_of
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -52,11 +52,13 @@ class LogFiles:
         self._log = log
         self._turn = 0
         self._flying: dict[object, TrackedFile] = {}
+        self._served: set[TrackedFile] = set()  # had something to read lately, and may be closed for room by now
         self._unsaved: list[Changes] = []
         self._sizes_at = time.monotonic()
         self._finalise = False
         self._needs_scan = False
         self.glance = Glance()
+        self._lag = LagView(self._catalog)
         self._released = Released(self._catalog.lost.add)
         self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + 2**16)
 
@@ -76,10 +78,12 @@ class LogFiles:
         if self._needs_scan or not self._glance_over(changes):
             self._scan(changes)
         self._needs_scan = False
+        recent = time.monotonic() - ACTIVE_SECONDS
+        self._served = {file for file in self._served if file.grown_at > recent and not file.removed}
         for file in list(self._catalog.gone):
             self._follow_to_its_end(file, changes)
         self._released.look(self._catalog.files, changes)
-        if time.monotonic() - self._sizes_at > SIZES_SECONDS:
+        if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would heap up on a full disk
             self._sizes_at = time.monotonic()
             remember_sizes(self._catalog.dirty, changes)
         if self._finalise:
@@ -91,14 +95,14 @@ class LogFiles:
     def _scan(self, changes: Changes) -> None:
         begun_ns, begun = time.time_ns(), time.monotonic()
         self._catalog.scan(changes)
-        self.glance.scanned(self._catalog.directories, begun_ns, time.monotonic() - begun)
+        self.glance.scanned(self._catalog.marks, begun_ns, time.monotonic() - begun)
 
     def _glance_over(self, changes: Changes) -> bool:
         """Look at the files that may have changed when no directory has. False when a scan is needed."""
         catalog = self._catalog
         if catalog.has_trouble or not self.glance.suffices():
             return False
-        chosen = self.glance.choose(catalog.files.values(), catalog.descriptors.opened)
+        chosen = self.glance.choose(catalog.files.values(), {*catalog.descriptors.opened, *self._served})
         return all(catalog.look_again(file, changes) for file in chosen if file.gone_since is None)
 
     def wake(self, paths: Collection[str]) -> bool:
@@ -114,6 +118,8 @@ class LogFiles:
         file = self._catalog.at(path)
         if file is None:
             return False if self._catalog.may_find(path) else None
+        if file.fd >= 0 and not file.in_flight:
+            return self._take_note(file)  # by its descriptor; another file under this name comes with an event of its own
         try:
             info = Path(path).stat(follow_symlinks=self._options.follow_symlinks)
         except OSError:
@@ -137,7 +143,7 @@ class LogFiles:
         """See `Source.plan`."""
         followers = self._followers()
         ready = self._ready(FILES_PER_BATCH * shares)
-        most = self._options.max_open_files - len(self._flying)
+        most = self._catalog.descriptors.limit - len(self._flying)
         if not self._flying:
             most = max(1, most)
         chosen = self._have_open(ready[: max(0, min(-(-len(ready) // shares), most))])
@@ -152,6 +158,7 @@ class LogFiles:
             self._catalog.dirty.served(file)
             file.in_flight = True
             self._flying[file.partition] = file
+            self._served.add(file)
         alone = len(self._catalog.files) == 1
         seconds = self._delivery.max_batch_time if alone else min(self._delivery.max_batch_time, SHARED_SECONDS)
         return Plan(tuple(file.split(max(limit, self._least_bytes)) for file in chosen), seconds)
@@ -220,7 +227,10 @@ class LogFiles:
     def drained(self) -> bool:
         """See `Source.drained`."""
         waiting = [file for file in self._catalog.dirty if file.errors < HOPELESS_ERRORS]
-        return not waiting and not self._flying
+        if waiting or self._flying:
+            return False
+        self._needs_scan = True  # a glance looks at a part of the files only, and who asks will not look again
+        return True
 
     def finalise(self) -> None:
         """See `Source.finalise`."""
@@ -233,7 +243,7 @@ class LogFiles:
 
     def lag(self) -> Lag:
         """See `Source.lag`."""
-        return lag_of(self._catalog)
+        return self._lag.now()
 
     def close(self) -> None:
         """See `Source.close`."""

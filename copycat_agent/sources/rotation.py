@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 
 _SUFFIX = re.compile(
     r"""
@@ -21,11 +20,11 @@ _SUFFIX = re.compile(
 
 def is_newest(path: str) -> bool:
     """Whether the name is the one that a log is written under: `app.log`, not `app.log.1`."""
-    return family(path)[1] == PurePosixPath(path).name
+    return family(path)[1] == path.rpartition("/")[2]
 
 
 def family(path: str) -> tuple[str, str]:
     """Directory and base name that all generations of a log share: `/d/app.log.2` -> (`/d`, `app.log`)."""
-    where = PurePosixPath(path)
-    match = _SUFFIX.fullmatch(where.name)
-    return str(where.parent), match["base"] if match else where.name
+    directory, _, name = path.rpartition("/")  # called for every file of a scan: pathlib would be most of it
+    match = _SUFFIX.fullmatch(name)
+    return directory, match["base"] if match else name

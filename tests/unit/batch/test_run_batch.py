@@ -16,7 +16,7 @@ from copycat_agent.batch import pipeline, run, run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
-from copycat_agent.producer import Producers, TaskProducer
+from copycat_agent.producer import Producers, TaskProducer, delivery
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE
 from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
@@ -72,24 +72,70 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
     monkeypatch.setattr(run, "RUN_BYTES", 2**19)
     topic = create_topic(proxied_broker.bootstrap, unique_topic())
     path = write(tmp_path / "f", *[b"x" * 99] * 40_000)
-    settled: list[int] = []
+    calls: list[int] = []
     settle = TaskProducer.settle
+    monkeypatch.setattr(delivery, "_SETTLE_SECONDS", 0.2)
 
-    def cut_after_two(self: Any) -> None:
-        if len(settled) == 2:
-            proxied_broker.proxy.cut()
+    def cut_behind_the_second(self: TaskProducer) -> None:
+        calls.append(1)
         settle(self)
-        settled.append(1)
+        if len(calls) == 2:
+            proxied_broker.proxy.cut()
 
-    monkeypatch.setattr(TaskProducer, "settle", cut_after_two)
-    connector = definition(proxied_broker.bootstrap, topic, client={"message.timeout.ms": "3000"})
-    (result,) = run_batch(batch_of(connector, split_of(path)), producers, never)
+    monkeypatch.setattr(TaskProducer, "settle", cut_behind_the_second)
+    connector = definition(proxied_broker.bootstrap, topic)
+    (result,) = run_batch(batch_of(connector, split_of(path), max_seconds=60.0), producers, lambda: len(calls) > 2)
     assert isinstance(result.error, RetriableError)
-    assert 0 < result.offset.position < path.stat().st_size
+    assert result.offset.position == 2 * (2**20 // 100 * 100)
     assert balanced(result.counts)
     proxied_broker.proxy.forward()
     arrived = len(consume(proxied_broker.bootstrap, topic))
     assert arrived >= result.offset.records == result.counts.acknowledged
+
+
+def test_the_search_for_a_refused_record_goes_by_groups_also_when_the_budget_is_spent(
+    producers: Producers, make_topic: Callable[..., str], broker: DevBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(config={"max.message.bytes": "40000"})
+    path = write(tmp_path / "f", *[b"x" * 99] * 300, b"y" * 50_000)
+    calls = []
+    settle = TaskProducer.settle
+
+    def counted(self: TaskProducer) -> None:
+        calls.append(1)
+        settle(self)
+
+    monkeypatch.setattr(TaskProducer, "settle", counted)
+    connector = definition(broker.bootstrap, topic, errors={"tolerance": "all"}, client={"compression.type": "none"})
+    (result,) = run_batch(batch_of(connector, split_of(path), max_bytes=path.stat().st_size), producers, never)
+    assert (result.error, result.counts.rejected, result.offset.position) == (None, 1, path.stat().st_size)
+    assert len(calls) < 20
+
+
+def test_the_search_for_a_refused_record_hears_a_stop_request_between_lines_that_come_alone(
+    producers: Producers, make_topic: Callable[..., str], broker: DevBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(config={"max.message.bytes": "1000"})
+    path = write(tmp_path / "f", *[b"x" * 30, b"y" * 300] * 50, b"z" * 3000)
+    searching = []
+    settle = TaskProducer.settle
+
+    def note(self: TaskProducer) -> None:
+        try:
+            settle(self)
+        except DataError:
+            searching.append(1)
+            raise
+
+    monkeypatch.setattr(TaskProducer, "settle", note)
+    line = {"max_bytes": 100, "on_too_long": "truncate"}
+    record = {"headers": {"h": "x" * 2000 + "{@offset}"}}
+    connector = definition(broker.bootstrap, topic, line=line, record=record, client={"compression.type": "none"})
+    tolerant = connector.model_copy(update={"errors": connector.errors.model_copy(update={"tolerance": "all"})})
+    (result,) = run_batch(batch_of(tolerant, split_of(path)), producers, lambda: bool(searching))
+    assert result.error is None
+    assert 0 < result.offset.position < path.stat().st_size
+    assert balanced(result.counts)
 
 
 def test_a_lost_connection_is_ridden_out_without_repeats(producers: Producers, proxied_broker: ProxiedBroker, tmp_path: Path) -> None:

@@ -84,3 +84,11 @@ def test_a_letter_of_an_earlier_version_has_no_more_than_it_says() -> None:
 @given(st.lists(st.tuples(st.sampled_from([name for name, _ in written().headers]), st.none() | st.binary(max_size=30)), max_size=15))
 def test_no_header_breaks_reading(headers: list[tuple[str, bytes | None]]) -> None:
     parse(written()._replace(headers=tuple(headers)))
+
+
+def test_a_letter_from_a_file_older_than_1970_is_a_letter() -> None:
+    record = written()
+    old = tuple((name, b"-5" if name == "copycat.file_time" else value) for name, value in record.headers)
+    letter = parse(record._replace(headers=old))
+    assert letter is not None
+    assert letter.file_time_ms == -5

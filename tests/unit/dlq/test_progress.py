@@ -52,9 +52,9 @@ def test_a_letter_of_long_ago_can_be_left_again() -> None:
 
 def test_letters_that_the_topic_has_deleted_are_forgotten() -> None:
     progress = Progress(10, {3, 8})
-    progress.forget(5)
+    progress.forget(5, 12)
     assert (progress.begin, progress.saved()) == (8, Position(8, "copycat1 10 8-8"))
-    progress.forget(20)
+    progress.forget(20, 30)
     assert progress.saved() == Position(20, "")
 
 
@@ -66,3 +66,9 @@ def test_words_that_are_not_ours_or_cannot_be_leave_the_number(words: str) -> No
 
 def test_without_a_position_nothing_is_done() -> None:
     assert Progress.of(None).begin == 0
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning() -> None:
+    progress = Progress(10, {3, 8})
+    progress.forget(0, 9)
+    assert (progress.begin, progress.is_done(0)) == (0, False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -284,3 +286,34 @@ def test_the_latest_letters_are_the_newest_oldest_first(post: Post) -> None:
     assert [letter.at_ms for letter in letters] == sorted(letter.at_ms or 0 for letter in letters)
     with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
         assert latest(reader, frozenset({"nobody"}), 5) == ()
+
+
+def test_a_new_name_does_not_send_again_what_went_under_the_old_one(post: Post) -> None:
+    post.fill(b"one", b"two")
+    assert Replay(post.mended()).run(limit=1).sent == 1
+    renamed = post.mended().model_copy(update={"name": f"new-{post.name}", "renamed_from": (post.name,)})
+    assert Replay(renamed).run().sent == 1
+    assert Replay(renamed).run().tried == 0
+    assert post.arrived() == [b"one", b"two"]
+
+
+def test_large_letters_go_in_small_groups(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copycat_agent.dlq.replay.GROUP_BYTES", 1000)
+    post.fill(*[b"%0400d" % number for number in range(7)])
+    told: list[int] = []
+    assert Replay(post.mended()).run(limit=5, told=lambda report: told.append(report.tried)).sent == 5
+    assert told == [3, 5]
+    assert Replay(post.mended()).run().sent == 2
+
+
+def test_time_that_the_caller_takes_is_not_taken_for_silence(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    post.fill(b"one", b"two")
+    monkeypatch.setattr(consuming, "_STALL_SECONDS", 5.0)
+    clock = [0.0]
+    monkeypatch.setattr(consuming, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
+    with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
+        read = 0
+        for _ in reader.records({}):
+            clock[0] += 60.0
+            read += 1
+    assert read == 2

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaError
 
-from copycat_agent.dev_broker import free_port
+from copycat_agent.dev_broker import DevBroker, free_port
 from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer import Producers, Refused, TaskProducer
 from copycat_agent.producer.pace import MOST_BYTES
+from copycat_agent.producer.topics import Topics
 from tests.rig.kafka import unique_topic, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from copycat_agent.dev_broker import DevBroker
 
 TASK = TaskId("app", 0)
 
@@ -179,6 +179,47 @@ def test_a_missing_topic_is_created_where_asked(broker: DevBroker) -> None:
     producer = TaskProducer(options, "test")
     producer.begin(never)
     assert producer.topics.partitions(unique_topic()) == 4
+    producer.close()
+
+
+def test_topics_are_made_as_asked_where_the_broker_would_make_them_too(
+    tmp_path_factory: pytest.TempPathFactory, make_producer: Callable[..., TaskProducer]
+) -> None:
+    with DevBroker(tmp_path_factory.mktemp("eager"), auto_create_topics=True) as eager:
+        wanted = KafkaOptions(bootstrap_servers=(eager.bootstrap,), create_topics=TopicOptions(partitions=2, replication_factor=1))
+        producer = TaskProducer(wanted, "test")
+        producer.begin(never)
+        new, there = unique_topic(), unique_topic()
+        assert producer.topics.partitions(new) == 2
+        assert make_producer(eager.bootstrap).topics.partitions(there) == 1, "this broker makes topics by itself"
+        assert producer.topics.partitions(there) == 1, "what is there stays as it is"
+        producer.close()
+
+
+def test_without_an_answer_no_topic_is_made_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def metadata(_self: Topics, _topic: str, _begin: float) -> tuple[int, None]:
+        pytest.fail("a broker may make the topic when it is asked so")
+
+    monkeypatch.setattr(Topics, "_metadata", metadata)
+    address = f"127.0.0.1:{free_port()}"
+    producer = TaskProducer(KafkaOptions(bootstrap_servers=(address,), create_topics=TopicOptions(partitions=2)), "test")
+    producer.begin(lambda: True)
+    with pytest.raises(RetriableError, match="no broker answers"):
+        producer.topics.partitions(unique_topic())
+    producer.close()
+
+
+def test_a_refused_login_of_the_client_for_topics_is_told_at_once_and_tried_anew() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    options = KafkaOptions(bootstrap_servers=(address,), create_topics=TopicOptions(partitions=2))
+    producer = TaskProducer(options, "test")
+    producer.begin(never)
+    first = producer.topics._admin()
+    producer.topics._on_admin_error(KafkaError(KafkaError._AUTHENTICATION))
+    with pytest.raises(BlockedError, match="no broker answers"):
+        producer.topics.partitions("t")
+    assert producer.topics._admin() is not first
+    assert producer.topics._admin_trouble is None
     producer.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError, TimestampError
 from copycat_agent.producer import outcomes
 from copycat_agent.producer.outcomes import classify, translate, with_trouble
 
@@ -25,7 +25,7 @@ def test_no_code_is_in_two_tables() -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [
-    ("MSG_SIZE_TOO_LARGE", DataError), ("INVALID_RECORD", DataError), ("INVALID_TIMESTAMP", DataError),
+    ("MSG_SIZE_TOO_LARGE", DataError), ("INVALID_RECORD", DataError), ("INVALID_TIMESTAMP", TimestampError),
     ("UNKNOWN_TOPIC_OR_PART", BlockedError), ("_UNKNOWN_TOPIC", BlockedError), ("_UNKNOWN_PARTITION", BlockedError),
     ("TOPIC_AUTHORIZATION_FAILED", BlockedError), ("_AUTHENTICATION", BlockedError), ("_SSL", BlockedError),
     ("UNSUPPORTED_VERSION", FatalError), ("INVALID_REQUIRED_ACKS", FatalError),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent.sources.base import Changes
+from copycat_agent.sources.discovery import Discovery, Found
 from copycat_agent.sources.glance import FULL_SECONDS, Glance
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TICK_NS = 10_000_000
 """Time stamps of this kernel's file systems may be so coarse."""
@@ -148,7 +152,7 @@ def test_a_round_of_glances_looks_at_every_file(tmp_path: Path) -> None:
     clock = Clock()
     agent = glancing(tmp_path, clock, max_open_files=1)
     glance = agent.source.glance = Glance(clock=clock, round_seconds=20.0)
-    glance.scanned((), 0, 0.0)
+    glance.scanned({}, 0, 0.0)
     files = agent.source._catalog.files.values()
     seen = set()
     for _ in range(22):
@@ -157,3 +161,91 @@ def test_a_round_of_glances_looks_at_every_file(tmp_path: Path) -> None:
         assert len(chosen) <= 3
         seen |= {file.path for file in chosen}
     assert len(seen) == 20
+
+
+def part_glancing(directory: Path, clock: Clock, **options: Any) -> Agent:
+    """Like `glancing`, but a glance looks at hardly any quiet file."""
+    agent = agent_for(directory, **options)
+    agent.source.glance = Glance(clock=clock, worth_seconds=0.0, round_seconds=1e9, young_ns=TICK_NS)
+    agent.drain()
+    rest(agent)
+    return agent
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_a_file_that_was_written_to_lately_is_looked_at_although_it_is_closed(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.log").write_text(f"{number}\n")
+    agent = part_glancing(tmp_path, Clock(), max_open_files=1)
+    forbid_scans(agent, monkeypatch)
+    for name in ("3.log", "4.log", "app.log"):  # all but the last are closed by now
+        append(tmp_path / name, f"more of {name}\n")
+    agent.drain()
+    assert {line for line in agent.lines if line.startswith(b"more")} == {b"more of 3.log", b"more of 4.log", b"more of app.log"}
+
+
+def test_what_a_run_to_the_end_has_read_is_judged_by_a_scan(tmp_path: Path, log: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.log").write_text(f"{number}\n")
+    agent = part_glancing(tmp_path, Clock(), max_open_files=1)
+    for file in agent.source._catalog.files.values():
+        file.grown_at -= 1000.0
+    append(tmp_path / "3.log", "more\n")
+    while not agent.source.drained():
+        agent.work()
+    agent.scan()
+    assert not agent.source.drained()
+    agent.drain()
+    assert agent.lines[-1] == b"more"
+
+
+@pytest.mark.parametrize("pattern", ["*", "*/app.log"])
+def test_where_a_link_leads_to_nothing_yet_scans_go_on(tmp_path: Path, pattern: str) -> None:
+    target, logs = tmp_path / "target", tmp_path / "logs"
+    logs.mkdir()
+    (logs / "link").symlink_to(target)
+    agent = agent_for(logs, pattern, follow_symlinks=True)
+    agent.source.glance = Glance(worth_seconds=0.0, young_ns=-(10**18))
+    agent.drain()
+    if pattern == "*":
+        target.write_text("1\n")
+    else:
+        target.mkdir()
+        (target / "app.log").write_text("1\n")
+    agent.drain()
+    assert agent.lines == [b"1"]
+
+
+def test_a_file_that_came_while_its_directory_was_listed_is_found_whatever_clock_stamps_it(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_for(tmp_path)
+    agent.source.glance = Glance(worth_seconds=0.0, young_ns=-(10**18))  # as if the file server's clock were behind
+    agent.drain()
+    scan = Discovery.scan
+
+    def slow_scan(self: Discovery, warn: Any) -> Iterator[Found]:
+        yield from scan(self, warn)
+        (tmp_path / "late.log").write_text("late\n")
+
+    before = tmp_path.stat().st_mtime_ns
+    wait_until(lambda: passes(tmp_path, before))
+    with monkeypatch.context() as patched:
+        patched.setattr(Discovery, "scan", slow_scan)
+        agent.scan()
+    agent.drain()
+    assert b"late" in agent.lines
+
+
+def passes(directory: Path, stamp: int) -> bool:
+    """Whether the clock of the directory's file system has gone on beyond `stamp`. Changes the directory."""
+    probe = directory / "probe"
+    probe.mkdir()
+    probe.rmdir()
+    return directory.stat().st_mtime_ns > stamp
