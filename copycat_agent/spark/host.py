@@ -149,7 +149,13 @@ class SparkHost:
         failures = 0
         while not self._closing.is_set():
             began = time.monotonic()
-            problem = self._live()
+            try:
+                problem = self._live()
+            except RuntimeError as error:  # the host refuses threads: this one has to live on, or Spark would be gone for good
+                problem = f"no thread can be started: {error}"
+                if self._jvm:
+                    self._jvm.kill()
+                    self._bury(self._jvm)
             if self._closing.is_set():
                 return
             failures = 1 if time.monotonic() - began > self._young_seconds else failures + 1

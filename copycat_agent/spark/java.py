@@ -31,6 +31,9 @@ OLDEST_JAVA = 17
 KEEP_ARCHIVE_SECONDS = 30 * 86400.0
 """Archives of other versions that no start has used for so long are deleted (70 MB each)."""
 
+KEEP_RECORDING_SECONDS = 600.0
+"""An archive is written within a minute, as its JVM exits; what is older and unfinished was left behind."""
+
 _INSTALL_HINT = f"install Java {OLDEST_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) or point JAVA_HOME at one"
 
 _OPENED_PACKAGES = (
@@ -202,6 +205,7 @@ class Archive:
         self.recording = False
         if self._directory is None:
             return ()
+        _sweep(self._directory)
         try:
             if self._path.lstat().st_uid == os.geteuid():
                 os.utime(self._path)
@@ -217,7 +221,6 @@ class Archive:
             return
         with contextlib.suppress(OSError):
             self._recording.replace(self._path)
-            self._sweep(self._directory)
 
     def discard(self) -> None:
         """A start with it failed, or its recording was cut short: forget both, and record none until the next start of the agent."""
@@ -226,9 +229,12 @@ class Archive:
                 path.unlink()
         self._directory = None
 
-    def _sweep(self, directory: Path) -> None:
-        oldest = time.time() - KEEP_ARCHIVE_SECONDS
-        for path in (*directory.glob("spark-*.jsa"), *directory.glob(".spark-*.tmp")):
+
+def _sweep(directory: Path) -> None:
+    """Delete archives that nobody uses any more, and what JVMs left that were killed while they recorded."""
+    now = time.time()
+    for pattern, seconds in (("spark-*.jsa", KEEP_ARCHIVE_SECONDS), (".spark-*.tmp", KEEP_RECORDING_SECONDS)):
+        for path in directory.glob(pattern):
             with contextlib.suppress(OSError):
-                if path.stat().st_mtime < oldest:
+                if path.stat().st_mtime < now - seconds:
                     path.unlink()

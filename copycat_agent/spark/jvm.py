@@ -69,6 +69,8 @@ _COMPLAINT = re.compile(
     r"(FATAL|ERROR) \S+: |\[\S+\[error\]|(Exception in thread \"[^\"]*\" )?java\.lang\.\w*Error|# (A fatal error|There is insufficient)"
 )
 """Of log4j, of the JVM's own log (-Xlog), and of a JVM that is about to die."""
+_OUT_OF_MEMORY = re.compile(r"Exception in thread \"[^\"]*\" java\.lang\.OutOfMemoryError")
+"""A thread that ended so is missing from then on. -XX:+ExitOnOutOfMemoryError means the heap only, not threads that the host refuses."""
 _SHOWN_CHARACTERS = 500
 
 _log = logs.get("spark")
@@ -180,6 +182,8 @@ class Jvm:
                 if text:
                     self._tail.append(text)
                     (_log.warning if is_complaint(text) else _log.debug)("the JVM says", text=text[:_SHOWN_CHARACTERS])
+                    if _OUT_OF_MEMORY.match(text):  # Spark would stand still with its process alive: a new one is started
+                        self.kill()
 
 
 def is_complaint(text: str) -> bool:

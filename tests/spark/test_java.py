@@ -152,6 +152,16 @@ def test_archives_nobody_uses_any_more_are_deleted(tmp_path: Path) -> None:
     assert used.exists()
 
 
+def test_recordings_of_jvms_that_were_killed_are_deleted_those_under_way_are_not(tmp_path: Path) -> None:
+    left, under_way = tmp_path / ".spark-a.1.tmp", tmp_path / ".spark-a.2.tmp"
+    for recording in (left, under_way):
+        recording.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    Archive(tmp_path, JAVA, (), "a.jar").options()
+    assert not left.exists()
+    assert under_way.exists()
+
+
 def test_without_a_cache_there_is_no_archive() -> None:
     archive = Archive(None, JAVA, (), "a.jar")
     assert archive.options() == ()
