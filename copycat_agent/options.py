@@ -70,6 +70,7 @@ __all__ = [
 FROM_YAML = "from yaml"
 """Validation context of the loader: numbers without a unit are refused for durations and sizes."""
 
+_LOGIN = re.compile(r"//[^\s:/]*:.*@")
 HIDDEN = "********"
 """What stands where a secret would be shown."""
 
@@ -208,12 +209,18 @@ class Options(BaseModel):
         return {name: HIDDEN if name in self._hidden else _masked(value, name, self) for name, value in self}
 
 
+def without_login(text: str) -> str:
+    """`text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything."""
+    return _LOGIN.sub(f"//{HIDDEN}@", text)
+
+
 def _masked(value: object, name: str, owner: Options) -> object:
     if isinstance(value, Options):
         return value.masked()
     if isinstance(value, tuple) and value and isinstance(value[0], Options):
         return [_masked(item, name, owner) for item in value]
-    return owner.model_dump(mode="json", include={name})[name]
+    shown = owner.model_dump(mode="json", include={name})[name]
+    return without_login(shown) if isinstance(shown, str) else shown
 
 
 class SourceOptions(Options):

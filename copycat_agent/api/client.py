@@ -6,6 +6,8 @@ import http.client
 import json
 import re
 import socket
+import struct
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +24,7 @@ BODY_BYTES_MAX = 32 * 2**20
 HOST = "copycat"
 """What the client says in its Host header."""
 
+_AGAIN_SECONDS = 0.05
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 _HOW_TO_START = "start it with: copycat run DIR; an agent with another state directory is found with --state-dir or --socket"
 _ERRORS: dict[str, type[CopycatError]] = {
@@ -94,10 +97,11 @@ class _Call:
     """One connection. As a context manager it translates what goes wrong with it."""
 
     def __init__(self, path: Path, seconds: float) -> None:
-        self._path, self._seconds = path, seconds
+        self._path, self._seconds, self._changes = path, seconds, False
         self._connection = _UnixConnection(path, seconds)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> http.client.HTTPResponse:
+        self._changes = method != "GET"
         headers = {"Host": HOST, "Connection": "close"}
         content = None
         if body is not None:
@@ -121,8 +125,14 @@ class _Call:
                 f"no permission for {self._path}", "run this as the agent's user, as in: sudo -u copycat copycat ..."
             )
         if isinstance(error, TimeoutError):
+            hint = "what was asked for may still happen; " if self._changes else ""
             return AgentUnreachableError(
-                f"the agent did not answer within {self._seconds:.0f} s", "what was asked for may still happen: see its log"
+                f"the agent did not answer within {self._seconds:.0f} s",
+                f"{hint}see its log, and what its process does: ps -o pid,stat,wchan:20,args -p {self._connection.peer_pid}",
+            )
+        if isinstance(error, BlockingIOError):
+            return AgentUnreachableError(
+                f"the agent behind {self._path} takes no more connections", "it hangs, or too many programs ask it; see its log"
             )
         if self._connection.is_connected:
             return AgentUnreachableError("the agent went away before it answered", "see its log; it was perhaps stopped")
@@ -138,13 +148,29 @@ class _UnixConnection(http.client.HTTPConnection):
         super().__init__(HOST, timeout=seconds)
         self._path = path
         self.is_connected = False
+        self.peer_pid = 0
 
     def connect(self) -> None:
         """Connect to the path instead of the host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        _connect(self.sock, str(self._path), READ_SECONDS)
         self.is_connected = True
+        self.peer_pid = struct.unpack("iii", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iii")))[0]
+
+
+def _connect(sock: socket.socket, path: str, seconds: float) -> None:
+    """Connect. Where others wait already the kernel says EAGAIN at once, whatever the time-out: wait with them, for `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            return
 
 
 def _parsed(content: bytes) -> Any:  # noqa: ANN401 - JSON

@@ -79,7 +79,7 @@ def definition(control: Control, request: Request) -> object:
     """The definition that runs, secrets masked, and where each value comes from."""
     runs, path, view = control.definition(request.connector), control.path(request.connector), control.view()
     found = origins(Path(path), Path(view.agent_file) if view.agent_file else None, runs, control.options, view.overridden)
-    return {"name": request.connector, "path": path} | views.definition(runs.masked(), found)
+    return {"name": request.connector, "path": views.absolute(path)} | views.definition(runs.masked(), found)
 
 
 def files(control: Control, request: Request) -> object:
@@ -178,7 +178,7 @@ def restart(control: Control, request: Request) -> object:
 def _path(control: Control, name: str) -> str:
     """The definition's file, "" for a connector whose file went a moment ago."""
     try:
-        return control.path(name)
+        return views.absolute(control.path(name))
     except UnknownConnectorError:
         return ""
 

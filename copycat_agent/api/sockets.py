@@ -117,7 +117,7 @@ def _clear(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             pass  # its backlog is full: it lives
     raise FatalError(f"another agent answers at {path}", "stop it first, or give this one a socket of its own with --socket")
 

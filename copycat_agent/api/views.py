@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -23,10 +24,15 @@ def agent(view: AgentView) -> dict[str, Any]:
     """The agent as a whole."""
     return {
         "version": view.version, "pid": view.pid, "uuid": view.uuid, "started": view.started, "state_dir": view.state_dir,
-        "directory": view.directory, "agent_file": view.agent_file, "spark": view.spark, "java_pid": view.java_pid,
+        "directory": absolute(view.directory), "agent_file": absolute(view.agent_file), "spark": view.spark, "java_pid": view.java_pid,
         "offsets_unsaved": view.offsets_unsaved, "stopping": view.stopping, "reloads": dict(view.reloads), "stuck": list(view.stuck),
         "last_reload": reload(view.last_reload) if view.last_reload else None,
     }  # fmt: skip
+
+
+def absolute(path: str) -> str:
+    """For who asks from another directory than the agent was started in; "" stays."""
+    return os.path.abspath(path) if path else ""  # noqa: PTH100 - links stay as they are
 
 
 def reload(done: Reload) -> dict[str, Any]:

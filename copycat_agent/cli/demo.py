@@ -15,7 +15,8 @@ from copycat_agent import logs
 from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
 from copycat_agent.cli.demo_view import View, make_view
-from copycat_agent.cli.options import NoColor, settle_settings
+from copycat_agent.cli.options import NoColor
+from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions

@@ -7,38 +7,46 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
 from rich.status import Status
 
+from copycat_agent.api import AgentClient, AgentUnreachableError, address
+from copycat_agent.api.client import is_name
 from copycat_agent.cli import exits
+from copycat_agent.cli.client import find_agent
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
-from copycat_agent.cli.options import BootstrapServers, Config, Directory, Format, NoColor, Output, settle_settings, use_color
+from copycat_agent.cli.options import BootstrapServers, Config, Format, NoColor, Output, Socket, StateDir, use_color
+from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
-from copycat_agent.dlq import Progress, Replay, Survey, group_of, latest, survey
+from copycat_agent.dlq import Progress, Replay, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import Definition
 from copycat_agent.producer.consuming import TopicReader
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The connector's name.")]
+_DIRECTORY = "Directory of definitions; without it that of the running agent."
+MaybeName = Annotated[list[str] | None, typer.Argument(metavar="[DIR] [NAME]", help=f"{_DIRECTORY} NAME: only this connector.")]
+Name = Annotated[list[str], typer.Argument(metavar="[DIR] NAME", help=f"{_DIRECTORY} NAME: the connector.")]
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: records that could not be made or sent, why, and sending them again.")
 
 
 @dlq.command()
 def ls(
-    directory: Directory,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this connector's dead letters.")] = None,
+    of: MaybeName = None,
     output: Output = Format.TEXT,
     config: Config = None,
+    state_dir: StateDir = None,
+    socket: Socket = None,
     bootstrap_servers: BootstrapServers = None,
     no_color: NoColor = False,
 ) -> None:
     """Count the dead letters in the topics that the definitions name, by connector, stage and error."""
-    chosen = _chosen(directory, name, config, bootstrap_servers, no_color=no_color)
+    where, name = _where(of or [], config, state_dir, socket, bootstrap_servers)
+    chosen = _chosen(where, name, no_color=no_color)
     with _kafka():
         found = [_survey(group, name) for group in _by_topic(chosen)]
     if output is Format.JSON:
@@ -50,12 +58,13 @@ def ls(
 
 @dlq.command()
 def show(  # noqa: PLR0913, PLR0917 - the command's options
-    directory: Directory,
-    name: Name,
+    of: Name,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="The newest so many.")] = 10,
     raw: Annotated[bool, typer.Option("--raw", help="Only the raw bytes, unchanged, each followed by a newline.")] = False,
     output: Output = Format.TEXT,
     config: Config = None,
+    state_dir: StateDir = None,
+    socket: Socket = None,
     bootstrap_servers: BootstrapServers = None,
     no_color: NoColor = False,
 ) -> None:
@@ -64,7 +73,8 @@ def show(  # noqa: PLR0913, PLR0917 - the command's options
     Control characters are escaped, long records are cut. With --format json one letter per line, whole; what is not UTF-8 as
     base64. With --raw letters without bytes are left out.
     """
-    (definition,) = _chosen(directory, name, config, bootstrap_servers, no_color=no_color)
+    where, name = _where(of, config, state_dir, socket, bootstrap_servers, needs_name=True)
+    (definition,) = _chosen(where, name, no_color=no_color)
     with _kafka(), TopicReader(definition.kafka, _topic(definition), group_of(definition.name)) as reader, _progress() as told:
         letters = latest(reader, _names(definition), limit, told)
     for letter in letters:
@@ -78,13 +88,14 @@ def show(  # noqa: PLR0913, PLR0917 - the command's options
 
 @dlq.command()
 def replay(  # noqa: PLR0913, PLR0917 - the command's options
-    directory: Directory,
-    name: Name,
+    of: Name,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Try at most so many.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that were replayed before.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, and remember nothing.")] = False,
     output: Output = Format.TEXT,
     config: Config = None,
+    state_dir: StateDir = None,
+    socket: Socket = None,
     bootstrap_servers: BootstrapServers = None,
     no_color: NoColor = False,
 ) -> None:
@@ -94,7 +105,8 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
     fails again stays for the next time. Exits 0 when all went, 3 when some are left, 130 when it was interrupted. Do not run two
     at once.
     """
-    (definition,) = _chosen(directory, name, config, bootstrap_servers, no_color=no_color)
+    where, name = _where(of, config, state_dir, socket, bootstrap_servers, needs_name=True)
+    (definition,) = _chosen(where, name, no_color=no_color)
     stop = Stopping()
     work = Replay(definition, lambda: stop.asked, dry_run=dry_run)
     ended = False
@@ -112,9 +124,48 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
         raise typer.Exit(exits.DEGRADED)
 
 
-def _chosen(directory: Path, name: str | None, config: Path | None, servers: str | None, *, no_color: bool) -> list[Definition]:
+class _Where(NamedTuple):
+    """Where the definitions are, and what goes over them."""
+
+    directory: Path
+    config: Path | None
+    servers: str | None
+
+
+def _where(
+    words: list[str], config: Path | None, state_dir: Path | None, socket: Path | None, servers: str | None, *, needs_name: bool = False
+) -> tuple[_Where, str | None]:
+    """What `[DIR] [NAME]` says: a lone word is a NAME unless it only can be, or is, a directory."""
+    if len(words) > 2:  # noqa: PLR2004 - DIR and NAME
+        raise typer.BadParameter("at most a directory and a connector's name")
+    named = words[-1:] if len(words) > 1 or needs_name or not _is_directory("".join(words)) else []
+    rest = words[: len(words) - len(named)]
+    if not rest:
+        return _of_agent(find_agent(socket, state_dir, config), config, servers), "".join(named) or None
+    return _Where(Path(rest[0]), config, servers), "".join(named) or None
+
+
+def _is_directory(word: str) -> bool:
+    return not is_name(word) or Path(word).is_dir()
+
+
+def _of_agent(client: AgentClient, config: Path | None, servers: str | None) -> _Where:
+    """As the running agent has it, the addresses that it was started with included."""
+    try:
+        agent = client.get("/v1")
+    except AgentUnreachableError as error:
+        raise AgentUnreachableError(error.message, "name the directory of definitions: copycat dlq ls DIR, show DIR NAME") from error
+    connectors = [one["name"] for one in client.get("/v1/connectors")["connectors"]]
+    values = client.get(address("connectors", connectors[0], "/definition"))["values"] if connectors else []
+    said = [one["value"] for one in values if one["option"] == "kafka.bootstrap_servers" and one["from"] == "command line"]
+    file = config or (Path(agent["agent_file"]) if agent["agent_file"] else None)
+    return _Where(Path(agent["directory"]), file, servers or (",".join(said[0]) if said else None))
+
+
+def _chosen(where: _Where, name: str | None, *, no_color: bool) -> list[Definition]:
     """Definitions with a dead-letter topic: all of them, or the one of this name. Leaves when there is none."""
-    settings = settle_settings(directory, config, None, servers)
+    directory = where.directory
+    settings = settle_settings(directory, where.config, None, where.servers)
     loaded = load_directory(directory, settings.agent)
     color = use_color(no_color=no_color)
     for problem in loaded.problems:
@@ -165,9 +216,7 @@ def _survey(definitions: list[Definition], name: str | None) -> Survey:
     replayed: dict[str, dict[int, Progress]] = {}
     for one in definitions:
         with TopicReader(kafka, topic, group_of(one.name)) as reader:
-            saved = reader.positions()
-            progress = {number: Progress.of(saved.get(number)) for number in reader.ranges}
-            replayed |= dict.fromkeys(_names(one), progress)
+            replayed |= dict.fromkeys(_names(one), saved_progress(reader, one))
     with TopicReader(kafka, topic, "copycat-dlq") as reader, _progress() as told:
         found = survey(reader, replayed, told)
     if name is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from copycat_agent.cli import exits
 from copycat_agent.cli.client import SomeName
 from copycat_agent.cli.offsets_access import Totals, access
 from copycat_agent.cli.offsets_text import columns
@@ -30,6 +31,9 @@ def losses(
     """
     with access(socket, state_dir, config) as store:
         entries, totals = store.losses(name, limit)
+        if name is not None and not totals and name not in (names := store.known()):
+            typer.echo(f"error: there is no connector {visible(name)}; known here: {', '.join(names) or 'none'}", err=True)
+            raise typer.Exit(exits.FAILED)
     if output is Format.JSON:
         typer.echo(json.dumps({"losses": [_values(one) for one in entries], "totals": _sums(totals)}, indent=2))
         return

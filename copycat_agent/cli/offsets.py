@@ -203,7 +203,7 @@ def _selected(name: str, saved: Offsets, path: Path | None, key: str | None) -> 
         return list(saved)
     _one_of(path, key)
     wanted = os.path.abspath(path) if path else ""  # noqa: PTH100 - no links followed
-    chosen = [one for one, offset in saved.items() if is_file_key(one.key) and (one.key == key or offset.path == wanted)]
+    chosen = [one for one, offset in saved.items() if one.key != "started" and (one.key == key or offset.path == wanted)]
     if not chosen:
         msg = f"connector {name} has no offset of {visible(wanted or str(key))}"
         raise DataError(msg, f"see: copycat offsets show {name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -28,6 +29,9 @@ class Access(Protocol):
     def connectors(self) -> tuple[str, ...]:
         """Names with saved offsets."""
 
+    def known(self) -> tuple[str, ...]:
+        """Names with saved offsets, and of connectors that run without any yet."""
+
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
         """What is saved for a connector; empty for one that is not known."""
 
@@ -48,6 +52,10 @@ class ByFile:
         self._store = store
 
     def connectors(self) -> tuple[str, ...]:
+        """See `Access`."""
+        return self._store.connectors()
+
+    def known(self) -> tuple[str, ...]:
         """See `Access`."""
         return self._store.connectors()
 
@@ -79,6 +87,11 @@ class BySocket:
         """See `Access`."""
         return tuple(self._client.get("/v1/offsets")["connectors"])
 
+    def known(self) -> tuple[str, ...]:
+        """See `Access`."""
+        running = {one["name"] for one in self._client.get("/v1/connectors")["connectors"]}
+        return tuple(sorted(running.union(self.connectors())))
+
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
         """See `Access`."""
         documents = self._client.get(address("offsets", name))["offsets"]
@@ -96,7 +109,7 @@ class BySocket:
 
     def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
         """See `Access`."""
-        only = f"&connector={name}" if name else ""
+        only = f"&connector={urllib.parse.quote(name, safe='')}" if name else ""
         found = self._client.get(f"/v1/losses?limit={limit}{only}")
         sums = {
             (one["connector"], cast("LossReason", one["reason"])): LossTotal(one["size_bytes"], one["records"], one["entries"])
@@ -117,14 +130,14 @@ def access(socket: Path | None, state_dir: Path | None, config: Path | None) -> 
     except FatalError as error:
         if "another agent" not in error.message:
             raise
-        hint = f"it does not answer at {client.socket_path}: it may be starting; else name its socket with --socket"
+        hint = f"it does not answer at {client.socket_path}: it is starting, or hangs; else name its socket with --socket"
         raise CopycatError(error.message, hint) from error
     with store:
         yield ByFile(store)
 
 
 def _directory(state_dir: Path | None, config: Path | None) -> Path:
-    """As `cli.options.settle_settings` chooses it."""
+    """As `cli.settings.settle_settings` chooses it."""
     agent = load_agent(config) if config else AgentOptions()
     return Path(state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat").absolute()
 

@@ -1,4 +1,4 @@
-"""Options that many commands share, and how they, agent.yaml and the environment are weighed."""
+"""Options that many commands share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import Settings
-from copycat_agent.api.sockets import socket_path
-from copycat_agent.definitions import find_agent_file, load_agent
 from copycat_agent.options import AgentOptions
 
 
@@ -46,21 +43,6 @@ LogFormatOption = Annotated[
 ]
 Output = Annotated[Format, typer.Option("--format", help="text or json.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colors; NO_COLOR does the same.")]
-
-
-def overrides(servers: str | None) -> dict[str, object]:
-    """What the command line says over agent.yaml, by dotted option; None says nothing."""
-    return {"kafka.bootstrap_servers": tuple(one.strip() for one in servers.split(",") if one.strip()) if servers else None}
-
-
-def settle_settings(
-    directory: Path, config: Path | None, state_dir: Path | None, servers: str | None, socket: Path | None = None
-) -> Settings:
-    """Options of the command line over agent.yaml over the environment over defaults. Raises DefinitionError."""
-    agent = load_agent(find_agent_file(directory, config), overrides(servers))
-    chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
-    kept_in = Path(chosen).absolute()
-    return Settings(agent, kept_in, socket_path(socket, agent.api.socket, kept_in))
 
 
 def start_logging(agent: AgentOptions, *, verbose: bool, quiet: bool, log_format: LogFormat | None = None) -> None:

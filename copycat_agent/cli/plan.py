@@ -10,8 +10,10 @@ import typer
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
-from copycat_agent.cli.options import Config, Directory, Format, Output, StateDir, settle_settings
-from copycat_agent.definitions import load_directory, printable, render
+from copycat_agent.cli.options import Config, Directory, Format, Output, StateDir
+from copycat_agent.cli.settings import settle_settings
+from copycat_agent.cli.shown import visible
+from copycat_agent.definitions import load_directory, render
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import Definition
@@ -89,11 +91,11 @@ def _lines(one: _Planned) -> list[str]:
     state = "" if one.definition.enabled else " (disabled)"
     rest = sum(file.size - file.position for file in behind)
     head = f"{one.definition.name}{state}: {len(behind):,} of {len(one.files):,} files have {rest:,} bytes to read"
-    lines = [f"{head} -> {printable(one.definition.record.topic)}"]
+    lines = [f"{head} -> {visible(one.definition.record.topic)}"]
     for file in one.files:
         left = f"{file.size - file.position:,} to read" if file.size > file.position else "read"
         state = "" if file.state == "following" else f", {file.state}"
-        lines.append(f"  {printable(file.path)}: at {file.position:,} of {file.size:,}, {left}{state} [{file.key:.{_KEYS_SHOWN}}]")
+        lines.append(f"  {visible(file.path)}: at {file.position:,} of {file.size:,}, {left}{state} [{file.key:.{_KEYS_SHOWN}}]")
     return lines
 
 
@@ -108,7 +110,7 @@ def _entry(one: _Planned) -> dict[str, Any]:
         "unreadable": one.lag.troubled_files,
         "files": [
             {
-                "path": printable(file.path), "key": file.key, "position": file.position, "size": file.size,
+                "path": visible(file.path), "key": file.key, "position": file.position, "size": file.size,
                 "to_read": max(0, file.size - file.position), "records": file.records, "state": file.state,
             }
             for file in one.files

@@ -21,13 +21,12 @@ from copycat_agent.cli.options import (
     Socket,
     StateDir,
     Verbose,
-    overrides,
-    settle_settings,
     start_logging,
     use_color,
 )
 from copycat_agent.cli.report import account
 from copycat_agent.cli.serving import Serving
+from copycat_agent.cli.settings import overrides, settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import render
 from copycat_agent.systemd import ServiceManager

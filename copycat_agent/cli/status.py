@@ -13,12 +13,14 @@ from rich.text import Text
 from copycat_agent.cli import exits
 from copycat_agent.cli.client import SomeName, find_agent
 from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.shown import age
+from copycat_agent.cli.shown import age, visible
 from copycat_agent.cli.status_view import connectors_table, is_degraded, reasons, warnings
 from copycat_agent.cli.watching import Look, Watch, make_console, show
 
 BETWEEN_LOOKS_SECONDS = 0.5
 """A rate needs two looks."""
+_OUTSIDE = frozenset({"retrying", "blocked"})
+"""States in which a connector waits for something outside, which `doctor` looks at."""
 
 
 def status(  # noqa: PLR0913, PLR0917 - the command's options
@@ -65,6 +67,8 @@ def _once(look: Look, console: Console) -> None:
         console.print(paragraph, soft_wrap=True)
     if not look.connectors:
         typer.echo("the agent has no connectors", err=True)
+    if any(one["state"] in _OUTSIDE for one in look.connectors):
+        typer.echo(f"what is wrong, step by step: copycat doctor {visible(look.agent['directory'])}", err=True)
     for words in warnings(look.agent):
         typer.echo(f"warning: {words}", err=True)
 

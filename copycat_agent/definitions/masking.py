@@ -9,7 +9,7 @@ import difflib
 import re
 from functools import lru_cache
 
-from copycat_agent.options import HIDDEN
+from copycat_agent.options import HIDDEN, without_login
 
 _SECRET_WORDS = re.compile(
     r"passw|passphrase|secret|credential|jaas|(private|api|access)[._-]?key|(^|[._-])(token|pem|pwd|auth)$|oauthbearer\.config$",
@@ -18,8 +18,8 @@ _SECRET_WORDS = re.compile(
 _LOOKS_LIKE = ("password", "passwd", "passphrase", "key_password", "client_secret", "secret", "credentials")
 _KEY = re.compile(r"""(?:^|[\s{,?\[-])(["']?)([A-Za-z_][\w.-]{2,60})\1\s*:(?=\s|$)|[{,]\s*(["'])([A-Za-z_][\w.-]{2,60})\3\s*:""")
 _REFERENCES_ONLY = re.compile(r"""(["']?)(?:\$\{(?:env:\w+|file:[^}]*|cred:[^}]*)\})+\1\s*[,}\]]*\s*(?:#.*)?""")
-_LOGIN = re.compile(r"//[^\s:/]*:.*@")
-"""User and password in an address, up to the last @ of the line: the password may hold anything."""
+_SERVER_LOGIN = re.compile(r"""[^\s,:/'"\[{@]*:[^\s,]*@(?=[\w.-]+:\d|\[[\da-fA-F:]+\])""")
+"""User and password before HOST:PORT, where no login belongs (`bootstrap_servers: [u:secret@k1:9092]`)."""
 LINES_MAX = 2_000
 LINE_CHARACTERS_MAX = 400
 _SHORTEST = 4
@@ -100,4 +100,4 @@ class Masker:
         for secret in sorted(self.known, key=len, reverse=True):
             for form in (secret, repr(secret)[1:-1]):
                 text = text.replace(form, HIDDEN)
-        return _LOGIN.sub(f"//{HIDDEN}@", text)
+        return _SERVER_LOGIN.sub(f"{HIDDEN}@", without_login(text))

@@ -47,7 +47,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def missing(loc: Loc, field: FieldInfo | None) -> Finding:
     """A required key is absent from the map at `loc[:-1]`."""
-    return Finding(loc, "missing-key", f"{loc[-1]} is missing", (field.description or "") if field else "")
+    about = f": {field.description}" if field and field.description else ""
+    return Finding(loc, "missing-key", f"{loc[-1]} is missing", f"add {loc[-1]}{about}")
 
 
 def unknown_key(loc: Loc, model: type[Options] | None) -> Finding:

@@ -35,7 +35,7 @@ class Cluster:
     @property
     def section(self) -> str:
         """What its steps are called."""
-        user = self.options.security.username
+        user = self.options.masked()["security"]["username"]  # a name out of ${file:} is a secret too
         return f"kafka {','.join(self.options.bootstrap_servers)}" + (f" as {user}" if user else "")
 
 

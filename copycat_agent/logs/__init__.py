@@ -7,7 +7,7 @@ An event is a few constant words, what varies goes into fields::
 
 - No value can forge a line: control characters, bidirectional overrides and lone surrogates are escaped.
 - An exception is one line, type and message; its stack follows, on the same line, only at level debug.
-- Repeats are counted instead of written, see `repeats`.
+- Repeats are counted instead of written, see `repeats`; but for changes (`always=True`), of which the last has to be seen.
 - A reader that is slow or gone, or a full disk, costs lines and never holds up the agent for long, see `sink`.
 - Fields name things of the agent (connector, path, offset, counts). Data of users and secrets never go into a log line:
   that is a rule for callers, nothing here can check it.
@@ -50,23 +50,23 @@ class Log:
         """For someone who looks for a fault."""
         self._write(logging.DEBUG, event, error, fields)
 
-    def info(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
-        """Something happened that a person expects. Never per record."""
-        self._write(logging.INFO, event, error, fields)
+    def info(self, event: str, /, *, error: BaseException | None = None, always: bool = False, **fields: object) -> None:
+        """Something happened that a person expects. Never per record. `always`: never held back as a repeat."""
+        self._write(logging.INFO, event, error, fields, always=always)
 
-    def warning(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
-        """It repairs itself, but you may want to know."""
-        self._write(logging.WARNING, event, error, fields)
+    def warning(self, event: str, /, *, error: BaseException | None = None, always: bool = False, **fields: object) -> None:
+        """It repairs itself, but you may want to know. `always` as with `info`."""
+        self._write(logging.WARNING, event, error, fields, always=always)
 
     def error(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:
         """Data is lost, or a person is needed."""
         self._write(logging.ERROR, event, error, fields)
 
-    def _write(self, level: int, event: str, error: BaseException | None, fields: dict[str, object]) -> None:
+    def _write(self, level: int, event: str, error: BaseException | None, fields: dict[str, object], *, always: bool = False) -> None:
         logger = logging.getLogger(f"{ROOT}.{self._name}")
         if logger.isEnabledFor(level):
             info = (type(error), error, error.__traceback__) if error else None
-            logger.log(level, "%s", event, exc_info=info, extra={"fields": {**self._fields, **fields}})
+            logger.log(level, "%s", event, exc_info=info, extra={"fields": {**self._fields, **fields}, "always": always})
 
 
 def get(name: str) -> Log:

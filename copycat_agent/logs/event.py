@@ -18,13 +18,14 @@ _MAX_INT_BITS = 256
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line to be. `fields` hold what `plain` yields."""
+    """One line to be. `fields` hold what `plain` yields. `always`: written also when it was written before."""
 
     created: float
     level: int
     logger: str
     words: str
     fields: Mapping[str, object] = field(default_factory=dict)
+    always: bool = False
 
 
 def event_of(record: logging.LogRecord) -> Event:
@@ -39,7 +40,8 @@ def event_of(record: logging.LogRecord) -> Event:
         fields["error"] = plain(f"{type(error).__name__}: {plain(error)}")
         if logging.getLogger(ROOT).isEnabledFor(logging.DEBUG):
             fields["stack"] = _cut("".join(traceback.format_exception(error)), _MAX_STACK_CHARS)
-    return Event(record.created, record.levelno, record.name.removeprefix(ROOT + "."), str(plain(words)), fields)
+    always = getattr(record, "always", False)
+    return Event(record.created, record.levelno, record.name.removeprefix(ROOT + "."), str(plain(words)), fields, always)
 
 
 def plain(value: object) -> object:

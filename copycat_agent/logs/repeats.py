@@ -32,7 +32,8 @@ class Repeats:
 
     Events are the same when logger, level, words and the field `connector` are. The first is written; an identical one (all
     fields) is counted; one with other fields (a path, an offset) is written up to `REPEAT_VARIANTS` times, then counted.
-    When the minute is over the count is written, with the fields that all that was counted share. Debug is not suppressed.
+    When the minute is over the count is written, with the fields that all that was counted share. Neither debug nor an event
+    that is to be written always is suppressed.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -42,7 +43,7 @@ class Repeats:
     def admit(self, event: Event) -> list[Event]:
         """The lines to write now: counts of minutes that are over, then the event itself unless it is a repeat."""
         due = self.due()
-        if event.level <= logging.DEBUG:
+        if event.level <= logging.DEBUG or event.always:
             return [*due, event]
         key = (event.logger, event.level, event.words, event.fields.get("connector"))
         variant = hash(repr(sorted(event.fields.items())))

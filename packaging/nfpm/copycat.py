@@ -3,6 +3,6 @@
 
 import sys
 
-from copycat_agent.cli.main import main
+from copycat_agent.__main__ import main
 
 sys.exit(main())

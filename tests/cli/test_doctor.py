@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from copycat_agent.cli.main import app
 from copycat_agent.dev_broker import free_port
+from tests.cli.conftest import Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
-    from tests.cli.conftest import Done
 
 
 @pytest.fixture
-def doctor(copycat: Callable[..., Done], connectors: Path, tmp_path: Path) -> Callable[..., Done]:
-    """`doctor(bootstrap, *options)` on `connectors`."""
+def doctor(connectors: Path, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """`doctor(bootstrap, *options)` on `connectors`. In this process: a Python for each would take half of the time."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    logger, root = logging.getLogger("copycat_agent"), logging.getLogger()
+    before = logger.level, root.level, list(root.handlers)
 
     def call(bootstrap: str, *options: str) -> Done:
-        return copycat("doctor", connectors, "--state-dir", tmp_path / "state", "--bootstrap-servers", bootstrap, *options)
+        arguments = ["doctor", str(connectors), "--state-dir", str(tmp_path / "state"), "--bootstrap-servers", bootstrap, *options]
+        done = CliRunner().invoke(app, arguments)
+        logger.setLevel(before[0])
+        root.setLevel(before[1])
+        root.handlers[:] = before[2]
+        return Done(arguments, done.exit_code, done.stdout, done.stderr or str(done.exception or ""))
 
     return call
 
@@ -95,4 +107,13 @@ def test_names_cannot_act_on_the_terminal(doctor: Callable[..., Done], define: C
 def test_a_user_that_is_not_there_is_an_error_in_words(doctor: Callable[..., Done], define: Callable[..., Path]) -> None:
     define("app")
     done = doctor("127.0.0.1:1", "--user", "no-such-user")
-    assert (done.returncode, done.stderr.startswith("error: there is no user no-such-user")) == (1, True)
+    assert (done.returncode, "there is no user no-such-user" in done.stderr) == (1, True)
+
+
+def test_a_name_out_of_a_secret_file_is_masked(doctor: Callable[..., Done], define: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "user").write_text("canary")
+    security = f"{{protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: '${{file:{tmp_path}/user}}', password: x}}"
+    define("app", more=f"kafka: {{security: {security}}}\n")
+    done = doctor(f"127.0.0.1:{free_port()}")
+    assert " as ****" in done.stdout
+    assert "canary" not in done.stdout

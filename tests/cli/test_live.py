@@ -122,6 +122,26 @@ def test_a_connector_that_is_not_there_is_an_error_with_the_way_to_find_it(ask: 
         assert "Traceback" not in done.stderr
 
 
+def test_losses_of_a_name_that_is_mistyped_are_not_none(ask: Callable[..., Done]) -> None:
+    assert ask("losses", "app").returncode == 0
+    done = ask("losses", "appp")
+    assert (done.returncode, done.stderr) == (1, "error: there is no connector appp; known here: app, vault\n")
+
+
+def test_dead_letters_of_the_running_agent_need_no_directory(
+    live: Live, ask: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its definitions, with the addresses it was started with, from wherever one asks."""
+    monkeypatch.chdir(tmp_path)
+    agent = f"no definition in {live.agent.connectors_dir} has a dead-letter topic"
+    assert agent in ask("dlq", "ls").stderr
+    assert "app has no dead-letter topic" in ask("dlq", "show", "app").stderr
+    (tmp_path / "app").mkdir()
+    assert "cannot read" not in ask("dlq", "replay", "app").stderr
+    assert "no *.yaml" in (said := ask("dlq", "ls", "app").stderr) or "no definition in app" in said
+    assert ask("dlq", "ls", str(live.agent.connectors_dir), "app", "one-too-many").returncode == 2
+
+
 def test_ls_names_the_file_of_each_connector(live: Live, ask: Callable[..., Done], ask_json: Callable[..., Any]) -> None:
     path = str(live.agent.connectors_dir / "app.yaml")
     app, vault = ask_json("ls")
@@ -224,7 +244,9 @@ def test_a_connector_in_trouble_makes_status_exit_3_and_says_why(live: Live, ask
     try:
         wait_until(lambda: "BLOCKED" in (done := ask("status", "lost")).stdout and done.returncode == 3)
         assert "no-such-topic" in ask("status", "lost").stdout
-        assert ask("status").returncode == 3
+        done = ask("status")
+        assert done.returncode == 3
+        assert f"step by step: copycat doctor {live.agent.connectors_dir}" in done.stderr
         assert ask("status", "app").returncode == 0
     finally:
         live.agent.undefine("lost")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from copycat_agent.api import client as api_client
 from copycat_agent.api.sockets import listen_unix
 from copycat_agent.cli import client
 from copycat_agent.cli.client import find_agent
+from copycat_agent.cli.main import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -22,8 +31,17 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     return found
 
 
-def found(socket: Path | None = None, state_dir: Path | None = None, config: Path | None = None) -> Path:
-    return find_agent(socket, state_dir, config).socket_path
+def found(named: Path | None = None, state_dir: Path | None = None, config: Path | None = None) -> Path:
+    return find_agent(named, state_dir, config).socket_path
+
+
+def accepted(listener: socket.socket) -> Iterator[socket.socket]:
+    """All who have connected so far."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                yield connection
 
 
 @pytest.mark.parametrize("where", ["run", "state", "service"])
@@ -42,11 +60,39 @@ def test_a_dead_agents_socket_does_not_hide_a_living_agent(places: dict[str, Pat
     living.close()
 
 
+def test_an_agent_whom_too_many_ask_is_still_the_one(places: dict[str, Path]) -> None:
+    busy = listen_unix(places["run"])
+    waiting: list[socket.socket] = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            waiting[-1].connect(str(places["run"]))
+    service = listen_unix(places["service"])
+    assert found() == places["run"]
+    for listener in (busy, service):
+        listener.close()
+    for one in waiting:
+        one.close()
+
+
+def test_an_agent_that_hangs_is_asked_for_no_change(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change is given minutes; whether anybody is there shows at once."""
+    monkeypatch.setattr(api_client, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(api_client, "CHANGE_SECONDS", 20.0)
+    listener = listen_unix(places["run"])
+    for command in (["pause", "app"], ["reload"]):
+        done = CliRunner().invoke(app, ["ctl", *command])
+        assert "did not answer within 0 s" in str(done.exception)
+        assert [connection.recv(9) for connection in accepted(listener.socket)][-1] == b"GET /v1 H"
+    listener.close()
+
+
 def test_what_is_named_is_meant_even_if_another_agent_answers(places: dict[str, Path], tmp_path: Path) -> None:
     service = listen_unix(places["service"])
     config = tmp_path / "agent.yaml"
     config.write_text(f"api: {{socket: {places['other']}}}\n")
-    assert found(socket=places["other"]) == places["other"]
+    assert found(places["other"]) == places["other"]
     assert found(state_dir=places["other"].parent) == places["other"]
     assert found(config=config) == places["other"]
     config.write_text(f"state_dir: {places['other'].parent}\n")

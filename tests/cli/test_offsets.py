@@ -332,7 +332,7 @@ def test_losses_are_shown_with_totals_and_nothing_a_terminal_acts_upon(offsets: 
     assert [entry["connector"] for entry in found["losses"]] == ["b"]
     assert found["totals"] == [{"connector": "b", "reason": "destroyed", "size_bytes": 15, "records": 0, "entries": 1}]
     nothing = offsets("losses", "never")
-    assert (nothing.code, nothing.out) == (0, "")
+    assert (nothing.code, nothing.out) == (1, "")
 
 
 def test_the_store_is_free_after_every_command(offsets: Callable[..., Said], logs: Path, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +15,12 @@ from copycat_agent.cli import run
 from copycat_agent.cli.report import account
 from copycat_agent.sources import Lag
 from copycat_agent.worker import State, Status
+from tests.cli.conftest import COMMAND
 from tests.rig.kafka import values
+from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
     from tests.cli.conftest import Done
@@ -142,3 +145,15 @@ def test_the_account_names_files_that_could_not_be_read() -> None:
     assert "1 file could not be read" in account([Status("app", lag=Lag(troubled_files=1))])
     assert "could not" not in account([Status("app")])
     assert "offsets could not be saved" in account([Status("app", unsaved=True)])
+
+
+def test_a_hangup_while_run_is_being_imported_does_not_end_it(environment: dict[str, str], tmp_path: Path) -> None:
+    with subprocess.Popen([*COMMAND, "run", tmp_path], env=environment, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        wait_until(lambda: ignores_hangup(process.pid), message="it is about to import")
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(30) == 78, "there is no definition"
+
+
+def ignores_hangup(pid: int) -> bool:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(status["SigIgn"], 16) & 1 << signal.SIGHUP - 1)

@@ -47,6 +47,17 @@ def test_what_an_operator_edits_survives_an_upgrade(description: dict[str, Any])
     assert below == {"/etc/copycat/agent.yaml": "config|noreplace", "/etc/copycat": "dir", "/etc/copycat/connectors.d": "dir"}
 
 
+def test_alerts_and_dashboard_come_with_the_packages(description: dict[str, Any]) -> None:
+    packed = {one["dst"]: one.get("src") for one in description["contents"]}
+    assert packed["/usr/share/copycat/prometheus/alerts.yml"] == "packaging/prometheus/alerts.yml"
+    assert packed["/usr/share/copycat/grafana/copycat.json"] == "packaging/grafana/copycat.json"
+
+
+def test_the_packaged_command_begins_where_ctrl_c_finds_no_traceback() -> None:
+    """`cli.main` takes half a second to import: `__main__` sees to it that Ctrl-C ends it quietly."""
+    assert "from copycat_agent.__main__ import main" in (NFPM / "copycat.py").read_text("utf-8")
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_the_scripts_are_sound(script: Path) -> None:
     shell = re.match(r"#!.*?(\w+)\n", script.read_text("utf-8"))

@@ -299,6 +299,16 @@ def test_debug_is_not_suppressed() -> None:
     assert len(events(stream)) == 5
 
 
+def test_a_change_is_written_each_time_and_nothing_is_added_to_its_line() -> None:
+    """The state that was told a second ago may be the state again, and the log has to end with it."""
+    stream, log = handled(Clock())
+    for state in ("running", "retrying", "running", "retrying") * 20:
+        log.info("connector state", always=True, connector="a", state=state)
+    told = events(stream)
+    assert [event["state"] for event in told] == ["running", "retrying", "running", "retrying"] * 20
+    assert all(set(event) == {"ts", "level", "logger", "event", "connector", "state"} for event in told)
+
+
 def test_the_memory_of_repeats_is_bounded() -> None:
     stream, log = handled(Clock())
     for number in range(3000):

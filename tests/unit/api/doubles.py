@@ -37,6 +37,7 @@ class MemoryControl:
         self.saved: dict[SourcePartition, SourceOffset] = {}
         self.gate: dict[str, threading.Event] = {}
         self.fail: Exception | None = None
+        self.tapped = 0
         self.hold = threading.Event()
         self.hold.set()
         self.under_way = 0
@@ -70,6 +71,7 @@ class MemoryControl:
 
     def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
         self.status(name)
+        self.tapped += 1
         if not self.samples:
             self.hold.wait(seconds)
         yield from self.samples[:limit]

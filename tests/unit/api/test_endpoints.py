@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.api import AgentClient, RefusedError, address
+from copycat_agent.api import AgentClient, RefusedError, address, views
 from copycat_agent.api.client import HOST
 from copycat_agent.api.errors import MissingError
 from copycat_agent.api.server import ApiServer
@@ -218,3 +218,9 @@ def test_an_address_that_is_not_there_says_so(client: AgentClient) -> None:
 
 def test_the_client_says_a_host_that_the_server_takes() -> None:
     assert HOST == "copycat"
+
+
+def test_paths_are_told_so_that_they_hold_in_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent was perhaps started with `connectors.d`, and who asks is elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    assert (views.absolute("connectors.d"), views.absolute("")) == (str(tmp_path / "connectors.d"), "")

@@ -153,7 +153,8 @@ def test_taps_are_bounded_and_give_their_places_back(client: AgentClient, contro
         assert send("HEAD", "/v1/connectors/app/tap?seconds=60").status == 200
     with ThreadPoolExecutor(STREAMS_MAX) as pool:
         open_taps = [pool.submit(list, client.stream("/v1/connectors/app/tap?seconds=60")) for _ in range(STREAMS_MAX)]
-        wait_until(lambda: _is_refused(client))
+        wait_until(lambda: control.tapped == STREAMS_MAX)  # a probe before that could take the place of one of them
+        assert _is_refused(client)
         assert client.get("/v1/connectors/app")["name"] == "app"
         control.hold.set()
         assert [one.result(20) for one in open_taps] == [[]] * STREAMS_MAX

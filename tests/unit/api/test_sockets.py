@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import http.client
 import json
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
+from copycat_agent.api import client as api_client
 from copycat_agent.api import server as api_server
 from copycat_agent.api.server import ApiServer
 from copycat_agent.api.sockets import UnixListener, listen_loopback, listen_unix, socket_path
@@ -297,4 +299,54 @@ def test_what_is_no_agent_is_told_from_one(path: Path) -> None:
         with pytest.raises(Exception, match=words):
             AgentClient(path).get("/v1")
     thread.join()
+    listener.close()
+
+
+@pytest.fixture
+def full(path: Path) -> Iterator[UnixListener]:
+    """An agent that hangs, with as many waiting for it as the kernel lets wait."""
+    listener = listen_unix(path)
+    waiting = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one = socket.socket(socket.AF_UNIX)
+            one.setblocking(False)
+            waiting.append(one)
+            one.connect(str(path))
+    yield listener
+    for one in waiting:
+        one.close()
+    listener.close()
+
+
+def test_a_hung_agent_whose_queue_is_full_is_told_from_none(full: UnixListener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_client, "READ_SECONDS", 0.2)
+    with pytest.raises(AgentUnreachableError, match=r"takes no more connections.*see its log"):
+        AgentClient(full.path).get("/v1")
+    with pytest.raises(FatalError, match="another agent answers"):
+        listen_unix(full.path)
+
+
+def test_who_meets_a_full_queue_waits_for_a_place(full: UnixListener) -> None:
+    def drain() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                full.socket.accept()[0].close()
+
+    full.socket.setblocking(True)
+    later = threading.Timer(0.2, drain)
+    later.start()
+    with pytest.raises(AgentUnreachableError, match="went away before it answered"):
+        AgentClient(full.path).get("/v1")
+    full.socket.shutdown(socket.SHUT_RDWR)
+    later.join()
+
+
+def test_an_agent_that_does_not_answer_is_named_with_its_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_client, "READ_SECONDS", 0.2)
+    listener = listen_unix(path)
+    with pytest.raises(AgentUnreachableError) as told:
+        AgentClient(path).get("/v1")
+    assert f"-p {os.getpid()}" in told.value.hint
+    assert "may still happen" not in told.value.hint, "nothing was to be changed"
     listener.close()

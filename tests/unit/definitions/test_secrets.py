@@ -172,6 +172,18 @@ def test_a_login_in_an_address_is_not_quoted(load: Load, address: str) -> None:
     assert HIDDEN in str(caught.value)
 
 
+def test_a_login_before_a_broker_is_not_quoted(load: Load) -> None:
+    assert CANARY not in shown(load(GOOD + f"kafka: {{bootstrap_servers: ['u:{CANARY}@k1.example.test:9092']}}\n"))
+
+
+def test_a_login_in_an_address_that_loads_is_masked(load: Load) -> None:
+    oauth = f"{{token_url: 'https://u:{CANARY}@example.test/t', client_id: a, client_secret: b}}"
+    loaded = load(GOOD + f"kafka: {{security: {{protocol: SASL_SSL, mechanism: OAUTHBEARER, oauth: {oauth}}}}}\n")
+    security = loaded.definitions["app"].masked()["kafka"]["security"]
+    assert security["oauth"]["token_url"] == f"https://{HIDDEN}@example.test/t"
+    assert CANARY not in json.dumps(loaded.definitions["app"].masked())
+
+
 def test_secrets_of_the_agent_stay_masked_under_a_definition(load: Load, environ: dict[str, str], tmp_path: Path) -> None:
     config = tmp_path / "agent.yaml"
     config.write_text(
