@@ -135,7 +135,7 @@ class Agent:
             directory=str(reloader.files.directory) if reloader else "",
             spark=self._host.state,
             java_pid=self._host.jvm_pid,
-            offsets_unsaved=self.worker.offsets_unsaved,
+            offsets_unsaved=self.worker.offsets_unsaved or self._store.refusal,
             last_reload=reloader.last if reloader else None,
             stopping=self._stopping,
             reloads=Counter(reloader.results) if reloader else {},

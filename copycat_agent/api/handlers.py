@@ -13,8 +13,8 @@ from copycat_agent.api.client import is_name
 from copycat_agent.api.errors import RefusedError
 from copycat_agent.control import Control
 from copycat_agent.definitions import origins
-from copycat_agent.errors import UnknownConnectorError
-from copycat_agent.model import SourcePartition
+from copycat_agent.errors import CopycatError, UnknownConnectorError
+from copycat_agent.model import LossReason, LossTotal, SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
 
 LIST_MAX = 10_000
@@ -59,6 +59,14 @@ class Request:
         return body
 
 
+def _loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]:
+    """What was given up, for a status: a store that cannot be read must not hide how the connectors are. The agent's view says why."""
+    try:
+        return control.loss_totals()
+    except CopycatError:
+        return {}
+
+
 def agent(control: Control, _request: Request) -> object:
     """The agent as a whole."""
     return views.agent(control.view())
@@ -66,13 +74,13 @@ def agent(control: Control, _request: Request) -> object:
 
 def connectors(control: Control, _request: Request) -> object:
     """All connectors, by name."""
-    totals = control.loss_totals()
+    totals = _loss_totals(control)
     return {"connectors": [views.status(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
 
 
 def connector(control: Control, request: Request) -> object:
     """One connector."""
-    return views.status(control.status(request.connector), control.loss_totals()) | {"path": _path(control, request.connector)}
+    return views.status(control.status(request.connector), _loss_totals(control)) | {"path": _path(control, request.connector)}
 
 
 def definition(control: Control, request: Request) -> object:
@@ -157,22 +165,22 @@ def reload(control: Control, _request: Request) -> object:
 
 def pause(control: Control, request: Request) -> object:
     """See `Control.pause`."""
-    return views.status(control.pause(request.connector), control.loss_totals())
+    return views.status(control.pause(request.connector), _loss_totals(control))
 
 
 def resume(control: Control, request: Request) -> object:
     """See `Control.resume`."""
-    return views.status(control.resume(request.connector), control.loss_totals())
+    return views.status(control.resume(request.connector), _loss_totals(control))
 
 
 def stop(control: Control, request: Request) -> object:
     """See `Control.stop`."""
-    return views.status(control.stop(request.connector), control.loss_totals())
+    return views.status(control.stop(request.connector), _loss_totals(control))
 
 
 def restart(control: Control, request: Request) -> object:
     """See `Control.restart`."""
-    return views.status(control.restart(request.connector), control.loss_totals())
+    return views.status(control.restart(request.connector), _loss_totals(control))
 
 
 def _path(control: Control, name: str) -> str:

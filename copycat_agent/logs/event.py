@@ -34,7 +34,7 @@ def event_of(record: logging.LogRecord) -> Event:
         words = record.getMessage()
     except Exception:  # noqa: BLE001 - some other package's arguments do not fit its message
         words = str(record.msg)
-    fields = {name: plain(value) for name, value in getattr(record, "fields", {}).items()}
+    fields = {name: plain(value) for name, value in getattr(record, "fields", {}).items() if value != ""}  # no hint is no field
     error = record.exc_info[1] if record.exc_info else None
     if error is not None:
         fields["error"] = plain(f"{type(error).__name__}: {plain(error)}")

@@ -171,6 +171,11 @@ class OffsetStore:
         """
         return self._failure
 
+    @property
+    def refusal(self) -> str:
+        """Why it refuses everything, in words; "" while it works. For any thread."""
+        return str(self._refusal) if self._refusal else ""
+
     def close(self) -> None:
         """Fold the write-ahead log into the database, close it, free the lock. Idempotent; later calls raise FatalError."""
         with self._lock:

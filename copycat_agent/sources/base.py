@@ -60,7 +60,10 @@ topic is missing or closed. failing: it cannot be read now."""
 
 
 class FileView(NamedTuple):
-    """A file that is followed, for people: where the connector is in it. Sizes in bytes, `read_at` in epoch seconds (0: never)."""
+    """A file that is followed, for people: where the connector is in it. Sizes in bytes, `read_at` in epoch seconds (0: never).
+
+    A path that matches and cannot be opened or listed is `failing`, with an empty `key`: nothing is known of what is there.
+    """
 
     path: str
     key: str

@@ -36,11 +36,13 @@ def of(head: bytes, tail: bytes) -> Fingerprint:
 
 def holds(read: Reader, fingerprint: Fingerprint, position: int) -> bool:
     """Whether the file still has the head, and the bytes before `position`, that `fingerprint` remembers. Raises OSError."""
+    head = b""
     if fingerprint.head_bytes:
         head = read(0, fingerprint.head_bytes)
         if len(head) < fingerprint.head_bytes or digest(head) != fingerprint.head:
             return False
     if fingerprint.tail_bytes:
-        tail = read(position - fingerprint.tail_bytes, fingerprint.tail_bytes)
+        begin = position - fingerprint.tail_bytes
+        tail = head[begin:position] if position <= len(head) else read(begin, fingerprint.tail_bytes)  # one read for a small file
         return len(tail) == fingerprint.tail_bytes and digest(tail) == fingerprint.tail
     return True

@@ -239,7 +239,8 @@ class LogFiles:
 
     def files(self) -> tuple[FileView, ...]:
         """See `Source.files`."""
-        return tuple(sorted(map(view_of, self._catalog.files.values())))
+        unreadable = [FileView(path, "", 0, 0, 0, "failing", is_open=False) for path in self._catalog.passed_over.paths()]
+        return tuple(sorted([*map(view_of, self._catalog.files.values()), *unreadable]))
 
     def lag(self) -> Lag:
         """See `Source.lag`."""

@@ -24,8 +24,12 @@ class PassedOver:
     def unreadable(self) -> int:
         """How many paths matched and could not be opened, listed or read."""
         if self._unreadable is None:
-            self._unreadable = sum(1 for why in self._now.values() if why.startswith("cannot be"))
+            self._unreadable = len(self.paths())
         return self._unreadable
+
+    def paths(self) -> list[str]:
+        """The paths that `unreadable` counts."""
+        return [path for path, why in self._now.items() if why.startswith("cannot be")]
 
     def begin_scan(self) -> None:
         """From here on it counts as this scan."""

@@ -40,7 +40,7 @@ AGENT: dict[str, Any] = {
 def connector(name: str, **changes: Any) -> dict[str, Any]:
     """A connector as the API shows it."""
     counts = {"read": 0, "read_bytes": 0, "acknowledged": 1_234_567, "dead_lettered": 0, "dropped": 0, "rejected": 0, "too_long": 0}
-    lag = {"bytes": 0, "files": 0, "known_files": 1, "open_files": 1, "oldest_unread_ms": 0}
+    lag = {"bytes": 0, "files": 0, "known_files": 1, "open_files": 1, "oldest_unread_ms": 0, "troubled_files": 0}
     one: dict[str, Any] = {
         "name": name,
         "state": "running",
@@ -181,6 +181,11 @@ def test_top_shows_what_is_wrong_with_the_agent_as_a_whole() -> None:
         "! web: a tab",
         "! agent.yaml: spark.master changed; restart the agent",
     ]
+
+
+def test_files_that_cannot_be_read_are_told_though_the_connector_runs() -> None:
+    lines = drawn(top.frame(look([connector("app", lag={"troubled_files": 2})]), 160, NOW), 160)
+    assert "app: 2 paths that match cannot be read: copycat describe names them" in lines
 
 
 def test_words_of_the_outside_reach_the_terminal_as_text() -> None:

@@ -32,6 +32,19 @@ def test_the_agent_and_its_connectors_are_told_with_everything_that_is_known(cli
     assert client.get("/v1/connectors/app") == app
 
 
+def test_a_store_that_cannot_be_read_hides_no_connector(
+    client: AgentClient, control: MemoryControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise FatalError("offsets.db was removed or replaced while the agent runs")
+
+    monkeypatch.setattr(control, "loss_totals", broken)
+    (app,) = client.get("/v1/connectors")["connectors"]
+    assert (app["state"], app["losses"]) == ("running", {})
+    assert client.get("/v1/connectors/app") == app
+    assert client.post("/v1/connectors/app/pause")["state"] == "paused"
+
+
 def test_files_are_told_up_to_a_limit_and_how_many_there_are(client: AgentClient) -> None:
     answer = client.get("/v1/connectors/app/files?limit=2")
     assert [one["path"] for one in answer["files"]] == ["/var/log/0.log", "/var/log/1.log"]

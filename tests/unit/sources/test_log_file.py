@@ -244,6 +244,8 @@ def test_a_permission_taken_and_given_back_costs_nothing(what: str, caplog: pyte
             for _ in range(3):
                 agent.scan()
                 agent.work()
+            assert (str(barred), "failing") in [(file.path, file.state) for file in agent.source.files()], "it shows which"
+            assert agent.source.lag().troubled_files == 1
         barred.chmod(allowed)
         with without_privileges():
             agent.drain()
