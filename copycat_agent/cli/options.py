@@ -29,8 +29,8 @@ class LogFormat(StrEnum):
 
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of definitions, one connector per *.yaml file.")]
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The agent's file; default: agent.yaml beside DIR, where a DIR is given.")]
-StateDir = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="The agent's state directory: offsets, lock, and its socket.")]
+Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The agent's file; default: agent.yaml beside DIR, if any.")]
+StateDir = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="The agent's state directory: offsets, socket.")]
 BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka, over what agent.yaml says.")
 ]
