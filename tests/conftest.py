@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -24,6 +25,12 @@ _SHOWN_CHARACTERS = 20_000
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--seed N` repeats a run that printed this seed."""
     parser.addoption("--seed", type=int, default=None, help="seed of the `seed` and `rng` fixtures")
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background with SIGINT ignored, and children inherit that: tests that send it would wait for ever."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
