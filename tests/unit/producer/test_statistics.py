@@ -95,8 +95,8 @@ def test_statistics_of_another_form_are_none_and_never_an_error(text: str) -> No
     assert client_view(text, 0.0) is None
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_producer_in_use_has_word_of_its_broker_once(broker: DevBroker, topic: str) -> None:
+def test_a_producer_in_use_has_word_of_its_broker_once(broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(settings._OURS, "statistics.interval.ms", "200")  # long enough for a send in each window
     producer = TaskProducer(KafkaOptions(bootstrap_servers=(broker.bootstrap,)), "test")
     try:
         producer.begin(never)
