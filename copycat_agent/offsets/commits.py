@@ -39,5 +39,6 @@ class Commit:
     def save(self, connection: sqlite3.Connection, ledger: Ledger) -> bool:
         """Returns whether rows were deleted."""
         connection.executemany(schema.UPSERT, self.rows)
-        connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)
+        if self.forget:
+            connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)
         return ledger.enter(connection, self.losses) or bool(self.forget)
