@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Container
 
 from copycat_agent.sources.rotation import family
 from copycat_agent.sources.tracked import TrackedFile
@@ -31,15 +32,21 @@ class Generations:
         if before is not None:
             file.after, file.barrier = before, before.size
             self._waiting.add(file)
-        behind = next((one for one in newer if _has_more(one)), None)
-        if behind is not None and _has_more(file):
-            behind.after, behind.barrier = file, file.size
-            self._waiting.add(behind)
+        if _has_more(file):
+            self._hold_back(newer, file)
 
-    def waiting(self) -> list[TrackedFile]:
-        """The files that wait for another one, as of now."""
-        self._waiting = {file for file in self._waiting if not file.removed and file.waits()}
-        return list(self._waiting)
+    def _hold_back(self, newer: list[TrackedFile], file: TrackedFile) -> None:
+        """`file` was met after newer ones: they wait for it, but for those that wait for one between. An empty one will be written to."""
+        behind = next((one for one in newer if _has_more(one)), None)
+        for one in newer:
+            if one is behind or one.after is None or one.after.age < file.age:
+                one.after, one.barrier = file, file.size
+                self._waiting.add(one)
+
+    def waiting(self, unread: Container[TrackedFile]) -> list[TrackedFile]:
+        """Those of the `unread` files that wait for another one, as of now. The others' turn to wait or not comes when they are."""
+        self._waiting = {file for file in self._waiting if not file.removed and (file not in unread or file.waits())}
+        return [file for file in self._waiting if file in unread]
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
         """`fresh` is `file` begun anew, and takes its place."""

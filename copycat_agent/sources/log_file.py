@@ -254,11 +254,10 @@ class LogFiles:
     def _followers(self) -> dict[TrackedFile, TrackedFile]:
         """Files that wait for another one, by that one."""
         followers = {}
-        for file in self._catalog.generations.waiting():
+        for file in self._catalog.generations.waiting(self._catalog.dirty):
             assert file.after is not None
-            if file in self._catalog.dirty:
-                self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
-                followers[file.after] = file
+            self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
+            followers[file.after] = file
         return followers
 
     def _ready(self, most: int) -> list[TrackedFile]:

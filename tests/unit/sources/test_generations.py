@@ -41,6 +41,29 @@ def test_older_generations_go_first_in_whatever_order_they_are_met(tmp_path: Pat
     assert followers(files) == {"app.log.2": None, "app.log.1": "app.log.2", "app.log": "app.log.1"}
 
 
+def test_a_live_file_that_was_met_empty_waits_for_an_older_one_that_is_met_later(tmp_path: Path) -> None:
+    """A scan that falls into a rotation meets the new file first, before anyone has written to it."""
+    generations = Generations()
+    live, oldest, older = tracked(tmp_path / "app.log", 3), tracked(tmp_path / "app.log.2", 1), tracked(tmp_path / "app.log.1", 2)
+    os.truncate(live.path, 0)
+    live.size = 0
+    for file in (live, oldest, older):
+        generations.add(file)
+    live.size = 10
+    assert followers([live, older, oldest]) == {"app.log": "app.log.1", "app.log.1": "app.log.2", "app.log.2": None}
+
+
+def test_a_file_without_lines_does_not_stop_waiting(tmp_path: Path) -> None:
+    generations = Generations()
+    older, live = tracked(tmp_path / "app.log.1", 1), tracked(tmp_path / "app.log", 2)
+    generations.add(older)
+    generations.add(live)
+    older.stalled_size = older.size  # its last line is not complete yet
+    assert generations.waiting(()) == []
+    older.stalled_size = -1
+    assert generations.waiting({older, live}) == [live]
+
+
 def test_a_generation_that_is_read_is_waited_past(tmp_path: Path) -> None:
     generations = Generations()
     files = [tracked(tmp_path / "app.log.2", 1), tracked(tmp_path / "app.log.1", 2, read=10), tracked(tmp_path / "app.log", 3)]
