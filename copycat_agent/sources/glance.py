@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WORTH_SECONDS = 0.02
 """Scans that take less are made each time."""
-ROUND_SECONDS = 120.0
+ROUND_SECONDS = 240.0
 """In this time glances look at every quiet file once. Writes to it are told by events as well, where there are events."""
 FULL_SECONDS = 60.0
 """A scan after this time, whatever directories say, or after `FULL_COST` times its own duration, whichever is later."""
