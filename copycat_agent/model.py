@@ -233,11 +233,6 @@ class SplitResult:
         rest = (self.error, self.rejections, self.losses, self.samples, self.client)
         return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
 
-    @property
-    def went_well(self) -> bool:
-        """Whether it moved or had nothing to move, without an error: a sibling's trouble is then that one's own."""
-        return self.error is None and (self.at_end or self.offset != self.split.offset)
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:

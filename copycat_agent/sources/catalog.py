@@ -98,11 +98,8 @@ class Catalog:
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
-        try:
-            info = os.stat(file.path, follow_symlinks=self._follow)  # noqa: PTH116 - a hot path: thousands per glance
-        except OSError:
-            return False
-        return (info.st_dev, info.st_ino) == file.inode_key and self._observe(file, Found(file.path, info), changes) is not None
+        info = file.found_by_name(follow_symlinks=self._follow)
+        return info is not None and self._observe(file, Found(file.path, info), changes) is not None
 
     def scan(self, changes: Changes) -> None:
         """Compare what is there with what is known; `changes` takes up what has to be saved before anything new is read."""

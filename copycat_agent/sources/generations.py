@@ -30,8 +30,7 @@ class Generations:
         line.insert(place, file)
         before = next((one for one in older if _has_more(one)), None)
         if before is not None:
-            file.after, file.barrier = before, before.size
-            self._waiting.add(file)
+            self._make_wait(file, before)
         if _has_more(file):
             self._hold_back(newer, file)
 
@@ -40,8 +39,12 @@ class Generations:
         behind = next((one for one in newer if _has_more(one)), None)
         for one in newer:
             if one is behind or one.after is None or one.after.age < file.age:
-                one.after, one.barrier = file, file.size
-                self._waiting.add(one)
+                self._make_wait(one, file)
+
+    def _make_wait(self, file: TrackedFile, before: TrackedFile) -> None:
+        """`file` is not read until `before` is, as far as that one goes now."""
+        file.after, file.barrier = before, before.size
+        self._waiting.add(file)
 
     def waiting(self, unread: Container[TrackedFile]) -> list[TrackedFile]:
         """Those of the `unread` files that wait for another one, as of now. The others' turn to wait or not comes when they are."""

@@ -240,11 +240,15 @@ class TrackedFile:
     def has_its_name(self) -> bool:
         """Whether `path` leads to the open file now, so that it could be opened again. Looks at its size as well."""
         self.refresh()
+        return self.found_by_name(follow_symlinks=True) is not None
+
+    def found_by_name(self, *, follow_symlinks: bool) -> os.stat_result | None:
+        """What is known of it under its name; None when nothing, or another file, has that name now."""
         try:
-            info = os.stat(self.path)  # noqa: PTH116 - a hot path
+            info = os.stat(self.path, follow_symlinks=follow_symlinks)  # noqa: PTH116 - a hot path: thousands per glance
         except OSError:
-            return False
-        return (info.st_dev, info.st_ino) == self.inode_key
+            return None
+        return info if (info.st_dev, info.st_ino) == self.inode_key else None
 
     def has_no_writer(self) -> bool:
         """Whether no process has the open file open for writing, as far as the kernel tells: a read lease is granted only then.

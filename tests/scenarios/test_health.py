@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +12,7 @@ import pytest
 from copycat_agent.control import AgentView, Control, Reload
 from copycat_agent.metrics import health_app
 from copycat_agent.options import AgentOptions, ApiOptions
+from tests.rig.disk import mounted
 from tests.rig.kafka import create_topic, delete_topic, unique_topic
 from tests.rig.waiting import wait_until
 from tests.unit.metrics.doubles import get_json
@@ -141,13 +141,8 @@ def test_a_topic_that_is_deleted_under_a_connector_turns_health_red(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system that a test can fill."""
-    mount = tmp_path / "small"
-    mount.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", str(mount)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here")
-    yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True)
+    with mounted(tmp_path, "256k") as disk:
+        yield disk
 
 
 def test_offsets_that_cannot_be_saved_turn_health_red_and_it_says_so(shipping: Shipping, small_disk: Path, logs_dir: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.offsets import OffsetStore
+from tests.rig.disk import mounted
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 from tests.unit.test_offsets_damage import FAILING_DISK
@@ -27,13 +28,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """1 MiB that can be full."""
-    mount = tmp_path / "small"
-    mount.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", str(mount)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here")
-    yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True)
+    with mounted(tmp_path, "1m") as disk:
+        yield disk
 
 
 def fill(path: Path) -> None:

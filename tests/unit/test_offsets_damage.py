@@ -21,6 +21,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.damage import quarantine
 from copycat_agent.offsets.outcomes import RETRIABLE, translate
 from copycat_agent.offsets.state_dir import StateDir
+from tests.rig.disk import mounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,13 +262,8 @@ def test_killed_at_any_moment_the_store_is_old_or_new(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = tmp_path / "small"
-    mount.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", str(mount)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here")
-    yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True)
+    with mounted(tmp_path, "256k") as disk:
+        yield disk
 
 
 def test_a_full_disk_is_retriable_and_nothing_is_lost(small_disk: Path) -> None:
