@@ -56,7 +56,8 @@ class SourceOffset:
     records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
     line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
     `size` is how large the file was known to be. `gone_ms` is when it was found to be gone (epoch milliseconds), 0 while it is
-    there.
+    there. `compression` is how a packed file is packed (a name in `sources.packed`), "" for all others: then `position` counts
+    unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read.
     """
 
     position: int
@@ -67,10 +68,11 @@ class SourceOffset:
     size: int = 0
     gone_ms: int = 0
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
+    compression: str = ""
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        words = (self.path, self.size, self.gone_ms, self.fingerprint)
+        words = (self.path, self.size, self.gone_ms, self.fingerprint, self.compression)
         return SourceOffset, (self.position, self.records, self.done, self.skipping, *words)
 
 
@@ -80,7 +82,9 @@ class Split:
 
     `path` is the file's name for people and templates (surrogate escapes where it is not UTF-8); `open_path` is what a task
     opens, which may be the driver's descriptor. `final` makes an unfinished last line a record of its own: nobody will
-    finish it. Replaying a split is always safe.
+    finish it. `flush` ends an open group of lines: it has been quiet for long enough, what is written later is another record.
+    `origins` are offsets of files that this packed one may be the rest of: the task goes on behind the first of them whose bytes
+    it holds, and begins at byte 0 when it holds those of none. Replaying a split is always safe.
     """
 
     partition: SourcePartition
@@ -91,10 +95,12 @@ class Split:
     final: bool = False
     inode: int = 0
     mtime_ms: int = 0
+    flush: bool = False
+    origins: tuple[SourceOffset, ...] = ()
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        file = (self.inode, self.mtime_ms)
+        file = (self.inode, self.mtime_ms, self.flush, self.origins)
         return Split, (self.partition, self.path, self.open_path, self.offset, self.end, self.final, *file)
 
 
@@ -142,10 +148,11 @@ class Rejection(NamedTuple):
     reason: str
 
 
-LossReason = Literal["destroyed", "too_long", "rejected"]
+LossReason = Literal["destroyed", "too_long", "rejected", "damaged", "hole"]
 """Why bytes were given up. destroyed: gone before they were read. too_long: beyond `line.max_bytes`, cut or dropped by option.
 rejected: a bad record, passed over because `errors.tolerance` is all and there is no dead-letter topic, or what its dead
-letter could not carry."""
+letter could not carry. damaged: the rest of a packed file that cannot be unpacked. hole: a run of NUL bytes that nobody wrote,
+left by a truncation under a writer or by a crash of the host."""
 
 
 class Loss(NamedTuple):
@@ -214,7 +221,9 @@ class SplitResult:
     generation begins. `error` is None, or why the task stopped before the end; it is a value, never raised. `rejections`
     names the first few records that were dead-lettered or passed over. `losses` is what was given up on before `offset`: to
     be saved with it. `samples` are records that the batch asked for; `client` is new word from the producer, None when there
-    is none (both on one result of a batch).
+    is none (both on one result of a batch). Of a packed file: `unpacked_size` is how many bytes it holds, once its end was
+    reached, else -1; `damage` is why it cannot be unpacked further, "" when it can; `origin` is the index of the one of the
+    split's `origins` that it goes on behind, -1 when it goes on behind none.
     """
 
     split: Split
@@ -227,10 +236,14 @@ class SplitResult:
     losses: tuple[Loss, ...] = ()
     samples: tuple[Sample, ...] = ()
     client: ClientView | None = None
+    unpacked_size: int = -1
+    damage: str = ""
+    origin: int = -1
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        rest = (self.error, self.rejections, self.losses, self.samples, self.client)
+        packed = (self.unpacked_size, self.damage, self.origin)
+        rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed)
         return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
 
 

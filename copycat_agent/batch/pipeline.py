@@ -40,7 +40,7 @@ class Pipeline:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.source = SOURCES[definition.source.type]
-        self.frames = self.source.framing(definition.source)
+        self.frames = self.source.framing(definition.source, raw=_is_raw(definition))
         self.steps = tuple(build_transform(step) for step in definition.transforms)
         record = definition.record
         self.topic = compile_template(record.topic)
@@ -176,6 +176,12 @@ def origin_headers(path: str, start: int, end: int) -> Headers:
 def host_name() -> str:
     """This host, as `@host` names it."""
     return socket.gethostname()
+
+
+def _is_raw(definition: Definition) -> bool:
+    """Whether values go as the bytes that stand in the file: asked for by `converters: {value: bytes}`, without transforms."""
+    value = definition.converters.value
+    return not definition.transforms and value is not None and CONVERTERS[value.type].is_identity
 
 
 def _converter(definition: Definition, part: Literal["key", "value"]) -> Converter | None:

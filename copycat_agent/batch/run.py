@@ -125,13 +125,14 @@ class BatchRun:
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         """Frames from what is settled on."""
         assert progress.stream is not None
-        settled, final, frames = progress.settled, progress.split.final, self._pipeline.frames.frames
-        return frames(
+        settled, split = progress.settled, progress.split
+        return self._pipeline.frames.frames(
             progress.stream.read,
             settled.position,
-            progress.split.end,
+            split.end,
             skipping=settled.skipping,
-            final=final,
+            final=split.final,
+            flush=split.flush,
             block_bytes=block_bytes,
         )
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from copycat_agent.formats.lines import LineFrames, LineOptions
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, LongLine, Reader, Row, SkippedRest
+from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Frames, LongLine, Reader, Row, SkippedRest
 
-__all__ = ["TAIL_BYTES", "Chunk", "Frame", "LineFrames", "LineOptions", "LongLine", "Reader", "Row", "SkippedRest"]
+__all__ = ["TAIL_BYTES", "Chunk", "Frame", "Frames", "LineFrames", "LineOptions", "LongLine", "Reader", "Row", "SkippedRest"]

@@ -44,14 +44,18 @@ class LineFrames:
         self._block_bytes = max(block_bytes, len(self._delimiter))
 
     def frames(
-        self, read: Reader, start: int, end: int, *, skipping: bool = False, final: bool = False, block_bytes: int | None = None
+        self,
+        read: Reader,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = False,
+        flush: bool = False,
+        block_bytes: int | None = None,
     ) -> Iterator[Frame]:
-        """Frames from byte `start`, none of them reaching beyond byte `end`; each begins where the one before it ended.
-
-        `skipping`: `start` lies inside an over-long line. `final`: what stands before `end` without a delimiter is a record.
-        `block_bytes`: read that little at a time; a line that is longer comes alone. Ends when no complete line is left. Raises
-        what `read` raises.
-        """
+        """See `Frames.frames`. Every line is complete by itself, so `flush` changes nothing."""
+        del flush
         block_bytes = None if block_bytes is None else max(block_bytes, len(self._delimiter))
         position = start
         while position < end:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 TAIL_BYTES = 256
 """Bytes before a position that its fingerprint covers."""
@@ -121,3 +121,29 @@ class SkippedRest(NamedTuple):
 
 
 Frame = Chunk | LongLine | SkippedRest
+
+
+class Frames(Protocol):
+    """Finds the records of one connector's files. Stateless: one object serves any number of files and threads."""
+
+    @property
+    def on_too_long(self) -> Literal["dlq", "truncate", "drop"]:
+        """What becomes of a record over the limit."""
+
+    def frames(
+        self,
+        read: Reader,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = False,
+        flush: bool = False,
+        block_bytes: int | None = None,
+    ) -> Iterator[Frame]:
+        """Frames from byte `start`, none of them reaching beyond byte `end`; each begins where the one before it ended.
+
+        `skipping`: `start` lies inside an over-long record. `final`: what stands before `end` without a delimiter is a record.
+        `flush`: an open group of whole lines before `end` is a record. `block_bytes`: read that little at a time; a record that
+        is longer comes alone. Ends when no complete record is left. Raises what `read` raises.
+        """

@@ -22,7 +22,9 @@ _SHOWN = 60
 _LARGEST = 2**63 - 1
 """What SQLite takes for an integer."""
 _KEY = re.compile(r"[!-~]{1,255}")
-_KINDS: Kinds = {"position": int, "records": int, "size": int, "gone_ms": int, "done": bool, "skipping": bool, "path": str}
+_KINDS: Kinds = {
+    "position": int, "records": int, "size": int, "gone_ms": int, "done": bool, "skipping": bool, "path": str, "compression": str,
+}  # fmt: skip
 _PRINT_KINDS: Kinds = {"head_bytes": int, "head": str, "tail_bytes": int, "tail": str}
 _WORDS: dict[type, str] = {int: "a whole number from 0", bool: "true or false", str: "text"}
 

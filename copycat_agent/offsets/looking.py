@@ -31,7 +31,7 @@ def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
             if not _copy(database, copy):
                 return {}
             with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-                return dict(map(schema.decode, connection.execute(schema.SELECT)))
+                return dict(map(schema.decode, connection.execute(schema.select(connection))))
         except OSError as error:
             raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error.strerror}", "run it as the agent's user") from None
         except sqlite3.Error as error:

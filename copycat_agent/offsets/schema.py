@@ -35,11 +35,15 @@ COLUMNS = (
     "tail_bytes",
     "tail",
     "updated_ms",
+    "compression",
 )
 """Columns of a row before its checksum, in the order of `encode` and `decode`."""
 
 _ALL = ", ".join((*COLUMNS, "checksum"))
 SELECT = f"SELECT {_ALL} FROM offsets"  # noqa: S608 - constants
+_OLD_SELECT = SELECT.replace("compression", "'' AS compression")
+_COMPRESSION_SINCE = 3
+"""The version that knows packed files."""
 UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
 
 
@@ -61,13 +65,14 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         print_.tail_bytes,
         print_.tail,
         time.time_ns() // 1_000_000,
+        offset.compression,
     )
-    return (*row, checksum(row))
+    return (*row, offset_checksum(row))
 
 
 def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
     """The reverse of `encode`."""
-    connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, *_ = row
+    connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, _, compression, *_ = row
     offset = SourceOffset(
         position=json.loads(position),
         records=records,
@@ -77,8 +82,20 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
         size=size,
         gone_ms=gone_ms,
         fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
+        compression=compression,
     )
     return SourcePartition(connector, key), offset
+
+
+def select(connection: sqlite3.Connection) -> str:
+    """`SELECT` for a store of any version."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return SELECT if version >= _COMPRESSION_SINCE else _OLD_SELECT
+
+
+def offset_checksum(row: Row) -> int:
+    """Of an offset's `COLUMNS`. Compression is left out of it where there is none: older versions had no such column."""
+    return checksum(row if row[-1] else row[:-1])
 
 
 def checksum(row: Row) -> int:
@@ -91,8 +108,8 @@ def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
     for identity in connection.execute("SELECT uuid, created_ms, checksum FROM agent"):
         if checksum(identity[:-1]) != identity[-1]:
             yield "the agent's identity does not match its checksum"
-    for row in connection.execute(SELECT):
-        if checksum(row[:-1]) != row[-1]:
+    for row in connection.execute(select(connection)):
+        if offset_checksum(row[:-1]) != row[-1]:
             yield "a row does not match its checksum"
 
 
@@ -146,6 +163,11 @@ def _add_ledger(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: Migrations = {0: _create, 1: _add_ledger}
+def _add_compression(connection: sqlite3.Connection) -> None:
+    """How packed files are packed; none were read before."""
+    connection.execute("ALTER TABLE offsets ADD COLUMN compression TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression}
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
-from copycat_agent.formats import LineFrames
+from copycat_agent.formats import Frames
 from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
 from copycat_agent.sources.stream import Stream
@@ -141,10 +141,11 @@ class SourceKind:
     """An entry of `SOURCES`.
 
     `make(connector, options, delivery options, saved offsets, log)` builds the driver's half; `open` and `framing` are the
-    task's: how to open a split, and how to find records in it.
+    task's: how to open a split, and how to find records in it. `framing(options, raw=...)`: `raw` asks for the bytes of records as
+    they stand in the file, else text comes as UTF-8 whatever the file's encoding.
     """
 
     options: type[SourceOptions]
     make: Callable[..., Source]
     open: Callable[[Split], Stream]
-    framing: Callable[[Any], LineFrames]
+    framing: Callable[..., Frames]

@@ -17,11 +17,12 @@ from copycat_agent.sources.discovery import NO_DESCRIPTORS, Discovery, Found, Ma
 from copycat_agent.sources.generations import Generations
 from copycat_agent.sources.identity import identify
 from copycat_agent.sources.lost import Lost
+from copycat_agent.sources.opening import NotRegularError, Opener
 from copycat_agent.sources.passed_over import PassedOver
 from copycat_agent.sources.queue import Queue
 from copycat_agent.sources.rotation import is_newest
 from copycat_agent.sources.start import StartAt
-from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
+from copycat_agent.sources.tracked import TrackedFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -52,7 +53,7 @@ class Catalog:
         self.rotated_files = self.truncated_files = 0
         self._discovery = Discovery(options.include, options.exclude, follow_symlinks=options.follow_symlinks)
         self._start = StartAt(options.start_at, options.line)
-        self._follow = options.follow_symlinks
+        self.opener = Opener(follow_symlinks=options.follow_symlinks)
         self._log = log
         self._absent = Absent(self.offsets, options.forget_after, self.lost.add, log)
         self._paths: dict[str, tuple[int, int]] = {}
@@ -98,7 +99,7 @@ class Catalog:
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
-        info = file.found_by_name(follow_symlinks=self._follow)
+        info = file.found_by_name(follow_symlinks=self.opener.follow_symlinks)
         return info is not None and self._observe(file, Found(file.path, info), changes) is not None
 
     def scan(self, changes: Changes) -> None:
@@ -273,7 +274,7 @@ class Catalog:
             return ""
         was_open = file.fd >= 0
         try:
-            if not file.open(follow_symlinks=self._follow):
+            if not file.open(self.opener):
                 return ""
             file.verified_mtime_ns = file.mtime_ns
             if file.size < position:
@@ -320,11 +321,11 @@ class Catalog:
     def _open(self, path: str) -> tuple[int, os.stat_result]:
         """See `open_regular`. When the process may open no more, other files make room."""
         try:
-            return open_regular(path, follow_symlinks=self._follow)
+            return self.opener.open(path)
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS or not self._shrink():
                 raise
-            return open_regular(path, follow_symlinks=self._follow)
+            return self.opener.open(path)
 
     def _shrink(self) -> bool:
         made_room = self.descriptors.shrink()

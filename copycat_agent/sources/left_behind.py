@@ -11,7 +11,7 @@ from copycat_agent.sources import fingerprint
 from copycat_agent.sources.absent import Absent
 from copycat_agent.sources.base import Changes, Lose
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.tracked import open_regular
+from copycat_agent.sources.opening import open_regular
 from copycat_agent.sources.whereabouts import Whereabouts
 
 Follow = Callable[[str, int, os.stat_result, Changes], None]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FileError
-from copycat_agent.formats import LineFrames
+from copycat_agent.formats import Frames, LineFrames
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Changes, FileView, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
@@ -301,7 +301,7 @@ class LogFiles:
     def _open(self, file: TrackedFile) -> bool:
         """Have `file` open for its turn. False when it cannot be, or is not what it was."""
         try:
-            if file.open(follow_symlinks=self._options.follow_symlinks):
+            if file.open(self._catalog.opener):
                 self._take_note(file)
                 self._needs_scan |= file.needs_scan
                 return file.unread
@@ -349,7 +349,8 @@ class LogFiles:
         self._catalog.remove(file)
 
 
-def _framing(options: LogFileOptions) -> LineFrames:
+def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
+    del raw
     return LineFrames(options.line)
 
 

@@ -10,7 +10,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.tracked import open_regular
+from copycat_agent.sources.opening import open_regular
 from copycat_agent.sources.whereabouts import Whereabouts
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import stat
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,27 +13,13 @@ from pathlib import Path
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.opening import Opener
 
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _BLOCKED_SECONDS = 60.0
 """Longest wait before a file whose topic is missing or forbidden is tried again."""
 _F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 _RETRY_SECONDS = (0.5, 60.0)
 """First and longest wait before a file that could not be read is tried again."""
-
-
-class NotRegularError(OSError):
-    """The path leads to something that is not a regular file."""
-
-
-def open_regular(path: str, *, follow_symlinks: bool) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, never waiting and never through a final symlink unless asked. Raises OSError."""
-    fd = os.open(path, _FLAGS | (0 if follow_symlinks else os.O_NOFOLLOW))
-    info = os.fstat(fd)
-    if not stat.S_ISREG(info.st_mode):
-        os.close(fd)
-        raise NotRegularError(0, "is not a regular file", path)
-    return fd, info
 
 
 @dataclass(eq=False, slots=True)
@@ -152,11 +137,11 @@ class TrackedFile:
         self.opened.discard(self)
         return fd
 
-    def open(self, *, follow_symlinks: bool) -> bool:
+    def open(self, opener: Opener) -> bool:
         """Open it by its path, if it is not open. False when another file is there now. Raises OSError."""
         if self.fd >= 0:
             return True
-        fd, info = open_regular(self.path, follow_symlinks=follow_symlinks)
+        fd, info = opener.open(self.path)
         found = identify(fd, info)
         if found != self.identity:
             os.close(fd)

@@ -11,9 +11,10 @@ from copycat_agent.formats import LineOptions
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.opening import NotRegularError, Opener, open_regular
 from copycat_agent.sources.rotation import family
 from copycat_agent.sources.start import StartAt
-from copycat_agent.sources.tracked import NotRegularError, TrackedFile, open_regular
+from copycat_agent.sources.tracked import TrackedFile
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_a_closed_file_is_not_opened_again_when_its_name_leads_elsewhere(tmp_pat
     file.close()
     path.rename(tmp_path / "away")
     _touch(path, b"another\n")
-    assert not file.open(follow_symlinks=False)
+    assert not file.open(Opener(follow_symlinks=False))
     assert file.fd < 0
     assert not file.opened
     assert not file.replaced
