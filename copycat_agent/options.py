@@ -52,6 +52,7 @@ __all__ = [
     "OauthOptions",
     "Options",
     "RecordOptions",
+    "Regex",
     "ScalarText",
     "Secret",
     "SecretStr",
@@ -104,6 +105,17 @@ def _memory(value: object, info: ValidationInfo) -> object:
     """A size, or one in Spark's and Java's own spelling: `"512m"`, `"2g"`."""
     match = re.fullmatch(r"(\d{1,9})([mg])", value, re.ASCII) if isinstance(value, str) else None
     return _size(value if match is None else f"{match[1]}{match[2].upper()}iB", info)
+
+
+def _regex(value: object) -> object:
+    """A pattern that can be compiled."""
+    if isinstance(value, str):
+        try:
+            re.compile(value)
+        except (re.error, OverflowError, RecursionError) as error:
+            msg = f"not a regular expression: {error}"
+            raise ValueError(msg) from None
+    return value
 
 
 def format_duration(seconds: float) -> str:
@@ -176,6 +188,9 @@ JvmMemory = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^\d+(m|g|MiB|GiB|MB|GB)$", "examples": ["512m", "1GiB"]}),
 ]
 """Bytes of a JVM's heap, written with a unit, Spark's own included."""
+
+Regex = Annotated[str, BeforeValidator(_regex)]
+"""A regular expression in Python's spelling."""
 
 Secret = Annotated[SecretStr, PlainSerializer(lambda _: HIDDEN, return_type=str)]
 """A text that no repr, log or dump shows; `.get_secret_value()` at the one place that needs it."""

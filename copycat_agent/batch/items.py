@@ -15,7 +15,8 @@ from copycat_agent.producer import Outgoing
 
 Outcome = Literal["acknowledged", "dead_lettered", "dropped", "rejected"]
 
-TOO_LONG = "longer than line.max_bytes"
+_TOO_LONG = "the line is longer than line.max_bytes"
+_TOO_LONG_GROUP = "the record is longer than multiline.max_lines, multiline.max_bytes or line.max_bytes"
 RAW_BYTES_CUT = 2**19
 """Raw bytes that a dead letter keeps once Kafka refused more of them: half of what a topic takes by default."""
 
@@ -25,8 +26,8 @@ _TRUNCATED = (("copycat.truncated", b"true"),)
 class Item(NamedTuple):
     """One row, what to send for it (None: nothing), and what it counts as once that is acknowledged.
 
-    `number` is the record's within its file, `partial` that nobody will finish it, `is_long` that the row's value is only the
-    beginning of its line. `stage` and `why` are a bad record's.
+    `number` is the record's within its file, `partial` that nobody will finish it, `head_bytes` that the row's value is only the
+    first so many bytes of its line, which is over the limit. `stage` and `why` are a bad record's.
     """
 
     row: Row
@@ -34,7 +35,7 @@ class Item(NamedTuple):
     outcome: Outcome
     number: int
     partial: bool = False
-    is_long: bool = False
+    head_bytes: int | None = None
     stage: str = ""
     why: str = ""
 
@@ -64,6 +65,8 @@ class Items:
         self._errors = definition.errors
         self._on_too_long = on_too_long
         self.drops_long_lines = on_too_long == "drop"
+        self._too_long = _TOO_LONG if getattr(definition.source, "multiline", None) is None else _TOO_LONG_GROUP
+        self.too_long = self._too_long.partition(" is ")[2]
 
     def of_rows(self, progress: Progress, bound: Bound, chunk: Chunk, begun: int) -> tuple[list[Item], StopAt | None]:
         """Items of the chunk's rows from the `begun`-th on, up to the one that stops the connector, if one does."""
@@ -85,8 +88,9 @@ class Items:
 
     def of_long_line(self, progress: Progress, bound: Bound, frame: LongLine) -> Item:
         """The item of an over-long line. Raises StopAt."""
-        row, number = Row(frame.head, frame.start, frame.end, 0), progress.sent_records + 1
-        item = Item(row, None, "dropped", number, is_long=True)
+        value = frame.head if frame.value is None else frame.value
+        row, number = Row(value, frame.start, frame.end, 0), progress.sent_records + 1
+        item = Item(row, None, "dropped", number, head_bytes=len(frame.head))
         if self.drops_long_lines:
             return item
         try:
@@ -95,7 +99,7 @@ class Items:
                 return item if message is None else item._replace(message=message, outcome="acknowledged")
         except StageError as bad:
             return self.bad(progress, item, bad.stage, bad.error)
-        error = DataError(f"the line is {TOO_LONG}", "raise line.max_bytes, or set line.on_too_long")
+        error = DataError(self._too_long, "raise the limit, or set line.on_too_long")
         return self.bad(progress, item, "frame", error)
 
     def bad(self, progress: Progress, item: Item, stage: str, error: DataError) -> Item:
@@ -111,8 +115,8 @@ class Items:
             return item
         raw = row.value if self._errors.dlq.include_raw else None
         said = None if raw is not None else b"omitted: errors.dlq.include_raw is false"
-        if raw is not None and item.is_long:
-            said = b"cut: the first %d bytes, the line is longer than line.max_bytes" % len(raw)
+        if raw is not None and item.head_bytes is not None:
+            said = f"cut: the first {len(raw)} bytes, {self._too_long}".encode()
         letter = dead_letter(definition, progress.split, row, item.number, stage, error, partial=item.partial)
         return item._replace(message=with_raw(letter, raw, said), outcome="dead_lettered")
 

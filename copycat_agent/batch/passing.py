@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from copycat_agent.batch.items import TOO_LONG, Item, kept_bytes
+from copycat_agent.batch.items import Item, kept_bytes
 from copycat_agent.batch.progress import Progress
 from copycat_agent.errors import FileError
-from copycat_agent.formats import Chunk, LongLine, Row, SkippedRest
+from copycat_agent.formats import Chunk, Gap, LongLine, Row, SkippedRest
 from copycat_agent.model import Counts
+
+_HOLE_WORDS = "NUL bytes that nobody wrote: the file was cut under its writer, or its host crashed"
 
 
 def count(progress: Progress, items: list[Item]) -> None:
@@ -26,9 +28,9 @@ def _lose_what_is_not_sent(progress: Progress, item: Item) -> None:
     if item.outcome not in {"rejected", "dead_lettered"} or (kept := kept_bytes(item)) is None:
         return
     row = item.row
-    end = row.start + len(row.value) if item.is_long else row.end
+    end = row.end if item.head_bytes is None else row.start + item.head_bytes
     if item.stage == "frame":
-        progress.lose(row.start + kept, end, "too_long", 0, TOO_LONG)
+        progress.lose(row.start + kept, end, "too_long", 0, item.why.partition(" is ")[2])
     else:
         progress.lose(row.start + kept, end, "rejected", 1, f"stage {item.stage}: {item.why}")
 
@@ -45,30 +47,37 @@ def passed_up_to(progress: Progress, chunk: Chunk, row: Row, sent: int) -> None:
     progress.advance(row.start, row.ordinal, chunk.tail_before(row.ordinal))
 
 
-def passed_long_line(progress: Progress, line: LongLine, sent: list[Item], *, is_dropped: bool) -> None:
-    """An over-long line is passed, `sent` in its place. `is_dropped`: as a whole, because of its length."""
+def passed_long_line(progress: Progress, line: LongLine, sent: list[Item], why: str, *, is_dropped: bool) -> None:
+    """An over-long line is passed, `sent` in its place; `why` says what it is longer than. `is_dropped`: as a whole, for its length."""
     count(progress, sent)
-    progress.lose(line.start if is_dropped else line.start + len(line.head), line.end, "too_long", 1, TOO_LONG)
+    progress.lose(line.start if is_dropped else line.start + len(line.head), line.end, "too_long", 1, why)
     progress.count(Counts(too_long=1))
     progress.advance(line.end, 1, line.tail, skipping=not line.complete)
 
 
-def passed_rest(progress: Progress, rest: SkippedRest) -> None:
+def passed_rest(progress: Progress, rest: SkippedRest, why: str) -> None:
     """More of an over-long line is passed, which was counted when its beginning was."""
-    progress.lose(rest.start, rest.end, "too_long", 0, TOO_LONG)
+    progress.lose(rest.start, rest.end, "too_long", 0, why)
     progress.advance(rest.end, 0, rest.tail, skipping=not rest.complete)
 
 
+def passed_gap(progress: Progress, gap: Gap) -> None:
+    """Bytes of no record are passed: of a hole people hear, the mark at the beginning of a text is no loss."""
+    if gap.reason == "hole":
+        progress.lose(gap.start, gap.end, "hole", 0, _HOLE_WORDS)
+    progress.advance(gap.end, 0, gap.tail)
+
+
 def move(progress: Progress) -> None:
-    """Settle what was sent, if the file is still the one it was read from; else nothing of this run counts."""
+    """Settle what was sent, if the file is still the one it was read from, or was while it was read; else nothing of this run counts."""
     if progress.stream is None or progress.changed:
         return
     try:
-        if progress.stream.is_still(progress.sent_position):
-            progress.settle()
-        else:
+        progress.changed = not progress.stream.is_still(progress.sent_position)
+        if progress.changed and not progress.stream.was_still(progress.sent_position):
             progress.rewind()
-            progress.changed = True
+        else:
+            progress.settle()
     except FileError as error:
         progress.rewind()
         progress.error = error

@@ -27,6 +27,7 @@ class Progress:
         self.settled = split.offset
         self.sent_position = split.offset.position
         self.sent_records = split.offset.records
+        self._limit = split.end
         self._skipping = split.offset.skipping
         self._tail = self._settled_tail = b""
         self._counts = Counts()
@@ -45,11 +46,31 @@ class Progress:
     def begin(self, stream: Stream) -> None:
         """Its file is open and is what was read before. Raises FileError.
 
+        It goes on where the stream says, which is at once `at_end` when there is nothing to go on with yet.
         The bytes before the offset are taken along, so that a fingerprint covers `TAIL_BYTES` however little is read at a time.
         """
         self.stream = stream
-        position = self.settled.position
+        self.settled = stream.offset
+        position = self.sent_position = self.settled.position
+        self.sent_records, self._skipping = self.settled.records, self.settled.skipping
+        self._limit = position + self.split.end - self.split.offset.position
+        self.at_end = stream.waits
         self._tail = self._settled_tail = stream.read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
+
+    @property
+    def skipping(self) -> bool:
+        """Whether what was sent ends inside an over-long record."""
+        return self._skipping
+
+    def bounds(self) -> tuple[int, bool]:
+        """See `Stream.bounds`. Of a packed file both are known late."""
+        assert self.stream is not None
+        return self.stream.bounds(self._limit)
+
+    def reach_end(self) -> None:
+        """No complete record is left before `bounds`."""
+        assert self.stream is not None
+        self.at_end = self.stream.is_exhausted(self._limit)
 
     def advance(self, end: int, records: int, tail: bytes, *, skipping: bool = False) -> None:
         """Everything before byte `end` is on its way, `records` more of them; `tail` are the last bytes before `end`."""
@@ -123,7 +144,7 @@ class Progress:
 
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""
-        return SplitResult(
+        result = SplitResult(
             self.split,
             self.settled,
             self._counts,
@@ -133,6 +154,7 @@ class Progress:
             rejections=tuple(self._rejections),
             losses=tuple(self._losses),
         )
+        return result if self.stream is None else self.stream.complete(result)
 
     def close(self) -> None:
         """Close the file."""

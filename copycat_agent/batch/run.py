@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 
 from copycat_agent.batch.budget import Budget
 from copycat_agent.batch.items import Item, Items, StopAt
-from copycat_agent.batch.passing import count, move, passed, passed_long_line, passed_rest, passed_up_to
+from copycat_agent.batch.passing import count, move, passed, passed_gap, passed_long_line, passed_rest, passed_up_to
 from copycat_agent.batch.pipeline import Bound, Pipeline
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.samples import Samples
 from copycat_agent.batch.sending import Sender
 from copycat_agent.errors import BlockedError, DataError, FileError
-from copycat_agent.formats import Chunk, Frame, LongLine, SkippedRest
+from copycat_agent.formats import Chunk, Frame, Gap, LongLine, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch, Counts
 from copycat_agent.producer import Refused, TaskProducer
@@ -78,7 +78,8 @@ class BatchRun:
             self._open.append(progress)
             if stream.is_what_was_read():
                 progress.begin(stream)
-                self._read(progress)
+                if not progress.at_end:
+                    self._read(progress)
             else:
                 progress.changed = True
         except FileError as error:
@@ -102,11 +103,13 @@ class BatchRun:
 
     def _read(self, progress: Progress) -> None:
         bound = self._bound(progress)
-        for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
-            for piece in self._budget.pieces(frame):
-                if not self._read_piece(progress, bound, piece):
-                    return
-        progress.at_end = True
+        bounds = None
+        while bounds != (bounds := progress.bounds()):  # a packed file's end shows when it is reached
+            for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
+                for piece in self._budget.pieces(frame):
+                    if not self._read_piece(progress, bound, piece):
+                        return
+        progress.reach_end()
 
     def _read_piece(self, progress: Progress, bound: Bound, frame: Frame) -> bool:
         """Send a frame or a piece of one. False when reading should end here."""
@@ -123,16 +126,16 @@ class BatchRun:
         return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs))
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
-        """Frames from what is settled on."""
+        """Frames from what is sent on."""
         assert progress.stream is not None
-        settled, split = progress.settled, progress.split
+        (end, is_end), split = progress.bounds(), progress.split
         return self._pipeline.frames.frames(
             progress.stream.read,
-            settled.position,
-            split.end,
-            skipping=settled.skipping,
-            final=split.final,
-            flush=split.flush,
+            progress.sent_position,
+            end,
+            skipping=progress.skipping,
+            final=split.final and is_end,
+            flush=split.flush and is_end,
             block_bytes=block_bytes,
         )
 
@@ -155,14 +158,17 @@ class BatchRun:
         Returns how many records that made for Kafka.
         """
         if isinstance(frame, SkippedRest):
-            passed_rest(progress, frame)
+            passed_rest(progress, frame, self._items.too_long)
+            return 0
+        if isinstance(frame, Gap):
+            passed_gap(progress, frame)
             return 0
         if isinstance(frame, LongLine):
             sent, stop = self._sender.hand_over(progress, [self._items.of_long_line(progress, bound, frame)])
             if stop:
                 raise stop
             self._samples.of_items(progress, sent)
-            passed_long_line(progress, frame, sent, is_dropped=self._items.drops_long_lines)
+            passed_long_line(progress, frame, sent, self._items.too_long, is_dropped=self._items.drops_long_lines)
             return _messages(sent)
         begun = records = 0 if bound.bulk is None or frame.partial else self._send_bulk(progress, bound, frame)
         progress.count(Counts(acknowledged=begun))
@@ -263,9 +269,11 @@ class BatchRun:
             _, stop = self._sender.deliver(progress, [self._items.of_long_line(progress, bound, frame)])
             if stop:
                 raise stop
-            passed_long_line(progress, frame, [], is_dropped=self._items.drops_long_lines)
+            passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
+        elif isinstance(frame, Gap):
+            passed_gap(progress, frame)
         else:
-            passed_rest(progress, frame)
+            passed_rest(progress, frame, self._items.too_long)
         return True
 
     def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk, until: float) -> bool:

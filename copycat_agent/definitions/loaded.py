@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import Problem
+from copycat_agent.sources.matching import shared_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +66,10 @@ def _refused(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
 
 
 def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
-    """What is allowed and probably not meant: a connector that sends what another one already sends to the same topic."""
+    """What is allowed and probably not meant: a connector that sends what another one already sends to the same topic.
+
+    As far as patterns tell; `doctor` and `plan` look at the files that are there.
+    """
     found: list[Problem] = []
     seen: list[LoadedFile] = []
     for file in files:
@@ -73,6 +77,7 @@ def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
             continue
         twin = next((other for other in seen if _same_way(other.definition, file.definition)), None)
         if twin is None:
+            found += _overlaps(file, seen)
             seen.append(file)
             continue
         line, column, source_line = file.name_at
@@ -80,6 +85,26 @@ def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
         hint = "delete one of them, or send it to another topic"
         found.append(Problem(str(file.path), line, column, "same-source", text, hint, source_line))
     return tuple(found)
+
+
+def _overlaps(file: LoadedFile, others: Iterable[LoadedFile]) -> list[Problem]:
+    """Connectors whose patterns name one path, though they are not the same."""
+    found = []
+    line, column, source_line = file.name_at
+    for other in others:
+        name = _shared(file.definition, other.definition)
+        if name:
+            text = f"{file.name} and {other.name} ({other.path}) both read files like {name!r}, into one topic: every record arrives twice"
+            hint = "narrow include, or exclude in one of them, or send to another topic"
+            found.append(Problem(str(file.path), line, column, "shared-files", text, hint, source_line))
+    return found
+
+
+def _shared(one: Definition | None, other: Definition | None) -> str:
+    if one is None or other is None or one.record.topic != other.record.topic or one.kafka != other.kafka:
+        return ""
+    mine, theirs = ((getattr(each.source, "include", ()), getattr(each.source, "exclude", ())) for each in (one, other))
+    return shared_name(mine, theirs)
 
 
 def _same_way(one: Definition | None, other: Definition) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
 from copycat_agent.definitions.masking import is_secret_name
+from copycat_agent.formats import encoding_problem
 from copycat_agent.templates import compile_template
 
 if TYPE_CHECKING:
@@ -51,9 +52,27 @@ def check_source(reader: Reader, source: SourceOptions) -> None:
             reader.report(("source", "include", number), "bad-value", "a glob must be an absolute path", "start it with /")
     if "include" in type(source).model_fields and not include:
         reader.report(("source", "include"), "bad-value", "names no file", "list at least one path or glob")
+    _check_symlink_roots(reader, source)
+    _check_encoding(reader, source)
     start_at = getattr(source, "start_at", None)
     if isinstance(start_at, str) and start_at not in {"beginning", "end"} and not _is_rfc3339(start_at):
         reader.report(("source", "start_at"), "bad-value", "needs beginning, end, or a time", 'as in "2026-11-21T05:00:00Z"')
+
+
+def _check_symlink_roots(reader: Reader, source: SourceOptions) -> None:
+    roots = getattr(source, "symlink_roots", ())
+    for number, root in enumerate(roots):
+        if not root.startswith("/"):
+            reader.report(("source", "symlink_roots", number), "bad-value", "a directory must be an absolute path", "start it with /")
+    if roots and not getattr(source, "follow_symlinks", False):
+        hint = "set follow_symlinks: true, or delete symlink_roots"
+        reader.report(("source", "symlink_roots"), "bad-value", "has no effect while no links are followed", hint, on_key=True)
+
+
+def _check_encoding(reader: Reader, source: SourceOptions) -> None:
+    encoding, line = getattr(source, "encoding", None), getattr(source, "line", None)
+    if isinstance(encoding, str) and line is not None and (problem := encoding_problem(encoding, line.delimiter)):
+        reader.report(("source", "encoding"), "encoding", *problem)
 
 
 def _is_rfc3339(text: str) -> bool:

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from copycat_agent.formats.encoding import encoding_problem
 from copycat_agent.formats.lines import LineFrames, LineOptions
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Frames, LongLine, Reader, Row, SkippedRest
+from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Frames, Gap, LongLine, Reader, Row, SkippedRest, Text
+from copycat_agent.formats.multiline import MultilineFrames
+from copycat_agent.formats.multiline_options import MultilineOptions
 
-__all__ = ["TAIL_BYTES", "Chunk", "Frame", "Frames", "LineFrames", "LineOptions", "LongLine", "Reader", "Row", "SkippedRest"]
+__all__ = [
+    "TAIL_BYTES",
+    "Chunk",
+    "Frame",
+    "Frames",
+    "Gap",
+    "LineFrames",
+    "LineOptions",
+    "LongLine",
+    "MultilineFrames",
+    "MultilineOptions",
+    "Reader",
+    "Row",
+    "SkippedRest",
+    "Text",
+    "encoding_problem",
+]

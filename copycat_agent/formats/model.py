@@ -12,8 +12,32 @@ Reader = Callable[[int, int], bytes]
 """`read(position, size)`: up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
 
 
-_EMPTY = (frozenset({b""}), frozenset({b"", b"\r"}))
-"""Stretches of an empty line, by whether a CR before the delimiter belongs to the delimiter."""
+class Text(NamedTuple):
+    """How a stretch between delimiters becomes a record's value.
+
+    `cr` is taken off its end where it stands there. `codec`: it is decoded with that and encoded as UTF-8, what cannot be
+    decoded replaced by U+FFFD; "" leaves its bytes as they are.
+    """
+
+    cr: bytes = b""
+    codec: str = ""
+
+    def value(self, stretch: bytes) -> bytes:
+        """The value of one stretch, or of a group of lines with delimiters in it."""
+        return self._decoded(stretch.removesuffix(self.cr) if self.cr else stretch)
+
+    def values(self, stretches: list[bytes], *, skip_empty: bool) -> list[bytes]:
+        """The values of some stretches, without those of empty lines where they are skipped."""
+        values, cr = stretches, self.cr
+        if cr:
+            size = -len(cr)
+            values = [line[:size] if line.endswith(cr) else line for line in stretches]
+        if skip_empty:
+            values = [line for line in values if line]
+        return list(map(self._decoded, values)) if self.codec else values
+
+    def _decoded(self, text: bytes) -> bytes:
+        return text.decode(self.codec, "replace").encode("utf-8", "replace") if self.codec else text
 
 
 class Row(NamedTuple):
@@ -28,9 +52,9 @@ class Row(NamedTuple):
 class Chunk(NamedTuple):
     """A run of complete records, read at once.
 
-    `raw` are the stretches between delimiters as they stand in the file; `values` are the records made of them, without a
-    trailing CR and, where empty lines are skipped, without those. `raw` and `values` are the same list when nothing differs.
-    `tail` are the last bytes before `end`, for the fingerprint.
+    `raw` are the stretches between delimiters as they stand in the file; `values` are the records that `text` makes of them,
+    where empty lines are skipped without those. `raw` and `values` are the same list when nothing differs. `tail` are the last
+    bytes before `end`, for the fingerprint. `partial`: one stretch that no delimiter ends.
     """
 
     raw: list[bytes]
@@ -38,7 +62,7 @@ class Chunk(NamedTuple):
     start: int
     end: int
     delimiter: bytes
-    strip_cr: bool
+    text: Text
     skip_empty: bool
     tail: bytes
     partial: bool = False
@@ -48,9 +72,8 @@ class Chunk(NamedTuple):
         position = self.start
         for index, raw in enumerate(self.raw):
             end = min(position + len(raw) + len(self.delimiter), self.end)
-            value = raw[:-1] if self.strip_cr and raw.endswith(b"\r") else raw
-            if value or not self.skip_empty:
-                yield Row(value, position, end, index)
+            if not self._is_skipped(raw):
+                yield Row(self.text.value(raw), position, end, index)
             position = end
 
     def fitting(self, records: int, size_bytes: int) -> int:
@@ -60,7 +83,7 @@ class Chunk(NamedTuple):
         taken = place = 0
         for index, raw in enumerate(self.raw):
             place += len(raw) + len(self.delimiter)
-            taken += not self.skip_empty or raw not in _EMPTY[self.strip_cr]
+            taken += not self._is_skipped(raw)
             if index and (place > size_bytes or taken > records):
                 return index
         return len(self.raw)
@@ -87,10 +110,10 @@ class Chunk(NamedTuple):
 
     def _values(self, raw: list[bytes]) -> list[bytes]:
         """The records of some of the stretches."""
-        if self.values is self.raw:
-            return raw
-        values = [line[:-1] if self.strip_cr and line.endswith(b"\r") else line for line in raw]
-        return [line for line in values if line] if self.skip_empty else values
+        return raw if self.values is self.raw else self.text.values(raw, skip_empty=self.skip_empty)
+
+    def _is_skipped(self, stretch: bytes) -> bool:
+        return self.skip_empty and stretch in (b"", self.text.cr)
 
     def tail_before(self, index: int) -> bytes:
         """Up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
@@ -102,6 +125,7 @@ class LongLine(NamedTuple):
     """A line longer than the limit. `head` are its first bytes, up to the limit; `end` is how far it has been passed.
 
     `complete` is False when its delimiter has not been seen yet: the next frame, perhaps of a later split, is `SkippedRest`.
+    `value` is what can be sent of `head`: text cut at a character's end; None when that is `head` itself.
     """
 
     head: bytes
@@ -109,6 +133,7 @@ class LongLine(NamedTuple):
     end: int
     complete: bool
     tail: bytes
+    value: bytes | None = None
 
 
 class SkippedRest(NamedTuple):
@@ -120,7 +145,16 @@ class SkippedRest(NamedTuple):
     tail: bytes
 
 
-Frame = Chunk | LongLine | SkippedRest
+class Gap(NamedTuple):
+    """Bytes of no record. hole: NUL bytes that nobody wrote; a line before it ends there. bom: the mark at byte 0 of a text."""
+
+    start: int
+    end: int
+    tail: bytes
+    reason: Literal["hole", "bom"]
+
+
+Frame = Chunk | LongLine | SkippedRest | Gap
 
 
 class Frames(Protocol):

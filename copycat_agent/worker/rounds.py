@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -92,6 +93,7 @@ class Rounds:
         self._next_scan = 0.0
         self._scan_allowed_at = 0.0
         self._plan_at = 0.0
+        self._ripe_at = math.inf
         self._scanned = False
         self._pausing = False
         self._finalised = False
@@ -131,6 +133,7 @@ class Rounds:
             self._scan()
         self._orders.answer(self._source)
         self._harvest()
+        self._ripe_at = self._source.ripen(at_once=self._until_idle)
         if self._orders.paused or self._pausing:
             self._obey_pause()
         if not self._pausing:
@@ -237,7 +240,7 @@ class Rounds:
         if begin > now:
             self._wake.wait(min(begin - now, max(0.0, self._next_scan - now), IDLE_SECONDS), deaf=True)
         else:
-            self._wake.wait(min(self._next_scan - now, IDLE_SECONDS))
+            self._wake.wait(max(0.0, min(self._next_scan - now, self._ripe_at - now, IDLE_SECONDS)))
 
     def _obey_pause(self) -> None:
         """Nothing new is read; what flies is settled. Scans go on, so that files are followed through rotations."""

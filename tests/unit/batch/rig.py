@@ -20,6 +20,7 @@ def definition(
     topic: str,
     *,
     line: dict[str, Any] | None = None,
+    multiline: dict[str, Any] | None = None,
     record: dict[str, Any] | None = None,
     drop: str = "",
     errors: dict[str, Any] | None = None,
@@ -27,7 +28,9 @@ def definition(
 ) -> Definition:
     """A connector of these options; `drop`: lines with this text are dropped by a transform."""
     transforms = [TRANSFORMS["drop_if"].options.model_validate({"drop_if": {"message": {"matches": drop}}})] if drop else []
-    source = SOURCES["log_file"].options.model_validate({"type": "log_file", "include": ("/x",), "line": line or {}})
+    source = SOURCES["log_file"].options.model_validate(
+        {"type": "log_file", "include": ("/x",), "line": line or {}, **({"multiline": multiline} if multiline else {})}
+    )
     return Definition.model_validate(
         {
             "name": "app",

@@ -17,6 +17,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, delivery
+from copycat_agent.sources.stream import Stream
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE
 from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
@@ -219,7 +220,7 @@ def test_a_file_with_other_bytes_before_the_offset_is_changed_and_not_read(
     assert values(broker.bootstrap, topic) == [b"one", b"two"]
 
 
-def test_a_file_cut_while_it_is_read_is_changed_and_its_offset_stays(
+def test_a_file_cut_after_it_was_read_is_changed_and_what_was_read_counts(
     producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "f", b"one", b"two")
@@ -230,6 +231,23 @@ def test_a_file_cut_while_it_is_read_is_changed_and_its_offset_stays(
         os.truncate(path, 2)
 
     monkeypatch.setattr(TaskProducer, "settle", cut)
+    (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, never)
+    assert (result.changed, result.offset.position, result.offset.records) == (True, 8, 2)
+
+
+def test_a_file_cut_while_it_is_read_is_changed_and_its_offset_stays(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "f", b"one", b"two")
+    read = Stream._read_raw
+
+    def cut(self: Stream, position: int, size: int) -> bytes:
+        data = read(self, position, size)
+        if len(data) > 4:  # more than is looked at to find out about the encoding
+            os.truncate(path, 2)
+        return data
+
+    monkeypatch.setattr(Stream, "_read_raw", cut)
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(path)), producers, never)
     assert (result.changed, result.offset.position, result.at_end) == (True, 0, False)
 

@@ -2,120 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.formats import TAIL_BYTES, Chunk, Frame, LineFrames, LineOptions, LongLine, SkippedRest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-Kind = Literal["line", "long", "partial"]
-
-
-class Seen(NamedTuple):
-    """One record: what it is, its bytes (of a long one the head), and the bytes of the file it covers."""
-
-    kind: Kind
-    value: bytes
-    start: int
-    end: int
-
-
-class File:
-    """A file that grows: reads see its first `size` bytes. `largest` is the largest read asked for."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.size = len(data)
-        self.largest = 0
-
-    def read(self, position: int, size: int) -> bytes:
-        self.largest = max(self.largest, size)
-        return self.data[: self.size][position : position + size]
-
-
-def options(delimiter: str = "\n", max_bytes: int = 10, *, skip_empty: bool = False) -> LineOptions:
-    return LineOptions(delimiter=delimiter, max_bytes=max_bytes, skip_empty=skip_empty)
-
-
-def is_too_long(line: bytes, line_options: LineOptions) -> bool:
-    may_end_in_cr = line_options.delimiter == "\n" and line.endswith(b"\r")
-    return len(line) - may_end_in_cr > line_options.max_bytes
-
-
-def model(data: bytes, line_options: LineOptions, *, final: bool) -> list[Seen]:
-    """The records of the whole file, each delimiter taken where it first occurs."""
-    delimiter = line_options.delimiter.encode()
-    seen: list[Seen] = []
-    start = 0
-    while (cut := data.find(delimiter, start)) >= 0:
-        line, end = data[start:cut], cut + len(delimiter)
-        value = line[:-1] if delimiter == b"\n" and line.endswith(b"\r") else line
-        if is_too_long(line, line_options):
-            seen.append(Seen("long", line[: line_options.max_bytes], start, end))
-        elif value or not line_options.skip_empty:
-            seen.append(Seen("line", value, start, end))
-        start = end
-    rest = data[start:]
-    if final and rest:
-        kind: Kind = "long" if is_too_long(rest, line_options) else "partial"
-        seen.append(Seen(kind, rest[: line_options.max_bytes] if kind == "long" else rest, start, len(data)))
-    elif len(rest) >= line_options.max_bytes + len(delimiter) + (delimiter == b"\n"):
-        seen.append(Seen("long", rest[: line_options.max_bytes], start, len(data) - len(delimiter) + 1))
-    return seen
-
-
-class Reading:
-    """Reads a file split by split, as tasks do, and holds every frame against the promises all frames keep."""
-
-    def __init__(self, file: File, frames: LineFrames) -> None:
-        self.file = file
-        self.frames = frames
-        self.position = 0
-        self.skipping = False
-        self.seen: list[Seen] = []
-
-    def split(self, end: int, *, final: bool = False) -> None:
-        for frame in self.frames.frames(self.file.read, self.position, end, skipping=self.skipping, final=final):
-            assert frame.start == self.position, "frames tile the file"
-            assert self.position < frame.end <= end
-            before = self.file.data[: frame.end]
-            assert before.endswith(frame.tail)
-            assert len(frame.tail) >= min(TAIL_BYTES, frame.end - frame.start)
-            self._take(frame)
-            self.position = frame.end
-
-    def _take(self, frame: Frame) -> None:
-        if isinstance(frame, Chunk):
-            self._take_chunk(frame)
-        elif isinstance(frame, LongLine):
-            self.seen.append(Seen("long", frame.head, frame.start, frame.end))
-            self.skipping = not frame.complete
-        else:
-            assert self.skipping
-            self.seen[-1] = self.seen[-1]._replace(end=frame.end)
-            self.skipping = not frame.complete
-
-    def _take_chunk(self, chunk: Chunk) -> None:
-        rows = list(chunk.rows())
-        assert [row.value for row in rows] == chunk.values
-        for row in rows:
-            tail = chunk.tail_before(row.ordinal)
-            assert self.file.data[: row.start].endswith(tail)
-            assert len(tail) >= min(TAIL_BYTES, row.start - chunk.start)
-        self.seen += [Seen("partial" if chunk.partial else "line", row.value, row.start, row.end) for row in rows]
-
-
-def read_all(data: bytes, line_options: LineOptions, cuts: Sequence[int] = (), *, block_bytes: int = 2**20, final: bool = False) -> Reading:
-    reading = Reading(File(data), LineFrames(line_options, block_bytes))
-    for cut in sorted(cuts):
-        reading.split(min(cut, len(data)))
-    reading.split(len(data), final=final)
-    return reading
+from copycat_agent.formats import LineFrames, LongLine, SkippedRest
+from tests.unit.formats.reading import File, Reading, Seen, model, options, read_all
 
 
 @settings(max_examples=600, deadline=None)
@@ -216,7 +108,7 @@ def test_a_block_is_read_once_however_many_of_its_lines_are_too_long() -> None:
 
     frames = list(LineFrames(options()).frames(read, 0, len(data)))
     assert sum(isinstance(frame, LongLine) for frame in frames) == 500
-    assert len(calls) == 1
+    assert calls[1:] == [len(data)], "after a look for a byte order mark"
 
 
 def test_nothing_is_yielded_beyond_a_file_that_shrank() -> None:

@@ -1,0 +1,203 @@
+"""Which lines belong together: a kind for every line, and a table of what goes on with what.
+
+Whether a line goes on with a group follows from the lines of this group alone, so reading can begin anew at any group's beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from copycat_agent.formats.wrapped import Wrapped, may_be_wrapped, unwrap
+
+CLOSED = 9
+"""State of a group that its last line has ended."""
+
+
+class State(NamedTuple):
+    """Where in its group the last line stands: `table` is a state of `Rule.joins`; stream and `unfinished` see `wrapped`."""
+
+    table: int = 0
+    stream: str = ""
+    unfinished: bool = False
+
+
+class Marks(NamedTuple):
+    """What is known of some lines: their kinds, and what they are wrapped in; None when none is."""
+
+    kinds: list[int]
+    wrapped: list[Wrapped] | None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`kinds` tells the kinds of lines, small numbers, 0 for the commonest that begins or ends nothing special.
+
+    A line of kind k goes on with a group in state s when `joins` has (s, k), and gives the next state; else it begins a group, in
+    state `first[k]`. `begins` is a kind that does so always. `skipped` are the kinds that go on with a group of which nothing is
+    known but that it is too long.
+    `is_end`: a line of kind 1 is the last of its group.
+    """
+
+    kinds: Callable[[list[bytes]], list[int]]
+    kinds_of_texts: Callable[[list[str]], list[int]]
+    joins: Mapping[tuple[int, int], int]
+    first: tuple[int, ...]
+    skipped: frozenset[int]
+    begins: int = 0
+    is_end: bool = False
+
+    def marks(self, lines: list[bytes]) -> Marks:
+        """Look at lines; UTF-8."""
+        if not may_be_wrapped(b"\n".join(lines)):
+            return Marks(self.kinds(lines), None)
+        wrapped = [unwrap(text) for text in _texts(lines)]
+        kinds = self.kinds_of_texts([one.message for one in wrapped])
+        if self.is_end:
+            kinds = [0 if one.unfinished else kind for one, kind in zip(wrapped, kinds, strict=True)]
+        return Marks(kinds, wrapped)
+
+    def cuts(self, marks: Marks, begin: int, state: State | None) -> tuple[list[int], State | None]:
+        """Where groups end among the lines from `begin` on: indexes of the lines behind them. And the state behind the last line.
+
+        `state` None: the first line begins a group.
+        """
+        if marks.wrapped is not None:
+            return self._cuts_of_wrapped(marks.kinds, marks.wrapped, begin, state)
+        if self.is_end:
+            cuts = [index for index, kind in enumerate(marks.kinds[begin:], begin + 1) if kind]
+            is_open = begin < len(marks.kinds) and not marks.kinds[-1]
+            return cuts, State(0, "" if cuts or state is None else state.stream) if is_open else None
+        cuts, table = self._cuts_of_plain(marks.kinds, begin, -1 if state is None else state.table)
+        if state is None and cuts and cuts[0] == begin:
+            del cuts[0]
+        return cuts, State(table, "" if cuts or state is None else state.stream)
+
+    def _cuts_of_plain(self, kinds: list[int], begin: int, table: int) -> tuple[list[int], int]:
+        """Steps from one line to the next that does not begin a group by its mere kind: few in most logs."""
+        cuts: list[int] = []
+        done, usual = begin, self.begins
+        for index in [index for index, kind in enumerate(kinds[begin:] if begin else kinds, begin) if kind != usual]:
+            if done < index:
+                cuts.extend(range(done, index))
+                table = self.first[usual]
+            after = self.joins.get((table, kinds[index]))
+            if after is None:
+                cuts.append(index)
+                after = self.first[kinds[index]]
+            table, done = after, index + 1
+        cuts.extend(range(done, len(kinds)))
+        return cuts, table if done == len(kinds) else self.first[usual]
+
+    def _cuts_of_wrapped(self, kinds: list[int], wrapped: list[Wrapped], begin: int, state: State | None) -> tuple[list[int], State | None]:
+        cuts: list[int] = []
+        for index in range(begin, len(kinds)):
+            after = self._goes_on(state, kinds[index], wrapped[index]) if state is not None else None
+            if after is None:
+                if state is not None:
+                    cuts.append(index)
+                after = State(self.first[kinds[index]], wrapped[index].stream, wrapped[index].unfinished)
+            state = after
+            if state.table == CLOSED:
+                cuts.append(index + 1)
+                state = None
+        return cuts, state
+
+    def _goes_on(self, state: State, kind: int, line: Wrapped) -> State | None:
+        """The state behind `line` when it goes on with the group; None when it begins another one."""
+        if _is_other_stream(state, line):
+            return None
+        table = self.joins.get((state.table, kind))
+        if state.unfinished and line.stream == state.stream and not (self.is_end and kind):
+            table = state.table
+        return None if table is None else State(table, line.stream or state.stream, line.unfinished)
+
+    def end_of_skipped(self, marks: Marks, begin: int, state: State) -> tuple[int | None, State]:
+        """Where, from line `begin` on, a group ends of which only this is known: it is too long, and the stream of its last line.
+
+        None when it goes on behind the last line. Kinds that only a group's earlier lines explain end it: rather sent than skipped.
+        """
+        for index in range(begin, len(marks.kinds)):
+            kind, line = marks.kinds[index], Wrapped("") if marks.wrapped is None else marks.wrapped[index]
+            if _is_other_stream(state, line):
+                return index, state
+            glued = state.unfinished and line.stream == state.stream
+            if self.is_end and kind:
+                return index + 1, state
+            if not glued and not self.is_end and kind not in self.skipped:
+                return index, state
+            state = State(0, line.stream, line.unfinished)  # of the last line only: a later start looks back no further
+        return None, state
+
+    def ends_with(self, marks: Marks, index: int) -> bool:
+        """Whether this line ends its group, whatever follows."""
+        return self.is_end and marks.kinds[index] == 1
+
+    def state_behind(self, marks: Marks, index: int) -> State:
+        """What `end_of_skipped` asks for, of the line before it."""
+        line = Wrapped("") if marks.wrapped is None else marks.wrapped[index]
+        return State(0, line.stream, line.unfinished)
+
+
+def _is_other_stream(state: State, line: Wrapped) -> bool:
+    return bool(line.stream and state.stream and line.stream != state.stream)
+
+
+def _texts(lines: list[bytes]) -> list[str]:
+    """Decoded at once, which is faster, unless a line holds a newline."""
+    texts = b"\n".join(lines).decode("utf-8", "replace").split("\n")
+    return texts if len(texts) == len(lines) else [line.decode("utf-8", "replace") for line in lines]
+
+
+def by_pattern(pattern: str) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:
+    """Kind 1 for lines in which `pattern` is found, 0 for others: of bytes, and of text."""
+    search = re.compile(pattern).search
+    quick = _search_in_ascii(pattern)
+
+    def of_texts(lines: list[str]) -> list[int]:
+        return [0 if found is None else 1 for found in map(search, lines)]
+
+    def of_bytes(lines: list[bytes]) -> list[int]:
+        if quick is not None and b"".join(lines).isascii():
+            return [0 if found is None else 1 for found in map(quick, lines)]
+        return of_texts(_texts(lines))
+
+    return of_bytes, of_texts
+
+
+def by_alternatives(pattern: str) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:
+    """The number of the alternative, each in parentheses, that a line begins with; 0 for others. The pattern is ASCII."""
+    match, quick = re.compile(pattern, re.ASCII).match, re.compile(pattern.encode("ascii")).match
+
+    def of_texts(lines: list[str]) -> list[int]:
+        return [0 if found is None else found.lastindex or 0 for found in map(match, lines)]
+
+    def of_bytes(lines: list[bytes]) -> list[int]:
+        return [0 if found is None else found.lastindex or 0 for found in map(quick, lines)]
+
+    return of_bytes, of_texts
+
+
+def _search_in_ascii(pattern: str) -> Callable[[bytes], re.Match[bytes] | None] | None:
+    """The same pattern for bytes, where it means the same for ASCII: no decoding then. None when bytes cannot have it."""
+    try:
+        return re.compile(pattern.encode("ascii")).search
+    except (UnicodeEncodeError, re.error):
+        return None
+
+
+def start(pattern: str) -> Rule:
+    """A line in which `pattern` is found begins a group."""
+    return Rule(*by_pattern(pattern), {(0, 0): 0}, (0, 0), frozenset({0}), begins=1)
+
+
+def continues(pattern: str) -> Rule:
+    """A line in which `pattern` is found goes on with the group before it."""
+    return Rule(*by_pattern(pattern), {(0, 1): 0}, (0, 0), frozenset({1}))
+
+
+def ends(pattern: str) -> Rule:
+    """A line in which `pattern` is found is the last one of its group."""
+    return Rule(*by_pattern(pattern), {(0, 0): 0, (0, 1): CLOSED}, (0, CLOSED), frozenset({0}), is_end=True)

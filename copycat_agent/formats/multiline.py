@@ -1,0 +1,273 @@
+"""Records of several lines, on top of lines: a run of lines that a rule puts together, as it stands in the file.
+
+Nothing is kept between two calls: a group that is not known to be complete is not yielded, and is read again from its beginning.
+A group over a limit is cut there, and the rest of it is passed over up to the next group's beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import sub
+
+from copycat_agent.formats.encoding import AS_IT_STANDS, Layout
+from copycat_agent.formats.grouping import Marks, State
+from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
+from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, LongLine, Reader, SkippedRest, Text
+from copycat_agent.formats.multiline_options import MultilineOptions
+
+_READ_BACK_BYTES = 2**15
+"""How far back the line before a position inside a group is looked for: the parts of a wrapped line are half as long."""
+
+
+class MultilineFrames:
+    """See `formats.model.Frames`."""
+
+    def __init__(
+        self, line: LineOptions, options: MultilineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False
+    ) -> None:
+        """See `LineFrames`."""
+        # an empty line within a group belongs to it
+        self.lines = LineFrames(line.model_copy(update={"skip_empty": False}), block_bytes, encoding=encoding, raw=raw)
+        self.on_too_long = line.on_too_long
+        self.skip_empty = line.skip_empty
+        self.rule = options.rule()
+        self.max_lines = options.max_lines
+        self.max_bytes = options.max_bytes
+
+    def frames(
+        self,
+        read: Reader,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = False,
+        flush: bool = False,
+        block_bytes: int | None = None,
+    ) -> Iterator[Frame]:
+        """See `Frames.frames`. A `skipping` start at a line's beginning lies between two lines of a group."""
+        in_line = skipping and not self.lines.is_line_start(read, start)
+        walk = _Walk(self, self.lines.layout(read, start), read, start, skipping=skipping)
+        if skipping and not in_line:
+            walk.look_back()
+        for frame in self.lines.frames(read, start, end, skipping=in_line, final=final, block_bytes=block_bytes):
+            yield from walk.take(frame)
+        if flush or final:
+            yield from walk.close()
+
+
+class _Walk:
+    """One call of `frames`.
+
+    Everything before `position` has been yielded. `open` are the stretches of the group that begins there, `state` is the rule's
+    behind the last of them; or, while `skipping`, the state behind the last line that was passed.
+    """
+
+    def __init__(self, frames: MultilineFrames, layout: Layout, read: Reader, position: int, *, skipping: bool) -> None:
+        self._frames = frames
+        self._rule = frames.rule
+        self._layout = layout
+        self._delimiter = layout.delimiter
+        self._cr = layout.text.cr
+        self._legible = Text(self._cr, "" if layout.codec in AS_IT_STANDS else layout.codec)  # what patterns see, also of raw bytes
+        self._read = read
+        self.position = position
+        self.open: list[bytes] = []
+        self.state: State | None = State() if skipping else None
+        self.skipping = skipping
+
+    def look_back(self) -> None:
+        """Find out which stream the line before `position` was written to."""
+        begin = max(0, self._layout.down(self.position - _READ_BACK_BYTES))
+        lines = self._layout.split(self._read(begin, self.position - begin), begin)
+        if len(lines) > (2 if begin else 1):
+            self.state = self._rule.state_behind(self._marks([lines[-2]]), 0)
+
+    def take(self, frame: Frame) -> Iterator[Frame]:
+        """What is known once the lines of `frame` are."""
+        if isinstance(frame, Chunk):
+            yield from self._chunk(frame) if not frame.partial else self._partial(frame)
+        elif isinstance(frame, LongLine):
+            yield from self._long_line(frame)
+        elif isinstance(frame, SkippedRest):
+            yield from self._rest_of_line(frame)
+        else:
+            yield from self._gap(frame)
+
+    def close(self) -> Iterator[Frame]:
+        """Nothing is added to the open group any more."""
+        if self.open:
+            group, self.open, self.state = self.open, [], None
+            yield self._run([self._delimiter.join(group)], is_value=False)
+
+    def _chunk(self, chunk: Chunk) -> Iterator[Frame]:
+        marks, index = self._marks_of(chunk), 0
+        while index < len(chunk.raw):
+            if self.skipping:
+                index, rest = self._skip(chunk, marks, index)
+                yield rest
+            else:
+                index, frames = self._groups(chunk.raw, marks, index, is_value=chunk.values is chunk.raw)
+                yield from frames
+
+    def _groups(self, raw: list[bytes], marks: Marks, begin: int, *, is_value: bool) -> tuple[int, list[Frame]]:
+        """Complete groups among the lines from `begin` on, and the index behind what was looked at: a group that is too long, or all.
+
+        `is_value`: the lines are values as they stand, so groups of them are.
+        """
+        cuts, state = self._rule.cuts(marks, begin, self.state)
+        bounds = [begin, *cuts]
+        groups = [raw[a] if b - a == 1 else self._delimiter.join(raw[a:b]) for a, b in zip(bounds, cuts, strict=False)]
+        lengths = list(map(sub, cuts, bounds))
+        if self.open and cuts:
+            groups[0] = self._delimiter.join([*self.open, *raw[begin : cuts[0]]])
+            lengths[0] += len(self.open)
+        before, fits, frames = bool(self.open), self._fits(groups, lengths), list[Frame]()
+        if fits:
+            self.open, self.state = [], None
+            frames.append(self._run(groups[:fits], is_value=is_value and not before))
+        end = bounds[fits + 1] if fits < len(groups) else len(raw)
+        if fits < len(groups) or self._excess([*self.open, *raw[bounds[fits] :]]) is not None:
+            index, long = self._too_long(raw, marks, bounds[fits], end)
+            return index, [*frames, long]
+        self.open += raw[bounds[fits] :]
+        self.state = state
+        return end, frames
+
+    def _fits(self, groups: list[bytes], lengths: list[int]) -> int:
+        """How many groups come before the first that is too long."""
+        most_lines, most_bytes = self._frames.max_lines, self._frames.max_bytes
+        if not groups or (max(lengths) <= most_lines and len(max(groups, key=len)) <= most_bytes):
+            return len(groups)
+        bad = (index for index, group in enumerate(groups) if lengths[index] > most_lines or self._is_large(group))
+        return next(bad, len(groups))
+
+    def _is_large(self, group: bytes) -> bool:
+        size = len(group)
+        return size > self._frames.max_bytes and size - len(self._cr) * group.endswith(self._cr) > self._frames.max_bytes
+
+    def _excess(self, lines: list[bytes]) -> int | None:
+        """The index of the line with which a group is too long; None when it is not."""
+        size = -len(self._delimiter)
+        for index, line in enumerate(lines):
+            size += len(line) + len(self._delimiter)
+            is_large = size > self._frames.max_bytes and size - len(self._cr) * line.endswith(self._cr) > self._frames.max_bytes
+            if index >= self._frames.max_lines or is_large:
+                return index
+        return None
+
+    def _too_long(self, raw: list[bytes], marks: Marks, begin: int, end: int) -> tuple[int, Frame]:
+        """Cut the group of the open lines and those from `begin` to `end` where it is too long. Returns the index behind that line."""
+        lines = [*self.open, *raw[begin:end]]
+        excess = self._excess(lines)
+        assert excess is not None, "asked for a group that is too long"
+        index = begin + excess - len(self.open)
+        passed = self._delimiter.join(lines[: excess + 1]) + self._delimiter
+        complete = self._rule.ends_with(marks, index)
+        self._begin_skipping(None if complete else self._rule.state_behind(marks, index))
+        return index + 1, self._long(lines[: excess + 1], self.position + len(passed), passed[-TAIL_BYTES:], complete=complete)
+
+    def _begin_skipping(self, state: State | None) -> None:
+        """The group is cut; `state` None: it is complete, too."""
+        self.open, self.state, self.skipping = [], state, state is not None
+
+    def _long(self, lines: list[bytes], end: int, tail: bytes, *, complete: bool) -> LongLine:
+        """A group that is too long: its first lines and bytes, as far as the limits let them."""
+        whole, size = self._delimiter.join(lines[: self._frames.max_lines]), self._frames.max_bytes
+        head, value = self._layout.head(whole, size) if len(whole) > size else (whole, self._layout.text.value(whole))
+        frame = LongLine(head, self.position, end, complete, tail, value)
+        self.position = end
+        return frame
+
+    def _skip(self, chunk: Chunk, marks: Marks, begin: int) -> tuple[int, SkippedRest]:
+        """Pass what is left of a group that was cut."""
+        assert self.state is not None
+        found, state = self._rule.end_of_skipped(marks, begin, self.state)
+        index = len(chunk.raw) if found is None else found
+        passed = b"".join([line + chunk.delimiter for line in chunk.raw[begin:index]])
+        self._begin_skipping(state if found is None else None)
+        return index, self._rest(self.position + len(passed), passed[-TAIL_BYTES:], complete=found is not None)
+
+    def _rest(self, end: int, tail: bytes, *, complete: bool) -> SkippedRest:
+        rest = SkippedRest(self.position, end, complete, tail)
+        self.position = end
+        return rest
+
+    def _partial(self, chunk: Chunk) -> Iterator[Frame]:
+        """The last line, which nobody will finish."""
+        marks = self._marks_of(chunk)
+        if self.skipping:
+            index, rest = self._skip(chunk, marks, 0)
+            yield rest
+            if index:
+                return
+        if self.open and 0 in self._rule.cuts(marks, 0, self.state)[0]:
+            yield from self.close()
+        lines, self.open, self.state = [*self.open, *chunk.raw], [], None
+        tail = (b"".join(line + self._delimiter for line in lines[-TAIL_BYTES:-1]) + lines[-1])[-TAIL_BYTES:]
+        if self._excess(lines) is not None:
+            yield self._long(lines, chunk.end, tail, complete=True)
+            return
+        group = self._delimiter.join(lines)
+        yield chunk._replace(raw=[group], values=chunk.text.values([group], skip_empty=False), start=self.position, tail=tail)
+        self.position = chunk.end
+
+    def _long_line(self, line: LongLine) -> Iterator[Frame]:
+        """A line that is too long by itself: the group is cut in it."""
+        marks = self._marks([line.head])
+        if self._rule.is_end:
+            marks = marks._replace(kinds=[0])  # its end tells
+        if self.skipping:
+            assert self.state is not None
+            found, state = self._rule.end_of_skipped(marks, 0, self.state)
+            if found is None:
+                complete = line.complete and self._is_end(line.end)
+                self._begin_skipping(None if complete else state)
+                yield self._rest(line.end, line.tail, complete=complete)
+                return
+            self._begin_skipping(None)
+            yield self._rest(line.start, b"", complete=True)
+        elif self.open and 0 in self._rule.cuts(marks, 0, self.state)[0]:
+            yield from self.close()
+        complete = line.complete and self._is_end(line.end)
+        tail = (b"".join(one + self._delimiter for one in self.open[-TAIL_BYTES:]) + line.tail)[-TAIL_BYTES:]
+        lines = [*self.open, line.head]
+        self._begin_skipping(None if complete else self._rule.state_behind(marks, 0))
+        yield self._long(lines, line.end, tail, complete=complete)
+
+    def _rest_of_line(self, rest: SkippedRest) -> Iterator[Frame]:
+        """More of such a line, where reading began inside it or it is longer than a block."""
+        complete = rest.complete and self._is_end(rest.end)
+        self._begin_skipping(None if complete else self.state or State())
+        yield self._rest(rest.end, rest.tail, complete=complete)
+
+    def _is_end(self, end: int) -> bool:
+        """Whether a line that is too long, and whose delimiter ends before byte `end`, ends its group: its last bytes tell."""
+        if not self._rule.is_end:
+            return False
+        begin = max(0, end - TAIL_BYTES)
+        last = self._layout.split(self._read(begin, end - begin - len(self._delimiter)), begin)[-1]
+        return self._rule.ends_with(self._marks([last]), 0)
+
+    def _gap(self, gap: Gap) -> Iterator[Frame]:
+        """What is no line ends the group before it."""
+        if self.skipping:
+            self._begin_skipping(None)
+            yield self._rest(self.position, b"", complete=True)
+        yield from self.close()
+        yield gap
+        self.position = gap.end
+
+    def _run(self, groups: list[bytes], *, is_value: bool) -> Chunk:
+        """Groups from `position` on, complete each."""
+        skip_empty, text = self._frames.skip_empty, self._layout.text
+        start, values = self.position, groups if is_value and not skip_empty else text.values(groups, skip_empty=skip_empty)
+        self.position += sum(map(len, groups)) + len(groups) * len(self._delimiter)
+        chunk = Chunk(groups, values, start, self.position, self._delimiter, text, skip_empty, b"")
+        return chunk._replace(tail=chunk.tail_before(len(groups)))
+
+    def _marks_of(self, chunk: Chunk) -> Marks:
+        return self._rule.marks(chunk.values) if chunk.text == self._legible else self._marks(chunk.raw)
+
+    def _marks(self, raw: list[bytes]) -> Marks:
+        return self._rule.marks(self._legible.values(raw, skip_empty=False))

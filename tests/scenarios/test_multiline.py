@@ -1,0 +1,147 @@
+"""G. Records of several lines, and what time ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.rig.shipping import origin
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.rig.shipping import Shipping
+
+LONG = "1h"
+"""A time that no test sees the end of."""
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def multiline(timeout: str = "300ms", **options: Any) -> dict[str, Any]:
+    """A source section: a line that begins with a letter begins a record, unless `options` say otherwise."""
+    rule = {} if {"continues", "ends", "preset"} & options.keys() else {"start": "^[A-Z]"}
+    return {"multiline": {**rule, "timeout": timeout, **options}}
+
+
+def wait_read(shipping: Shipping, path: Path) -> None:
+    """Hold until a task has come to the end of `path` as it is now, and found nothing more that is complete."""
+    wait_until(lambda: not shipping.status.lag.files and not shipping.status.tasks, message=lambda: f"{path} read: {shipping.status}")
+
+
+def test_a_group_that_time_has_ended_is_not_sent_again_after_a_restart(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app"
+    append(log, b"INFO hello\npart of hello\n")
+    shipping.start(source=multiline())
+    shipping.records(until=1)
+    shipping.stop()
+    append(log, b"INFO bye\n")
+    shipping.start(source=multiline())
+    records = shipping.records(until=2)
+    shipping.stop()
+    assert [record.value for record in records] == [b"INFO hello\npart of hello", b"INFO bye"]
+    assert [origin(record) for record in records] == [("app", 0), ("app", 25)]
+    assert len(shipping.records()) == 2
+
+
+def test_files_never_share_a_group(shipping: Shipping, logs_dir: Path) -> None:
+    for piece in (b"%s begins\n", b" more of %s\n", b" the end of %s\n"):
+        for name in ("A", "B"):
+            append(logs_dir / name, piece % name.encode())
+    shipping.start(source=multiline())
+    assert sorted(shipping.lines(until=2)) == [f"{name} begins\n more of {name}\n the end of {name}" for name in ("A", "B")]
+
+
+def test_what_is_written_after_time_has_ended_a_group_is_a_record_of_its_own(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app"
+    append(log, b"0\n 1\n")
+    shipping.start(source=multiline(ends="^END"))
+    assert shipping.lines(until=1) == ["0\n 1"]
+    append(log, b" 2\n 3\n")
+    assert shipping.lines(until=2) == ["0\n 1", " 2\n 3"]
+    append(log, b"4\nEND\n5\nEND\n")
+    assert shipping.lines(until=4)[2:] == ["4\nEND", "5\nEND"]
+
+
+@pytest.mark.parametrize(("option", "middle"), [("truncate", ["B\n 1\n 2"]), ("drop", [])])
+def test_a_group_over_the_limit_is_cut_and_the_next_one_is_intact(
+    shipping: Shipping, logs_dir: Path, option: str, middle: list[str]
+) -> None:
+    log = logs_dir / "app"
+    source = {**multiline(max_lines=3), "line": {"on_too_long": option}}
+    append(log, b"A\nB\n 1\n 2\n 3\n 4\n")
+    shipping.start(source=source)
+    wait_until(lambda: shipping.status.counts.too_long == 1, message=lambda: f"{shipping.status}")
+    shipping.stop()
+    append(log, b" 5\nC\n c\n")
+    shipping.start(source=source)
+    records = shipping.records(until=2 + len(middle))
+    status = shipping.stop()
+    assert [(record.value or b"").decode() for record in records] == ["A", *middle, "C\n c"]
+    assert [dict(record.headers).get("copycat.truncated") for record in records] == [None, *[b"true"] * len(middle), None]
+    assert status.counts.too_long == 0
+    assert status.lag.files == 0
+
+
+def test_a_stack_trace_that_is_written_around_a_restart_is_one_record(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app"
+    source = multiline(LONG, preset="java")
+    append(log, b"ready\nERROR failed\njava.lang.IllegalStateException: no\n\tat a.B.c(B.java:1)\n")
+    shipping.start(source=source)
+    shipping.records(until=1)
+    wait_read(shipping, log)
+    shipping.stop()
+    append(log, b"\tat a.B.d(B.java:2)\nCaused by: x.Y: z\n\t... 1 more\nnext\n")
+    shipping.start(source=source)
+    records = shipping.lines(until=2)
+    shipping.stop()
+    assert records == [
+        "ready",
+        "ERROR failed\njava.lang.IllegalStateException: no\n\tat a.B.c(B.java:1)\n\tat a.B.d(B.java:2)\nCaused by: x.Y: z\n\t... 1 more",
+    ]
+
+
+def test_a_file_that_was_rotated_within_a_group_sends_it_in_time_and_first(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app.log"
+    append(log, b"A\nB\n b\n")
+    shipping.start(source=multiline("700ms"))
+    shipping.records(until=1)
+    wait_read(shipping, log)
+    log.rename(logs_dir / "app.log.1")
+    append(logs_dir / "app.log.1", b" late\n")
+    append(log, b"C\nD\n")
+    assert shipping.lines(until=4) == ["A", "B\n b\n late", "C", "D"]
+
+
+def test_a_run_to_the_end_waits_for_no_time(shipping: Shipping, logs_dir: Path) -> None:
+    append(logs_dir / "app.log.1", b"A\n a\n unfinished")
+    append(logs_dir / "app.log", b"B\nC\n c\n")
+    shipping.start(until_idle=True, source=multiline(LONG))
+    shipping.wait_idle()
+    shipping.stop()
+    assert shipping.lines() == ["A\n a\n unfinished", "B", "C\n c"]
+
+
+def test_an_unfinished_last_line_is_sent_when_the_file_was_quiet_for_so_long(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app"
+    append(log, b"hello wor")
+    shipping.start(source={"line": {"flush_partial_after": "300ms"}})
+    records = shipping.records(until=1)
+    assert [record.value for record in records] == [b"hello wor"]
+    append(log, b"ld\nnext\n")
+    assert shipping.lines(until=3) == ["hello wor", "ld", "next"]
+
+
+def test_an_unfinished_last_line_waits_when_only_groups_have_a_time(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app"
+    append(log, b"A\n a\n unfin")
+    shipping.start(source=multiline())
+    assert shipping.lines(until=1) == ["A\n a"]
+    wait_read(shipping, log)
+    append(log, b"ished\nB\n")
+    assert shipping.lines(until=3) == ["A\n a", " unfinished", "B"]
