@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from copycat_agent.errors import FileError
-from copycat_agent.model import Fingerprint, Split
+from copycat_agent.model import Fingerprint, Split, SplitResult
 from copycat_agent.sources import fingerprint
+from copycat_agent.sources.unwritten import Unwritten
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
@@ -14,29 +15,47 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 class Stream:
     """One open file. Reads by position, so nothing depends on the order of calls.
 
+    `offset` is where reading begins; `origin` the index of the split's origin that it was taken from, or -1. `waits`: nothing of it
+    can be read for now, not even what it is. All three are settled by `is_what_was_read`.
     Raises FileError, from the constructor and from every method, when the file cannot be read now.
     """
 
     def __init__(self, split: Split) -> None:
+        self.offset = split.offset
+        self.origin = -1
+        self.waits = False
         self._name = split.path
+        self._unwritten = Unwritten()
+        self._intact = 0
+        self._is_whole = True
         try:
             self._fd = os.open(split.open_path, _FLAGS)
         except OSError as error:
             raise self._trouble("opened", error) from None
-        self._known = split.offset.fingerprint
-        self._position = split.offset.position
         try:
-            is_other = split.inode and os.fstat(self._fd).st_ino != split.inode
+            self._info = os.fstat(self._fd)
             self._head = os.pread(self._fd, fingerprint.HEAD_BYTES, 0)
         except OSError as error:
             self.close()
             raise self._trouble("read", error) from None
-        if is_other:  # the driver has closed its descriptor, and the number is another file's now
+        if split.inode and self._info.st_ino != split.inode:  # the driver has closed its descriptor, and the number is another file's now
             self.close()
             raise FileError(f"{self._name!r} is no longer open in the agent", "the agent tries again")
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        if self._unwritten.covers(self._fd, position, size):
+            return self._unwritten.read(size)
+        data = self._read_raw(position, size)
+        self._unwritten.note(data)
+        end = position + len(data)
+        if end > self._intact and self._is_whole:
+            self._is_whole = self.is_still(end)
+            self._intact = end if self._is_whole else self._intact
+        return data
+
+    def _read_raw(self, position: int, size: int) -> bytes:
+        """Bytes as they stand in the file."""
         try:
             data = os.pread(self._fd, size, position)
             while data and len(data) < size:
@@ -50,18 +69,39 @@ class Stream:
 
     def is_what_was_read(self) -> bool:
         """Before reading: whether the bytes up to the split's offset are those that were read before."""
-        return fingerprint.holds(self.read, self._known, self._position)
+        return fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
+
+    def bounds(self, limit: int) -> tuple[int, bool]:
+        """Where framing has to end, `limit` at most, and whether that is where the split's `final` and `flush` hold."""
+        return limit, True
+
+    def is_exhausted(self, limit: int) -> bool:
+        """After reading: whether nothing was left before byte `limit`, and nothing lies behind it as far as is known."""
+        del limit
+        return True
 
     def is_still(self, position: int) -> bool:
         """After reading up to `position`: whether the file was neither cut below it nor begun anew meanwhile."""
         head = self._head[:position]
         try:
-            return os.fstat(self._fd).st_size >= position and self.read(0, len(head)) == head
+            return os.fstat(self._fd).st_size >= position and self._read_raw(0, len(head)) == head
         except OSError as error:
             raise self._trouble("read", error) from None
 
+    def was_still(self, position: int) -> bool:
+        """Whether what was read up to `position` was the file's own, though it is not what was read any more.
+
+        Each piece is, when the file still was as it had been right after the piece was read. So what was on its way when somebody
+        cut the file need not be read again from a copy.
+        """
+        return position <= self._intact
+
+    def complete(self, result: SplitResult) -> SplitResult:
+        """The split's result, with what is known of a packed file. No error: it may be asked for when the file is closed."""
+        return result
+
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
-        """The fingerprint at `position`, of bytes that were really read: `tail` are the last of them."""
+        """The fingerprint at `position`, which is settled, of bytes that were really read: `tail` are the last of them."""
         return fingerprint.of(self._head[:position], tail)
 
     def close(self) -> None:

@@ -1,0 +1,135 @@
+"""Packed files: which they are, by their first bytes, and how each kind is unpacked in bounded steps. Door to zstd."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+from copycat_agent.formats import Reader
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+MAGIC_BYTES = 10
+"""So many of a file's first bytes tell whether it is packed, and how."""
+MEMORY_BYTES = 128 * 2**20
+"""What unpacking one file may take: what `zstd -d` allows by default, and twice what `xz -9` needs."""
+OUTPUT_BYTES = 2**20
+"""Bytes unpacked at a time, however much a few packed bytes hold."""
+INPUT_BYTES = 2**16
+"""Packed bytes read at a time."""
+
+_WINDOW_LOG = MEMORY_BYTES.bit_length() - 1
+_GZIP = 31  # zlib's word for "gzip header and trailer, the largest window"
+
+
+class Member(Protocol):
+    """One member (gzip), frame (zstd) or stream (bz2, xz) of a packed file, while it is unpacked."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether nothing more comes without more packed bytes."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether its end was reached, checksum and all."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """Packed bytes that were handed over and stand behind its end."""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Up to `max_length` bytes more. Raises one of `ERRORS` when the packed bytes are damaged or need too much memory."""
+
+
+class _GzipMember:
+    """zlib's object, in the shape of the others."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(_GZIP)
+        self._is_full = False
+
+    @property
+    def needs_input(self) -> bool:
+        return not (self.eof or self._is_full or self._inner.unconsumed_tail)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        out = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        self._is_full = len(out) == max_length  # zlib may hold more, without any input left
+        return out
+
+
+def _xz_stream() -> Member:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_BYTES)
+
+
+def _zstd_frame() -> Member:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+
+
+ERRORS: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, EOFError, MemoryError, ValueError)
+"""What damaged bytes raise: bz2 says OSError and ValueError."""
+
+CODECS: dict[str, Callable[[], Member]] = {"gzip": _GzipMember, "zstd": _zstd_frame, "bz2": bz2.BZ2Decompressor, "xz": _xz_stream}
+"""Name of each kind (`SourceOffset.compression`) and how its next member is begun."""
+
+_BZ2 = tuple(b"BZh%d" % level + block for level in range(1, 10) for block in (b"1AY&SY", b"\x17rE8P\x90"))
+_SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
+_MAGICS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
+    ("gzip", (b"\x1f\x8b\x08",)),
+    ("zstd", (b"\x28\xb5\x2f\xfd", *_SKIPPABLE)),
+    ("bz2", _BZ2),
+    ("xz", (b"\xfd7zXZ\x00",)),
+)
+_BEGINNINGS = frozenset(magic[:2] for _, magics in _MAGICS for magic in magics)
+
+
+def recognise(head: bytes, *, whole: bool = False) -> str | None:
+    """How a file that begins with `head` (`MAGIC_BYTES` of it, or all there is) is packed: a codec, "" for lines.
+
+    None when there is too little of it to tell. `whole`: nobody will add to it, so two bytes of a magic are taken for one.
+    """
+    if len(head) > 1 and head[:2] not in _BEGINNINGS:  # of 100,000 files nearly all are lines
+        return ""
+    for codec, magics in _MAGICS:
+        if head.startswith(magics):
+            return codec
+    begun = [codec for codec, magics in _MAGICS if any(magic.startswith(head) for magic in magics)]
+    if not begun:
+        return ""
+    if not whole:
+        return None
+    return begun[0] if len(head) > 1 else ""
+
+
+def head_of(read: Reader, codec: str, size: int) -> bytes:
+    """Up to `size` of the first unpacked bytes, cheaply; fewer when there are no more, or they are damaged. Raises OSError of `read`."""
+    member, out, position = CODECS[codec](), b"", 0
+    while len(out) < size:
+        data = b""
+        if member.eof:
+            data, member = member.unused_data.lstrip(b"\0"), CODECS[codec]()
+        if not data and member.needs_input:
+            data = read(position, 4096)
+            position += len(data)
+            if not data:
+                break
+        try:
+            out += member.decompress(data, size - len(out))
+        except ERRORS:
+            break
+    return out

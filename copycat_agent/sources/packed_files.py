@@ -1,0 +1,94 @@
+"""What the driver asks about packed files: is it the same, is it read, what is lost of it. For all others the answers are the usual ones.
+
+Sizes of a packed file are packed bytes, positions unpacked ones, and nobody knows one from the other: what is lost of it is
+entered as a range from the position, as long as the packed bytes that were not read, and its words say so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.formats import Reader
+from copycat_agent.model import Loss, SourceOffset, SplitResult
+from copycat_agent.sources import fingerprint, packed
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.tracked import TrackedFile
+
+LAST_LINE_SECONDS = 5.0
+"""A whole archive that was quiet this long gets no further member: its last line counts as finished."""
+UNFINISHED_SECONDS = 60.0
+"""An archive without its end marker that was quiet this long is damaged; `rotate_wait` may make it shorter, down to the above."""
+
+
+def compression_of(read: Reader) -> str:
+    """How a file is packed, "" for lines and for one that is too short to tell. Raises OSError."""
+    return packed.recognise(read(0, packed.MAGIC_BYTES)) or ""
+
+
+def is_same(read: Reader, size: int, offset: SourceOffset) -> bool:
+    """Whether a file of `size` bytes still holds what was read from it, as far as its head tells when it is packed. Raises OSError."""
+    if not offset.compression:
+        return size >= offset.position and fingerprint.holds(read, offset.fingerprint, offset.position)
+    if size and packed.recognise(read(0, packed.MAGIC_BYTES)) not in (offset.compression, None):
+        return False
+    proof = replace(offset.fingerprint, tail_bytes=0, tail="")
+    if not proof.head_bytes:
+        return True
+    head = packed.head_of(read, offset.compression, proof.head_bytes)
+    return fingerprint.holds(lambda position, count: head[position : position + count], proof, offset.position)
+
+
+def recalled(offset: SourceOffset, size: int) -> SourceOffset:
+    """The offset of a file that was away and is `size` bytes long: a packed one of unchanged size that was read needs no reading."""
+    is_read = bool(offset.compression) and offset.done and offset.size == size
+    if not offset.gone_ms and offset.done == is_read and offset.size <= size:
+        return offset
+    return replace(offset, gone_ms=0, done=is_read, size=size)
+
+
+def rest(offset: SourceOffset, kept: int = 0) -> tuple[int, int, str]:
+    """What is lost of a file that nobody can read any more, beyond the first `kept` bytes: a range, empty for none, and words."""
+    if offset.done:
+        return offset.position, offset.position, ""
+    if offset.compression:
+        return offset.position, offset.position + (0 if kept else offset.size), words(offset)
+    start = max(offset.position, kept)
+    return start, max(start, offset.size), ""
+
+
+def words(offset: SourceOffset) -> str:
+    """To be added to why bytes were lost; "" for a file that is not packed."""
+    return f" (packed as {offset.compression}: these are packed bytes, how many they hold is not known)" if offset.compression else ""
+
+
+def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
+    """A packed file cannot be unpacked to its end: say so, once for each size and time of change it has."""
+    offset, path = result.offset, result.split.path
+    unread = max(0, offset.size - result.packed_position)
+    detail = f"{result.damage}; {unread} packed bytes were not read, how many they hold is not known"
+    at_ms = int(time.time() * 1000)
+    changes.losses.append(
+        Loss(result.split.partition, path, offset.position, offset.position + unread, unread, 0, "damaged", detail, at_ms)
+    )
+    hint = "repair or replace it: it is read on when its size or time changes, and never deleted"
+    log.error("packed file is damaged, what comes before is sent", path=path, offset=offset.position, why=result.damage, hint=hint)
+
+
+def what_changed(file: TrackedFile) -> str:
+    """Why a packed file is not what was read, as far as is known; "" when it is."""
+    if file.rewritten:
+        return "it holds other bytes than were read"
+    return "it is empty" if file.offset.position and not file.size else ""
+
+
+def is_over(file: TrackedFile, rotate_wait: float) -> bool:
+    """Whether nobody will add to a packed file that was read to its present end."""
+    quiet = time.monotonic() - file.grown_at
+    if file.is_whole or quiet < LAST_LINE_SECONDS:
+        return quiet >= LAST_LINE_SECONDS
+    return max(quiet, time.time() - file.mtime_ns / 1e9) >= min(rotate_wait, UNFINISHED_SECONDS)
