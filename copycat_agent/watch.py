@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,6 +124,7 @@ class PacedQueue(InotifyFD):
         """Raises OSError when the kernel allows no more."""
         super().__init__()
         self.step_seconds = STEP_SHARE * LINGER_SECONDS
+        self.on_overflow: Callable[[], None] = lambda: None
         self._rest = 0.0
 
     def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
@@ -132,6 +133,12 @@ class PacedQueue(InotifyFD):
         events = super().read_events(event_buffer_size=event_buffer_size)
         self._rest = self.step_seconds if len(events) < CROWD else 0.0
         return folded(events)
+
+    def handle_event(self, event: InotifyEvent) -> None:
+        """Called by its own thread, for each event."""
+        super().handle_event(event)
+        if event.is_queue_overflow:
+            self.on_overflow()
 
 
 def folded(events: list[InotifyEvent]) -> list[InotifyEvent]:
@@ -168,6 +175,7 @@ class Watcher:
         except OSError as error:
             self._cannot("", error.strerror or "")
             return
+        self._queue.on_overflow = self._lose_track
         self._queue.start()
         self._observer = BaseObserver(InotifyEmitter, inotify_fd=self._queue)
         self._observer.start()
@@ -206,6 +214,15 @@ class Watcher:
             self._observer.join()
             self._queue.stop()
             self._queue.join()
+
+    def _lose_track(self) -> None:
+        """The kernel has dropped events: anything may have happened in any of the directories. Called by the queue's thread."""
+        hint = "nothing is lost; if it comes often, raise fs.inotify.max_queued_events"
+        _log.warning("file events were dropped by the kernel, everything is looked at", hint=hint)
+        with self._lock:
+            for (path, _), place in self._places.items():
+                for wake in place.wakes:
+                    wake.dispatch(FileModifiedEvent(path))
 
     def _join(self, key: tuple[str, bool], directory: tuple[int, int], wake: Wake) -> None:
         place = self._places.get(key)

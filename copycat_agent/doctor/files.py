@@ -15,6 +15,7 @@ from copycat_agent.doctor.users import User, how_to_open
 from copycat_agent.options import Definition
 from copycat_agent.sources.discovery import Discovery, Found
 from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.opening import Opener
 from copycat_agent.sources.rotation import family
 
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
@@ -53,7 +54,8 @@ def examine_files(notes: Notes, definition: Definition, user: User, mounted: lis
     if not isinstance(source, LogFileOptions):
         notes.skip("files", f"source {source.type} is not looked at")
         return Seen()
-    discovery = Discovery(source.include, source.exclude, follow_symlinks=source.follow_symlinks)
+    opener = Opener(source.include, follow_symlinks=source.follow_symlinks, symlink_roots=source.symlink_roots)
+    discovery = Discovery(source.include, source.exclude, opener)
     look = Look(source, discovery)
     look.files.extend(discovery.scan(look.warn))
     _examine_directories(notes, look, user)
@@ -162,14 +164,15 @@ def _examine_reading(notes: Notes, look: Look, user: User) -> None:
 
 
 def _examine_odd(notes: Notes, look: Look) -> None:
-    """Links, pipes and sockets that match: passed over."""
-    by_reason: dict[str, list[str]] = {}
+    """Links, pipes and sockets that match: passed over. Of links that lead out, each to a place of its own, the first speaks for all."""
+    by_reason: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for path, why in look.odd.items():
         if path not in look.discovery.unlisted:
-            by_reason.setdefault(why, []).append(path)
-    for why, paths in by_reason.items():
-        what, _, fix = why.partition("; ")
-        notes.warn("passed over", f"{names(paths)}: {what}", fix or "exclude it, or leave it: it is passed over")
+            what, _, fix = why.rpartition("; ") if "; " in why else (why, "", "")
+            by_reason.setdefault(("" if why.startswith("leads to ") else what, fix), []).append((path, what))
+    for (_, fix), odd in by_reason.items():
+        text = f"{names([path for path, _ in odd])}: {odd[0][1]}"
+        notes.warn("passed over", text, fix or "exclude it, or leave it: it is passed over")
 
 
 def _examine_compressed(notes: Notes, look: Look) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+
+from copycat_agent.sources.opening import LinkError, Opener, why_not
+from copycat_agent.sources.patterns import name_regex, path_regex, split_pattern
 
 Mark = tuple[int, int, int, int] | None
 """See `mark`."""
 Warn = Callable[[str, str], None]
 """`warn(path, why)`; the caller says each only once."""
+_Todo = list[tuple[str, tuple[str, ...]]]
+"""Directories that are to be walked, and the rest of the pattern below each."""
+_LINK = "is a symbolic link; set follow_symlinks: true to read what it points to"
 NO_DESCRIPTORS = frozenset((errno.EMFILE, errno.ENFILE))
 
 
@@ -29,15 +33,17 @@ class Discovery:
     """Finds files by glob patterns: `*`, `?`, `[...]` within one name, `**` for any number of directories.
 
     As in a shell, a wildcard does not match a leading dot. An exclude pattern without a slash is matched against the file's
-    name, one with a slash against its whole path. Symbolic links below a pattern's fixed part are followed only on request.
+    name, one with a slash against its whole path. Which links are followed is the opener's to say; a directory is opened by it
+    and listed through its descriptor, so no swap of names leads a scan astray.
     """
 
-    def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...], *, follow_symlinks: bool) -> None:
-        self._include = {pattern: _parts(pattern) for pattern in include}
-        self._include_paths = [_path_regex(pattern) for pattern in include]
-        self._exclude_names = [_name_regex(pattern) for pattern in exclude if "/" not in pattern]
-        self._exclude_paths = [_path_regex(pattern) for pattern in exclude if "/" in pattern]
-        self._follow = follow_symlinks
+    def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...], opener: Opener) -> None:
+        self._include = {pattern: split_pattern(pattern) for pattern in include}
+        self._include_paths = [path_regex(pattern) for pattern in include]
+        self._exclude_names = [name_regex(pattern) for pattern in exclude if "/" not in pattern]
+        self._exclude_paths = [path_regex(pattern) for pattern in exclude if "/" in pattern]
+        self._opener = opener
+        self._follow = opener.follow_symlinks
         self._visited: set[tuple[object, tuple[str, ...]]] = set()
         self.directories: set[str] = set()
         self.marks: dict[str, Mark] = {}
@@ -63,9 +69,9 @@ class Discovery:
             matched, unlisted = False, len(self.unlisted)
             todo = [(root, parts)]
             while todo:
-                for found in self._walk(*todo.pop(), todo, warn):
+                for found in self._walk(root, *todo.pop(), todo, warn):
                     matched = True
-                    if found.path not in seen and not self._excluded(found.path):
+                    if found is not None and found.path not in seen:
                         seen.add(found.path)
                         yield found
             if not matched and len(self.unlisted) == unlisted:
@@ -79,40 +85,62 @@ class Discovery:
         name = path.rpartition("/")[2]
         return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
 
-    def _walk(self, directory: str, parts: tuple[str, ...], todo: list[tuple[str, tuple[str, ...]]], warn: Warn) -> Iterator[Found]:
-        """Files of one directory; the directories below it that the pattern leads to go to `todo`."""
+    def _walk(self, root: str, directory: str, parts: tuple[str, ...], todo: _Todo, warn: Warn) -> Iterator[Found | None]:
+        """Files of one directory below `root`, None for each that is excluded; directories that the pattern leads to go to `todo`."""
         if self._been_there(directory, parts):
             return
-        self.directories.add(directory)
-        self.marks.setdefault(directory, mark(directory))
+        fd = self._open(directory, root, warn)
+        if fd < 0:
+            return
         deep = parts[0] == "**"
         part, rest = (parts[1] if deep else parts[0]), parts[2 if deep else 1 :]
-        for entry in self._entries(directory, part, warn, deep=deep):
-            if deep and not entry.name.startswith(".") and self._is_directory(entry):
-                todo.append((entry.path, parts))
-            if not _name_regex(part).match(entry.name):
-                continue
-            if not rest:
-                found = self._file(entry, warn)
-                if found is not None:
-                    yield found
-            elif self._is_directory(entry):
-                todo.append((entry.path, rest))
-            elif part != "*" and not entry.is_symlink():
-                warn(entry.path, "is not a directory; the pattern expects one")
-
-    def _entries(self, directory: str, part: str, warn: Warn, *, deep: bool) -> list[os.DirEntry[str]]:
-        regex = _name_regex(part)
         try:
-            with os.scandir(directory) as listing:
-                return [entry for entry in listing if deep or regex.match(entry.name)]
+            for entry, path in self._entries(fd, directory, part, warn, deep=deep):
+                if deep and not entry.name.startswith(".") and self._is_directory(entry, path):
+                    todo.append((path, parts))
+                if not name_regex(part).match(entry.name):
+                    continue
+                if rest:
+                    self._go_down(entry, path, rest, todo, None if part == "*" else warn)
+                elif self._excluded(path):
+                    yield None
+                elif found := self._file(entry, path, warn, told=part != "*" and not deep):
+                    yield found
+        finally:
+            os.close(fd)
+
+    def _open(self, directory: str, root: str, warn: Warn) -> int:
+        """Descriptor of a directory, -1 when it cannot be listed. What is there, or may come, is to be watched."""
+        fd = -1
+        try:
+            fd = self._opener.open_directory(directory, root)
+        except LinkError as error:
+            warn(directory, why_not(error))
+            return -1
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._note_unlisted(directory, error, warn)
+        self.directories.add(directory)
+        self.marks.setdefault(directory, mark(directory))
+        return fd
+
+    def _entries(self, fd: int, directory: str, part: str, warn: Warn, *, deep: bool) -> list[tuple[os.DirEntry[str], str]]:
+        """What may match, each with its path."""
+        regex, above = name_regex(part), directory if directory == "/" else f"{directory}/"
+        try:
+            with os.scandir(fd) as listing:
+                return [(entry, above + entry.name) for entry in listing if deep or regex.match(entry.name)]
         except FileNotFoundError:
             return []
         except OSError as error:
-            self.unlisted.add(directory)
-            self.starved = self.starved or error.errno in NO_DESCRIPTORS
-            warn(directory, f"cannot be listed: {error.strerror}")
+            self._note_unlisted(directory, error, warn)
             return []
+
+    def _note_unlisted(self, directory: str, error: OSError, warn: Warn) -> None:
+        self.unlisted.add(directory)
+        self.starved = self.starved or error.errno in NO_DESCRIPTORS
+        warn(directory, f"cannot be listed: {error.strerror}")
 
     def _been_there(self, directory: str, parts: tuple[str, ...]) -> bool:
         """Links may lead in circles: a directory is walked once per rest of a pattern."""
@@ -127,30 +155,47 @@ class Discovery:
         self._visited.add((place, parts))
         return known
 
-    def _is_directory(self, entry: os.DirEntry[str]) -> bool:
+    def _is_directory(self, entry: os.DirEntry[str], path: str) -> bool:
         try:
             is_directory = entry.is_dir(follow_symlinks=self._follow)
         except OSError:
             is_directory = False
-        if self._follow and not is_directory and entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 - a hot path
+        if self._follow and not is_directory and entry.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - a hot path
             self.has_dangling = True
         return is_directory
 
-    def _file(self, entry: os.DirEntry[str], warn: Warn) -> Found | None:
+    def _go_down(self, entry: os.DirEntry[str], path: str, rest: tuple[str, ...], todo: _Todo, warn: Warn | None) -> None:
+        """The pattern leads on below `path`. With `warn` it is told when nothing can be there."""
+        if self._is_directory(entry, path):
+            todo.append((path, rest))
+        elif warn and not entry.is_symlink():
+            warn(path, "is not a directory; the pattern expects one")
+        elif warn and not self._follow:
+            warn(path, _LINK)
+
+    def _file(self, entry: os.DirEntry[str], path: str, warn: Warn, *, told: bool) -> Found | None:
+        """What the pattern leads to, when it is a regular file. `told`: a directory there is worth a warning."""
         try:
             info = entry.stat(follow_symlinks=self._follow)
+            if self._follow and entry.is_symlink():
+                self._opener.check(path)
         except FileNotFoundError:
             self.has_dangling = True
             return None  # it went away, or is a link to nothing: the next scan knows
+        except LinkError as error:
+            warn(path, why_not(error))
+            return None
         except OSError as error:
-            warn(entry.path, f"cannot be looked at: {error.strerror}")
+            warn(path, f"cannot be looked at: {error.strerror}")
             return None
         if stat.S_ISREG(info.st_mode):
-            return Found(entry.path, info)
+            return Found(path, info)
         if stat.S_ISLNK(info.st_mode):
-            warn(entry.path, "is a symbolic link; set follow_symlinks: true to read what it points to")
+            warn(path, _LINK)
         elif not stat.S_ISDIR(info.st_mode):
-            warn(entry.path, "is not a regular file")
+            warn(path, "is not a regular file")
+        elif told:
+            warn(path, "is a directory; the pattern expects a file")
         return None
 
 
@@ -161,56 +206,3 @@ def mark(directory: str) -> Mark:
     except OSError:
         return None
     return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
-
-
-def normalise(pattern: str) -> str:
-    """`pattern` with doubled slashes and `.` parts removed; `..` is left alone, it means what the kernel says."""
-    return "/" + "/".join(part for part in pattern.split("/") if part not in ("", "."))
-
-
-def _parts(pattern: str) -> tuple[str, tuple[str, ...]]:
-    """The directory to begin at, and the pattern of each level below it. `**` never stands last, nor twice in a row."""
-    parts = normalise(pattern)[1:].split("/")
-    fixed = 0
-    while fixed < len(parts) - 1 and not _is_wild(parts[fixed]):
-        fixed += 1
-    levels = [part for part, before in zip(parts[fixed:], ["", *parts[fixed:]], strict=False) if (part, before) != ("**", "**")]
-    if levels[-1] == "**":
-        levels.append("*")
-    return "/" + "/".join(parts[:fixed]), tuple(levels)
-
-
-def _is_wild(part: str) -> bool:
-    return any(char in part for char in "*?[")
-
-
-@lru_cache(maxsize=1024)
-def _name_regex(pattern: str) -> re.Pattern[str]:
-    """One name. A wildcard at the beginning does not match a dot there."""
-    guard = r"(?!\.)" if pattern[:1] in ("*", "?", "[") else ""
-    return re.compile(guard + _translate(pattern) + r"\Z", re.DOTALL)
-
-
-def _path_regex(pattern: str) -> re.Pattern[str]:
-    """A whole path. Here wildcards match dots too: excluding too little is the worse surprise."""
-    parts = normalise(pattern)[1:].split("/")
-    pieces = ["(?:/[^/]+)*" if part == "**" else "/" + _translate(part) for part in parts]
-    if parts[-1] == "**":
-        pieces[-1] = "(?:/[^/]+)+"
-    return re.compile("".join(pieces) + r"\Z", re.DOTALL)
-
-
-def _translate(part: str) -> str:
-    """One level of a pattern as a regular expression that never crosses a slash."""
-    pieces, index = [], 0
-    while index < len(part):
-        char = part[index]
-        close = part.find("]", index + 2) if char == "[" else -1
-        if close > 0:
-            inside = part[index + 1 : close].replace("\\", r"\\").replace("[", r"\[")
-            pieces.append(f"(?!/)[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
-            index = close
-        else:
-            pieces.append({"*": "[^/]*", "?": "[^/]"}.get(char) or re.escape(char))
-        index += 1
-    return "".join(pieces)

@@ -31,6 +31,10 @@ class PassedOver:
         """The paths that `unreadable` counts."""
         return [path for path, why in self._now.items() if why.startswith("cannot be")]
 
+    def reasons(self) -> dict[str, str]:
+        """Everything that matches and is not read, and why."""
+        return dict(self._now)
+
     def begin_scan(self) -> None:
         """From here on it counts as this scan."""
         self._before, self._now, self._unreadable = self._now, {}, 0

@@ -141,6 +141,20 @@ def test_what_matches_and_is_no_regular_file_is_told(logs: Path) -> None:
     assert sorted(texts) == [f"{logs}/link.log: is a symbolic link", f"{logs}/pipe.log: is not a regular file"]
 
 
+def test_links_that_lead_out_are_told_together_with_the_option_that_lets_them(logs: Path) -> None:
+    for name in ("one", "two"):
+        (logs / f"{name}.log").symlink_to("/etc/hostname")
+    odd = [step for step in look(definition(logs, follow_symlinks=True)).steps if step.name == "passed over"]
+    assert [(step.text, step.fix) for step in odd] == [
+        (
+            f"{logs}/one.log, {logs}/two.log: leads to /etc/hostname, beyond where the patterns begin",
+            "to read it, list a directory above it in symlink_roots",
+        )
+    ]
+    allowed = look(definition(logs, follow_symlinks=True, symlink_roots=("/etc",))).steps
+    assert not [step for step in allowed if step.name == "passed over"]
+
+
 def test_compressed_files_that_match_and_rotated_ones_that_do_not(logs: Path) -> None:
     for name in ("a.log", "a.log.1", "b.gz"):
         (logs / name).write_text("x\n")

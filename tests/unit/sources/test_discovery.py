@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent.sources.discovery import Discovery
+from copycat_agent.sources.opening import Opener
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +31,14 @@ TREE = (
 )
 
 
+def discovery_of(*include: str, exclude: tuple[str, ...] = (), **links: Any) -> Discovery:
+    """One with an opener; `links` as for `Opener`."""
+    return Discovery(include, exclude, Opener(include, **links))
+
+
 def found(root: Path, include: tuple[str, ...], exclude: tuple[str, ...] = (), *, follow: bool = False) -> set[str]:
     """Relative names of what is found, once each."""
-    scanned = [one.path for one in Discovery(include, exclude, follow_symlinks=follow).scan(_fail)]
+    scanned = [one.path for one in discovery_of(*include, exclude=exclude, follow_symlinks=follow).scan(_fail)]
     assert len(scanned) == len(set(scanned))
     return {os.path.relpath(path, root) for path in scanned}
 
@@ -80,7 +86,7 @@ def tree(tmp_path: Path) -> Path:
 def test_a_pattern_finds_what_a_shell_would(tree: Path, pattern: str, expected: set[str]) -> None:
     include = f"{tree}/{pattern}"
     assert found(tree, (include,)) == expected
-    discovery = Discovery((include,), (), follow_symlinks=False)
+    discovery = discovery_of(include)
     assert all(discovery.may_match(str(tree / name)) for name in expected)
 
 
@@ -103,7 +109,7 @@ def test_an_exclude_is_for_names_or_with_a_slash_for_whole_paths(tree: Path, exc
 
 
 def test_what_no_pattern_can_find_is_known_without_a_scan(tree: Path) -> None:
-    discovery = Discovery((f"{tree}/*.log",), ("b.*",), follow_symlinks=False)
+    discovery = discovery_of(f"{tree}/*.log", exclude=("b.*",))
     assert discovery.may_match(f"{tree}/new.log")
     assert not discovery.may_match(f"{tree}/b.log")
     assert not discovery.may_match(f"{tree}/new.log.tmp")
@@ -136,7 +142,7 @@ def test_a_tree_deeper_than_pythons_stack_is_walked(tmp_path: Path) -> None:
 
 
 def test_directories_to_watch_are_those_that_a_match_may_appear_in(tree: Path) -> None:
-    discovery = Discovery((f"{tree}/*/a.log", f"{tree}/none/*.log"), (), follow_symlinks=False)
+    discovery = discovery_of(f"{tree}/*/a.log", f"{tree}/none/*.log")
     list(discovery.scan(lambda *_: None))
     assert discovery.directories == {str(tree), f"{tree}/d", f"{tree}/e", f"{tree}/none"}
     assert discovery.unmatched == {f"{tree}/none/*.log"}
@@ -145,7 +151,54 @@ def test_directories_to_watch_are_those_that_a_match_may_appear_in(tree: Path) -
 
 def test_a_directory_that_cannot_be_listed_is_told_and_remembered(tree: Path) -> None:
     told: list[str] = []
-    discovery = Discovery((f"{tree}/a.log/*",), (), follow_symlinks=False)
+    discovery = discovery_of(f"{tree}/a.log/*")
     assert not list(discovery.scan(lambda path, _: told.append(path)))
     assert told == [f"{tree}/a.log"]
     assert discovery.unlisted == {f"{tree}/a.log"}
+
+
+def _warned(discovery: Discovery) -> dict[str, str]:
+    told: dict[str, str] = {}
+    list(discovery.scan(told.__setitem__))
+    return {path.rpartition("/")[2]: why for path, why in told.items()}
+
+
+def test_what_a_pattern_cannot_mean_is_told_and_what_is_excluded_is_not(tmp_path: Path) -> None:
+    for name in ("pipe.log", "excluded.log"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "directory.log").mkdir()
+    (tmp_path / "link.log").symlink_to("nowhere")
+    (tmp_path / "dir1").touch()
+    (tmp_path / "dir2").symlink_to("directory.log")
+    assert _warned(discovery_of(f"{tmp_path}/*.log", f"{tmp_path}/dir*/x", exclude=("excluded.*",))) == {
+        "pipe.log": "is not a regular file",
+        "directory.log": "is a directory; the pattern expects a file",
+        "link.log": "is a symbolic link; set follow_symlinks: true to read what it points to",
+        "dir1": "is not a directory; the pattern expects one",
+        "dir2": "is a symbolic link; set follow_symlinks: true to read what it points to",
+    }
+    assert _warned(discovery_of(f"{tmp_path}/*", f"{tmp_path}/*/x", exclude=("*.log",))) == {
+        "dir2": "is a symbolic link; set follow_symlinks: true to read what it points to"
+    }
+
+
+def test_followed_links_are_walked_only_into_what_the_definition_names(tmp_path: Path) -> None:
+    logs, away = tmp_path / "logs", tmp_path / "away"
+    for directory in (logs / "sub", away / "deep"):
+        directory.mkdir(parents=True)
+        (directory / "x.log").touch()
+    (logs / "inside").symlink_to("sub")
+    (logs / "outside").symlink_to(away)
+    (logs / "y.log").symlink_to(away / "deep" / "x.log")
+    discovery = discovery_of(f"{logs}/**/*.log", follow_symlinks=True)
+    told: dict[str, str] = {}
+    names = {one.path for one in discovery.scan(told.__setitem__)}
+    assert names in ({f"{logs}/sub/x.log"}, {f"{logs}/inside/x.log"})  # one directory, two names: walked once
+    assert told == {
+        f"{logs}/outside": f"leads to {away}, beyond where the patterns begin; to read it, list a directory above it in symlink_roots",
+        f"{logs}/y.log": f"leads to {away}/deep/x.log, beyond where the patterns begin; to read it, list a directory above it in "
+        "symlink_roots",
+    }
+    assert not [path for path in discovery.directories if "outside" in path]
+    discovery = discovery_of(f"{logs}/**/*.log", follow_symlinks=True, symlink_roots=(str(away),))
+    assert f"{logs}/outside/deep/x.log" in {one.path for one in discovery.scan(_fail)}

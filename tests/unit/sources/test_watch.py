@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from watchdog.events import FileModifiedEvent
+from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, WatchDescriptor
 
 from copycat_agent import watch
+from copycat_agent.sources.glance import Glance
 from copycat_agent.watch import Wake, Watcher
 from tests.rig.waiting import wait_until
+from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +103,24 @@ def test_a_directory_that_is_not_there_is_watched_once_it_is(watcher: Watcher, t
     directory.mkdir()
     watcher.watch(wake, {str(directory)})
     expect(wake, directory / "f")
+
+
+def test_when_the_kernel_drops_events_everyone_looks_at_everything(
+    watcher: Watcher, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other, agent = Wake(), Wake(), agent_for(tmp_path)
+    agent.source.glance = Glance(worth_seconds=0.0, young_ns=-(10**18))
+    quiet = tmp_path / "quiet.log"
+    quiet.write_text("1\n")
+    agent.drain()
+    watcher.watch(one, {str(tmp_path)})
+    watcher.watch(other, {str(tmp_path)})
+    watcher._queue.handle_event(InotifyEvent(WatchDescriptor(-1), InotifyConstants.IN_Q_OVERFLOW, 0, b""))
+    assert str(tmp_path) in other.take()[0]
+    grown, _ = one.take()
+    assert not agent.source.wake(grown)
+    assert agent.source.needs_scan
+    assert "file events were dropped by the kernel, everything is looked at" in [record.getMessage() for record in caplog.records]
 
 
 def test_without_inotify_there_is_one_warning_and_no_error(
