@@ -15,6 +15,7 @@ import typer
 from copycat_agent.cli import exits
 from copycat_agent.cli.client import Name, SomeName
 from copycat_agent.cli.offsets_access import Access, Changes, access
+from copycat_agent.cli.offsets_rules import line_rules
 from copycat_agent.cli.offsets_text import Offsets, by_path, columns, compared, listed
 from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
 from copycat_agent.cli.shown import visible
@@ -71,21 +72,29 @@ def set_(  # noqa: PLR0913, PLR0917 - the command's options
     ],
     path: FileOption = None,
     key: KeyOption = None,
+    definition: Annotated[
+        Path | None,
+        typer.Option(
+            "--definition", "-d", metavar="FILE", help="The connector's definition, which says what a line is; a running agent knows."
+        ),
+    ] = None,
     force: Force = False,
     output: Output = Format.TEXT,
     socket: Socket = None,
     state_dir: StateDir = None,
     config: Config = None,
 ) -> None:
-    """Have a file read on from another position.
+    """Have a file read on from another position; in a packed file positions count the bytes that it holds.
 
     The file is looked at, so that the agent knows it again by what lies before that position. A position beyond its end, in the
-    middle of a line, or of a file that is not there is refused without --force.
+    middle of a line, or of a file that is not there is refused without --force. Where no agent runs and no definition is given,
+    lines end with a line feed, in UTF-8 or what a byte order mark says.
     """
     _one_of(path, key)
     with access(socket, state_dir, config) as store:
         saved = store.read(_checked_name(name))
-        chosen = place(name, saved, position, path=os.path.abspath(path) if path else "", key=key or "")  # noqa: PTH100 - no links followed
+        rules = line_rules(name, definition) if definition else store.line_rules(name)
+        chosen = place(name, saved, position, path=os.path.abspath(path) if path else "", key=key or "", rules=rules)  # noqa: PTH100 - no links followed
         for doubt in chosen.doubts:
             typer.echo(f"warning: {visible(doubt)}", err=True)
         if chosen.doubts and not force:

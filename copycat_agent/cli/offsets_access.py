@@ -11,12 +11,14 @@ from typing import Any, Protocol, cast
 
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.cli.client import find_agent
+from copycat_agent.cli.offsets_rules import rules_of
 from copycat_agent.definitions import load_agent
-from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.errors import CopycatError, FatalError, UnknownConnectorError
 from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.document import from_document, to_document
 from copycat_agent.options import AgentOptions
+from copycat_agent.sources.placing import LineRules
 
 Changes = Mapping[SourcePartition, SourceOffset | None]
 """What to save; None deletes."""
@@ -34,6 +36,9 @@ class Access(Protocol):
 
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
         """What is saved for a connector; empty for one that is not known."""
+
+    def line_rules(self, name: str) -> LineRules | None:
+        """What a line is for the connector; None when nobody here knows its definition."""
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:
         """Save and delete; what is not named stays."""
@@ -62,6 +67,10 @@ class ByFile:
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
         """See `Access`."""
         return self._store.read(name)
+
+    def line_rules(self, name: str) -> LineRules | None:  # noqa: ARG002 - nobody knows it
+        """See `Access`."""
+        return None
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
         """See `Access`."""
@@ -97,6 +106,13 @@ class BySocket:
         documents = self._client.get(address("offsets", name))["offsets"]
         found = dict(from_document(name, document) for document in documents)
         return {partition: offset for partition, offset in found.items() if offset is not None}
+
+    def line_rules(self, name: str) -> LineRules | None:
+        """See `Access`."""
+        try:
+            return rules_of(self._client.get(address("connectors", name, "/definition"))["definition"]["source"])
+        except UnknownConnectorError:
+            return None
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:
         """See `Access`."""

@@ -55,4 +55,12 @@ def _brief(partition: SourcePartition, offset: SourceOffset) -> str:
 def _state(offset: SourceOffset) -> str:
     if offset.done:
         return "done"
-    return "gone" if offset.gone_ms else "skipping" if offset.skipping else "read" if offset.position >= offset.size else "unread"
+    return (
+        "gone"
+        if offset.gone_ms
+        else "skipping"
+        if offset.skipping
+        else "read"
+        if offset.position >= offset.size and not offset.compression
+        else "unread"
+    )

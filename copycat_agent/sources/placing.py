@@ -7,13 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint
+from copycat_agent.sources import fingerprint, packed
 from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.line_starts import LineStarts
 from copycat_agent.sources.opening import open_regular
+from copycat_agent.sources.unpacking import Unpacker
 from copycat_agent.sources.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
+    from copycat_agent.formats import Reader
     from copycat_agent.sources.base import Offsets
 
 _BLOCK = 2**20
@@ -29,16 +33,27 @@ class Place(NamedTuple):
     doubts: tuple[str, ...]
 
 
-def place(connector: str, offsets: Offsets, wanted: str, *, path: str = "", key: str = "") -> Place:
+class LineRules(NamedTuple):
+    """What a line is, as the connector's definition says; as it stands here where nobody knows the definition."""
+
+    delimiter: str = "\n"
+    encoding: str = "auto"
+    unpacks: bool = True
+
+
+def place(
+    connector: str, offsets: Offsets, wanted: str, *, path: str = "", key: str = "", rules: LineRules | None = None
+) -> Place:  # fmt: skip
     """The file at `path` (now, or last), or the partition with this key, at `wanted`: `beginning`, `end` or the next byte to read.
 
-    `end` is behind the last whole line. Raises DataError when the file or the position cannot be made out.
+    `end` is behind the last whole line; of a packed file, whose bytes are counted unpacked, it is all there is. Raises DataError
+    when the file or the position cannot be made out.
     """
     fd, partition, saved = _by_key(connector, offsets, key) if key else _by_path(connector, offsets, path)
     if fd < 0:
         return _unproven(partition, saved, wanted)
     try:
-        return _proven(fd, partition, saved, wanted)
+        return _proven(_look_into(fd, rules or LineRules()), partition, saved, wanted)
     except OSError as error:
         msg = f"{saved.path!a} cannot be read: {error.strerror}"
         raise DataError(msg, "run this as a user who may read it") from error
@@ -96,25 +111,57 @@ def _only(found: list[tuple[SourcePartition, SourceOffset]], none: str) -> tuple
     return found[0]
 
 
-def _proven(fd: int, partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
+class _Bytes(NamedTuple):
+    """What an open file holds: `size` bytes, unpacked where it is packed, of `disk_size` on the disk."""
+
+    read: Reader
+    size: int
+    layout: Layout
+    disk_size: int
+    codec: str
+    damage: str
+
+
+def _look_into(fd: int, rules: LineRules) -> _Bytes:
+    """Raises OSError."""
+    raw, disk_size = fingerprint.reader(fd), os.fstat(fd).st_size
+    encoding = Encoding(rules.encoding, rules.delimiter, is_raw=False)
+    codec = packed.recognise(raw(0, packed.MAGIC_BYTES), whole=True) if rules.unpacks else ""
+    if not codec:
+        return _Bytes(raw, disk_size, encoding.of(raw, 0), disk_size, "", "")
+    unpacker = Unpacker(codec)
+
+    def read(position: int, size: int) -> bytes:
+        return unpacker.read(raw, position, size)
+
+    while read(unpacker.produced, _BLOCK):
+        pass
+    return _Bytes(read, unpacker.produced, encoding.of(read, 0), disk_size, codec, unpacker.damage)
+
+
+def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
     """The file is there. Raises OSError."""
-    read, size = fingerprint.reader(fd), os.fstat(fd).st_size
-    position = _last_line_end(fd, size) if wanted == "end" else _number(wanted)
+    lines = LineStarts(held.read, held.layout)
+    at_end = wanted == "end"
+    position = _number(wanted) if not at_end else held.size if held.codec else _last_line_end(lines, held.size)
     doubts = []
-    if position > size:
+    if held.damage:
+        doubts.append(f"the file is damaged behind byte {held.size} of what it holds: {held.damage}")
+    if position > held.size:
+        unless = "unless it has grown" if not held.codec else "unless it holds more"
         doubts.append(
-            f"the file is {size} bytes long: unless it has grown to {position} by then, it is taken for a new one and read from 0"
+            f"the file is {held.size} bytes long{' unpacked' if held.codec else ''}: {unless} to {position} by then, it is taken for "
+            "a new one and read from 0"
         )
         proof = Fingerprint()
     else:
-        proof = fingerprint.take(read, position)
-        if position and read(position - 1, 1) != b"\n":
-            line = read(max(0, position - _LOOK_BACK), min(_LOOK_BACK, position)).rfind(b"\n") + 1
-            start = max(0, position - _LOOK_BACK) + line
-            doubts.append(f"{position} is not just behind a line feed: what is sent begins in the middle of a line (it begins at {start})")
-    records = _count_lines(fd, min(position, size)) if position != saved.position else saved.records
-    offset = replace(saved, position=position, records=records, done=False, skipping=False, size=size, fingerprint=proof)
-    return Place(partition, offset, tuple(doubts))
+        proof = fingerprint.take(held.read, position)
+        if not lines.is_start(position) and not (at_end and held.codec):
+            start = lines.last_end(position, _LOOK_BACK) or max(0, position - _LOOK_BACK)
+            doubts.append(f"{position} is not just behind a line's end: what is sent begins in the middle of a line (it begins at {start})")
+    records = _count_lines(held, min(position, held.size)) if position != saved.position else saved.records
+    offset = replace(saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, size=held.disk_size)
+    return Place(partition, replace(offset, fingerprint=proof, compression=held.codec), tuple(doubts))
 
 
 def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
@@ -147,19 +194,21 @@ def _number(wanted: str) -> int:
     return int(wanted)
 
 
-def _last_line_end(fd: int, size: int) -> int:
-    """Behind the last line feed; the size when there is none far and wide."""
-    begin = max(0, size - _LOOK_BACK)
-    cut = os.pread(fd, size - begin, begin).rfind(b"\n")
-    return begin + cut + 1 if cut >= 0 else 0 if begin == 0 else size
+def _last_line_end(lines: LineStarts, size: int) -> int:
+    """Behind the last delimiter; the size when there is none far and wide."""
+    end = lines.last_end(size, _LOOK_BACK)
+    return end if end is not None else 0 if size <= _LOOK_BACK else size
 
 
-def _count_lines(fd: int, end: int) -> int:
+def _count_lines(held: _Bytes, end: int) -> int:
     lines = position = 0
-    while position < end:
-        block = os.pread(fd, min(_BLOCK, end - position), position)
-        if not block:
+    unit, size = held.layout.unit, len(held.layout.delimiter)
+    overlap = (size - 1) // unit * unit  # what may be the beginning of a delimiter is looked at twice, a whole one never
+    while position + overlap < end:
+        block = held.read(position, min(_BLOCK, end - position))
+        lines += len(held.layout.split(block, position)) - 1
+        step = held.layout.down(len(block)) - overlap
+        if step <= 0:
             break
-        lines += block.count(b"\n")
-        position += len(block)
+        position += step
     return lines

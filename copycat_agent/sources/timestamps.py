@@ -1,0 +1,181 @@
+"""When was a line written: recognises the timestamps that programs write, without being told which.
+
+Where a time can be read in more than one way (no year, an hour that a change of clocks repeats) the latest reading counts. So who looks
+for the first line at or after some time may begin too early, never too late.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+
+HEAD_CHARACTERS = 256
+"""So far into a line a timestamp is looked for."""
+_AT_FRONT = 2
+"""A timestamp that stands no further into the first lines is looked for no further in all: the text behind it may hold others."""
+_ENOUGH_LINES = 10
+"""So many lines show how a file writes times."""
+_YEARS = 9
+"""So many years a time without one is tried in: 29 February comes back after eight at the latest."""
+_SLACK_SECONDS = 86400.0
+"""A file's last line may seem to be younger than its last change by so much: clocks, and zones that are not written."""
+_EARLIEST, _LATEST = 946_684_800.0, 4_102_444_800.0
+"""Numbers that are seconds of 2000 to 2100 are taken for a time."""
+_JSON_FIELDS = ("@timestamp", "timestamp", "time", "ts", "t", "date", "datetime", "asctime", "__REALTIME_TIMESTAMP")
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+_MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
+_TIME = r"(?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d):(?P<second>[0-5]\d|60)(?:[.,](?P<fraction>\d{1,9}))?"
+_HOURS = r"(?P<hour>0?[1-9]|1[0-2]):(?P<minute>[0-5]\d):(?P<second>[0-5]\d)"
+_DATE = r"(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
+_ZONE = r"(?: ?(?P<zone>Z|UTC|GMT|[+-][01]\d:?[0-5]\d|(?<! )[+-][01]\d)(?![\w:]))?"
+_DAY = r"(?P<day>[ 0][1-9]|[1-9]|[12]\d|3[01])"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to write a time. `read(match, near)` is epoch seconds; `near` is when the file was changed last."""
+
+    name: str
+    pattern: re.Pattern[str]
+    read: Callable[[re.Match[str], float], float | None]
+
+
+def _calendar(match: re.Match[str], near: float) -> float | None:
+    """A date and a time of day, in the zone that is given, else in the host's."""
+    found = match.groupdict()
+    month = found["month"]
+    number = int(month) if month.isdigit() else _MONTHS.index(month) + 1
+    hour = int(found["hour"]) if "half" not in found else int(found["hour"]) % 12 + 12 * (found["half"] == "PM")
+    clock = hour, int(found["minute"]), int(found["second"])
+    fraction = float(f"0.{found.get('fraction') or 0}")
+    zone, year = found.get("zone"), found.get("year")
+    if year:
+        return _epoch(int(year), number, int(found["day"]), clock, fraction, zone)
+    this_year = time.localtime(near).tm_year + 1
+    readings = (_epoch(one, number, int(found["day"]), clock, fraction, zone) for one in range(this_year, this_year - _YEARS, -1))
+    return next((one for one in readings if one is not None and one <= near + _SLACK_SECONDS), None)
+
+
+def _epoch(year: int, month: int, day: int, clock: tuple[int, int, int], fraction: float, zone: str | None) -> float | None:
+    hour, minute, second = clock
+    leap = second // 60
+    try:
+        at = datetime(year, month, day, hour, minute, second - leap, tzinfo=_zone(zone))  # without one it is the host's
+        seconds = max(at.timestamp(), at.replace(fold=1).timestamp())
+    except (ValueError, OverflowError):
+        return None
+    return seconds + leap + fraction
+
+
+def _zone(text: str | None) -> timezone | None:
+    if not text:
+        return None
+    if text[0] not in "+-":
+        return UTC
+    hours, minutes = int(text[1:3]), int(text[3:].lstrip(":") or 0)
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def _number(match: re.Match[str], near: float) -> float | None:  # noqa: ARG001 - one of the forms
+    return _seconds(match["whole"], match["fraction"])
+
+
+def _seconds(whole: str, fraction: str | None = None) -> float | None:
+    """A number of seconds, milliseconds, microseconds or nanoseconds since 1970."""
+    scale = 1000 ** max(0, (len(whole) - 10 + 2) // 3)
+    seconds = int(whole) / scale + float(f"0.{fraction or 0}") / scale
+    return seconds if _EARLIEST <= seconds < _LATEST else None
+
+
+def _journal(match: re.Match[str], near: float) -> float | None:  # noqa: ARG001 - one of the forms
+    """The first line of an entry that journalctl exports holds microseconds since 1970, in hexadecimal."""
+    return int(match["hex"], 16) / 1e6
+
+
+def _json(match: re.Match[str], near: float) -> float | None:
+    """A line that is a JSON object: a field that is named as times are, else the first time that stands in it."""
+    try:
+        found = json.loads(match.string)
+    except (ValueError, RecursionError):
+        return None
+    readings = [_value(found.get(name), near) for name in _JSON_FIELDS] if isinstance(found, Mapping) else []
+    seconds = next((one for one in readings if one is not None), None)
+    inner = _ISO.search(match.string, 0, HEAD_CHARACTERS)
+    return _calendar(inner, near) if seconds is None and inner else seconds
+
+
+def _value(value: object, near: float) -> float | None:
+    if isinstance(value, Mapping):
+        value = value.get("$date")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    text = repr(value) if isinstance(value, float) else str(value)
+    if number := re.fullmatch(r"(\d{10,19})(?:\.(\d+))?", text, re.ASCII):
+        return _seconds(number[1], number[2])
+    readings = (form.read(match, near) for form in _CALENDARS if (match := form.pattern.search(text, 0, HEAD_CHARACTERS)))
+    return next((one for one in readings if one is not None), None)
+
+
+_ISO = re.compile(rf"(?<![\d-]){_DATE}[T _]{_TIME}{_ZONE}", re.ASCII)
+_CALENDARS = (
+    Form("iso", _ISO, _calendar),
+    Form("iso basic", re.compile(r"(?<!\d)" + _DATE.replace("-(", "(") + "T" + _TIME.replace(":(", "(") + _ZONE, re.ASCII), _calendar),
+    Form("slashes", re.compile(rf"(?<![\d/]){_DATE.replace('-(', '/(')}[ T]{_TIME}{_ZONE}", re.ASCII), _calendar),
+    Form("web server", re.compile(rf"(?<!\w){_DAY}/{_MONTH}/(?P<year>\d{{4}}):{_TIME}{_ZONE}", re.ASCII), _calendar),
+    Form("ctime", re.compile(rf"\b{_MONTH} {{1,2}}{_DAY} {_TIME}(?: (?P<zone>UTC|GMT)| [A-Z]{{3,5}})? (?P<year>\d{{4}})\b"), _calendar),
+    Form("java", re.compile(rf"\b{_MONTH} {_DAY}, (?P<year>\d{{4}}),? {_HOURS} (?P<half>[AP]M)\b", re.ASCII), _calendar),
+    Form("year last", re.compile(rf"\b{_MONTH} {{1,2}}{_DAY} (?P<year>\d{{4}}) {_TIME}{_ZONE}", re.ASCII), _calendar),
+    Form("day first", re.compile(rf"(?<!\w){_DAY}[ -]{_MONTH}[ -](?P<year>\d{{4}}) {_TIME}{_ZONE}", re.ASCII), _calendar),
+    Form("syslog", re.compile(rf"(?<!\w){_MONTH} {{1,2}}{_DAY} {_TIME}(?! \d{{4}}\b)", re.ASCII), _calendar),
+    Form("klog", re.compile(rf"^[IWEFD](?P<year>\d{{4}})?(?P<month>0[1-9]|1[0-2])(?P<day>0[1-9]|[12]\d|3[01]) {{1,2}}{_TIME}"), _calendar),
+)
+_FORMS = (
+    Form("json", re.compile(r"\A\s*\{(?=\s*\")"), _json),
+    *_CALENDARS,
+    Form("journal", re.compile(r"__CURSOR=\S*;t=(?P<hex>[0-9a-f]{10,16});"), _journal),
+    Form("audit", re.compile(r"\baudit\((?P<whole>\d{10})(?:\.(?P<fraction>\d+))?", re.ASCII), _number),
+    Form("epoch field", re.compile(r"\b(?:ts|time|timestamp)[=:](?P<whole>\d{10,19})(?:\.(?P<fraction>\d+))?(?!\w)", re.ASCII), _number),
+    Form("epoch", re.compile(r"(?<!.)[\[(\"]?(?P<whole>\d{10}|\d{13}|\d{16}|\d{19})(?:\.(?P<fraction>\d+))?(?!\w)", re.ASCII), _number),
+)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Tells when a line of one file was written. `near`: when the file was changed last, epoch seconds."""
+
+    form: Form
+    reach: int
+    near: float
+
+    def read(self, line: str) -> float | None:
+        """Epoch seconds; None when it does not say, and so belongs to the line before."""
+        match = self.form.pattern.search(line, 0, HEAD_CHARACTERS)
+        if match is None or match.start() > self.reach:
+            return None
+        return self.form.read(match, self.near)
+
+
+def recognise(lines: Iterable[str], near: float) -> Clock | None:
+    """The clock of a file that begins with `lines`, which are heads of lines or, best for JSON, whole ones. None when it has none."""
+    starts: dict[str, list[int]] = {}
+    for line in lines:
+        if sum(map(len, starts.values())) >= _ENOUGH_LINES:
+            break
+        found = ((match, form) for form in _FORMS if (match := form.pattern.search(line, 0, HEAD_CHARACTERS)))
+        for match, form in sorted(found, key=lambda one: one[0].start()):
+            if form.read(match, near) is not None:
+                starts.setdefault(form.name, []).append(match.start())
+                break
+    if not starts:
+        return None
+    ((name, _),) = Counter({name: len(found) for name, found in starts.items()}).most_common(1)
+    form = next(form for form in _FORMS if form.name == name)
+    return Clock(form, _AT_FRONT if max(starts[name]) <= _AT_FRONT else HEAD_CHARACTERS, near)
