@@ -63,6 +63,9 @@ class FileView(NamedTuple):
     """A file that is followed, for people: where the connector is in it. Sizes in bytes, `read_at` in epoch seconds (0: never).
 
     A path that matches and cannot be opened or listed is `failing`, with an empty `key`: nothing is known of what is there.
+    `unread`: bytes that are known to be there and unread; of a packed file an estimate, for its `size` is the packed one.
+    `why`: what put it at this position when it was met, or why it cannot be read. `after`: the older file it waits for.
+    `compression`: how it is packed, "" for all others.
     """
 
     path: str
@@ -73,6 +76,22 @@ class FileView(NamedTuple):
     state: FileState
     is_open: bool
     read_at: float = 0.0
+    unread: int = 0
+    why: str = ""
+    after: str = ""
+    compression: str = ""
+
+
+class Closeup(NamedTuple):
+    """One file, looked at closely: as `Source.files` shows it, all its names that match, and what a task would be given next.
+
+    `split` is None when there is nothing to read; `offset` is what is saved, or would be before anything is read.
+    """
+
+    view: FileView
+    names: tuple[str, ...]
+    offset: SourceOffset
+    split: Split | None
 
 
 class Source(Protocol):
@@ -94,7 +113,7 @@ class Source(Protocol):
         """Look at everything that is there. Returns what has to be saved before the next plan. Raises nothing for bad files."""
 
     def wake(self, paths: Collection[str]) -> bool:
-        """Files at `paths` have grown. False when only a scan can tell what happened."""
+        """Files at `paths` have grown. False when only a scan can tell what happened, as with the path of a directory."""
 
     def plan(self, shares: int) -> Plan:
         """Work for one task that is idle, one of `shares` of them, from saved offsets only. Empty when there is none.
@@ -111,6 +130,12 @@ class Source(Protocol):
         A `BlockedError` in them holds back the file it belongs to; what holds back the whole connector is not shown as one.
         """
 
+    def ripen(self, *, at_once: bool) -> float:
+        """Plan for what time has ended: records that nothing but time ends. Returns when to ask again, as `time.monotonic()` tells it.
+
+        `at_once`: this is a run to the end, in which nothing waits for its time.
+        """
+
     def drained(self) -> bool:
         """Whether everything there is read, as of the last scan; then an unfinished last line is all that may be left.
 
@@ -122,6 +147,15 @@ class Source(Protocol):
 
     def files(self) -> tuple[FileView, ...]:
         """The files that are followed, by path."""
+
+    def passed_over(self) -> Mapping[str, str]:
+        """Paths that match and are not read, as of the last scan, and why."""
+
+    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+        """What is known of the file that the last scan found at `path`, and its next split of about `most_bytes` at most.
+
+        For people: the split is in no plan, and its result is nobody's. None when there is no such file.
+        """
 
     def lag(self) -> Lag:
         """What is known to be unread, cheaply."""

@@ -34,6 +34,22 @@ class Generations:
         if _has_more(file):
             self._hold_back(newer, file)
 
+    def line(self, name: tuple[str, str]) -> list[TrackedFile]:
+        """The files of one family, oldest first."""
+        return self._lines.get(name, [])
+
+    def put_before(self, file: TrackedFile, newer: TrackedFile) -> None:
+        """`file` holds what `newer` held before it was begun anew: it takes that place, and `newer` waits for it."""
+        self.remove(file)
+        line = self._lines.get(newer.family, [])
+        if newer not in line:
+            return
+        file.family, file.age = newer.family, newer.age
+        line.insert(line.index(newer), file)
+        if file.after is newer:
+            file.after = None
+        self._make_wait(newer, file)
+
     def _hold_back(self, newer: list[TrackedFile], file: TrackedFile) -> None:
         """`file` was met after newer ones: they wait for it, but for those that wait for one between. An empty one will be written to."""
         behind = next((one for one in newer if _has_more(one)), None)
@@ -69,4 +85,4 @@ class Generations:
 
 def _has_more(file: TrackedFile) -> bool:
     file.refresh()
-    return file.unread or file.in_flight
+    return file.unread or file.in_flight or file.timed

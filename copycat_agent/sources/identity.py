@@ -8,7 +8,10 @@ from functools import cache
 from typing import NamedTuple
 
 _AT_EMPTY_PATH = 0x1000
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
 _STATX_BTIME = 0x800
+_STATX_INO = 0x100
 
 
 class Identity(NamedTuple):
@@ -32,6 +35,14 @@ class Identity(NamedTuple):
 def identify(fd: int, stat: os.stat_result) -> Identity:
     """Identity of an open file; `stat` is its fstat."""
     return Identity(stat.st_dev, stat.st_ino, _birth_ns(fd))
+
+
+def identify_by_name(path: str, stat: os.stat_result, *, follow_symlinks: bool) -> Identity | None:
+    """Identity of a file that need not be readable; `stat` is its stat. None when another file has the name by now."""
+    found = _statx(_AT_FDCWD, os.fsencode(path), 0 if follow_symlinks else _AT_SYMLINK_NOFOLLOW)
+    if found is None or found.ino != stat.st_ino:
+        return None
+    return Identity(stat.st_dev, stat.st_ino, _birth(found))
 
 
 class _Timestamp(ctypes.Structure):
@@ -67,11 +78,18 @@ def _libc() -> ctypes.CDLL:
 
 def _birth_ns(fd: int) -> int:
     """Birth time of an open file, 0 when unknown. Python's stat has none on Linux, statx(2) has."""
+    found = _statx(fd, b"", _AT_EMPTY_PATH)
+    return 0 if found is None else _birth(found)
+
+
+def _statx(fd: int, path: bytes, flags: int) -> _Statx | None:
     found = _Statx()
     try:
-        failed = _libc().statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, ctypes.byref(found))
+        failed = _libc().statx(fd, path, flags, _STATX_BTIME | _STATX_INO, ctypes.byref(found))
     except AttributeError:  # a libc without statx
-        return 0
-    if failed or not found.mask & _STATX_BTIME:
-        return 0
-    return int(found.btime.sec * 1_000_000_000 + found.btime.nsec)
+        return None
+    return None if failed else found
+
+
+def _birth(found: _Statx) -> int:
+    return int(found.btime.sec * 1_000_000_000 + found.btime.nsec) if found.mask & _STATX_BTIME else 0

@@ -7,11 +7,11 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 from copycat_agent.model import SourceOffset
-from copycat_agent.sources import fingerprint
+from copycat_agent.sources import fingerprint, packed_files
 from copycat_agent.sources.absent import Absent
-from copycat_agent.sources.base import Changes, Lose
+from copycat_agent.sources.base import Changes
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.opening import open_regular
+from copycat_agent.sources.opening import Opener
 from copycat_agent.sources.whereabouts import Whereabouts
 
 Follow = Callable[[str, int, os.stat_result, Changes], None]
@@ -23,17 +23,20 @@ class Search:
     """Looks for files that left their patterns while nobody held them: the agent was away, or had them closed for room.
 
     `may_match` says whether a name is one of the patterns'; such a file cannot be read now, and a scan will find it. `followed`
-    are device and inode of files that are. `why` is said of files that are gone.
+    are device and inode of files that are. `why` is said of what is lost with files that are gone.
     """
 
     may_match: Callable[[str], bool]
     followed: Container[tuple[int, int]]
+    opener: Opener
     follow: Follow
-    lose: Lose
     why: str
 
     def look_for(self, absent: Absent, changes: Changes) -> None:
-        """Follow what is found, to its end. A file that stands where it stood is let alone: the patterns do not name it any more."""
+        """Follow what is found, to its end; what is not found becomes undecided.
+
+        A file that stands where it stood is let alone: the patterns do not name it any more.
+        """
         whereabouts = Whereabouts()
         for partition, offset in absent.followed_last(changes):
             identity, _ = Identity.parse(partition.key)
@@ -48,16 +51,16 @@ class Search:
                     continue
             except OSError:
                 continue  # its directory may come back, and the file with it
-            if (name is None or left) and offset.size > offset.position:
-                self.lose(partition, offset.path, offset.position, offset.size, self.why, changes)
-            changes.offsets[partition] = replace(offset, done=True)  # gone, other content, or not named by the patterns any more
+            if name is None or left:
+                absent.undecided[partition] = self.why  # gone, or with other content
+            else:
+                changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
         """Follow the file if it is still what was read. Raises OSError."""
-        fd, info = open_regular(name, follow_symlinks=False)
+        fd, info = self.opener.open(name)
         try:
-            same = identify(fd, info) == identity and info.st_size >= offset.position
-            if same and fingerprint.holds(fingerprint.reader(fd), offset.fingerprint, offset.position):
+            if identify(fd, info) == identity and packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
                 self.follow(name, fd, info, changes)
                 return True
         except OSError:

@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FileError
-from copycat_agent.formats import Frames, LineFrames
+from copycat_agent.formats import Frames, LineFrames, MultilineFrames
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.base import Changes, FileView, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources import packed_files
+from copycat_agent.sources.base import Changes, Closeup, FileView, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
 from copycat_agent.sources.glance import ACTIVE_SECONDS, Glance
+from copycat_agent.sources.held import give_up
 from copycat_agent.sources.log_options import LogFileOptions
 from copycat_agent.sources.lost import remember_sizes
+from copycat_agent.sources.opening import why_not
+from copycat_agent.sources.packed_stream import open_stream
 from copycat_agent.sources.released import Released
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.rotation import kin
+from copycat_agent.sources.stale import close_if_stale
+from copycat_agent.sources.timers import Timers
 from copycat_agent.sources.tracked import TrackedFile
-from copycat_agent.sources.views import LagView, view_of
+from copycat_agent.sources.views import LagView, closeup, view_of
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -53,6 +59,7 @@ class LogFiles:
         self._turn = 0
         self._flying: dict[object, TrackedFile] = {}
         self._served: set[TrackedFile] = set()  # had something to read lately, and may be closed for room by now
+        self._unfinished: set[TrackedFile] = set()  # archives that were read to their present end, and something waits there
         self._unsaved: list[Changes] = []
         self._sizes_at = time.monotonic()
         self._finalise = False
@@ -60,7 +67,9 @@ class LogFiles:
         self.glance = Glance()
         self._lag = LagView(self._catalog)
         self._released = Released(self._catalog.lost.add)
-        self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + 2**16)
+        self._timers = Timers(options, self._catalog.touch)
+        group_bytes = 0 if options.multiline is None else options.multiline.max_bytes
+        self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + group_bytes + 2**16)
 
     @property
     def directories(self) -> Collection[str]:
@@ -78,6 +87,7 @@ class LogFiles:
         if self._needs_scan or not self._glance_over(changes):
             self._scan(changes)
         self._needs_scan = False
+        self._catalog.judge(changes, at_once=self._finalise)
         recent = time.monotonic() - ACTIVE_SECONDS
         self._served = {file for file in self._served if file.grown_at > recent and not file.removed}
         for file in list(self._catalog.gone):
@@ -86,6 +96,7 @@ class LogFiles:
         if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would heap up on a full disk
             self._sizes_at = time.monotonic()
             remember_sizes(self._catalog.dirty, changes)
+        self._finalise_archives()
         if self._finalise:
             self._finalise_all()
         self._catalog.note(changes)
@@ -110,8 +121,8 @@ class LogFiles:
         known = [self._look_at(path) for path in paths]
         if None in known:
             known += [self._take_note(file) for file in self._catalog.gone]
-        self._needs_scan |= False in known
-        return False not in known
+        self._needs_scan |= False in known or not self._catalog.directories.isdisjoint(paths)
+        return not self._needs_scan
 
     def _look_at(self, path: str) -> bool | None:
         """A file was written to. False when only a scan can tell what happened, None when it is no business of ours."""
@@ -137,7 +148,7 @@ class LogFiles:
     @property
     def needs_scan(self) -> bool:
         """See `Source.needs_scan`."""
-        return self._needs_scan
+        return self._needs_scan or self._catalog.has_rests
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`."""
@@ -147,8 +158,9 @@ class LogFiles:
         if not self._flying:
             most = max(1, most)
         chosen = self._have_open(ready[: max(0, min(-(-len(ready) // shares), most))])
-        chosen.sort(key=lambda file: file.backlog)
-        chosen = self._with_followers(chosen, followers, most)
+        chosen.sort(key=self._precedence)
+        if self._options.multiline is None:  # else a group may stand open at the end of the file that goes first
+            chosen = self._with_followers(chosen, followers, most)
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
             limit = max(self._least_bytes, limit // len(chosen))
@@ -157,6 +169,7 @@ class LogFiles:
             file.planned_at = self._turn
             self._catalog.dirty.served(file)
             file.in_flight = True
+            self._catalog.origins.ask(file)
             self._flying[file.partition] = file
             self._served.add(file)
         alone = len(self._catalog.files) == 1
@@ -168,11 +181,16 @@ class LogFiles:
         changes = Changes()
         for result in results:
             file = self._flying[result.split.partition]
+            self._catalog.origins.answered(file, result, changes)
+            if result.damage:
+                packed_files.enter_damage(result, changes, self._log)
+                result = replace(result, offset=replace(result.offset, done=True))  # noqa: PLW2901
             gone = file.gone_since is not None
             if gone or result.offset != result.split.offset:
                 assert result.offset.position >= result.split.offset.position, "an offset never moves back"
                 now = file.remembered(gone=True) if gone else replace(result.offset, size=file.known_size)
-                changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=now.size, gone_ms=now.gone_ms)
+                size = result.offset.size if result.offset.done else now.size  # an archive is read up to the size it had then
+                changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=size, gone_ms=now.gone_ms)
             changes.losses.extend(result.losses)
         self._unsaved.append(changes)
         return changes
@@ -193,10 +211,12 @@ class LogFiles:
         """Nobody will hold `file` any more: the next start finds it by its name, unless it has none."""
         now = file.remembered(gone=file.gone_since is not None)
         known = changes.offsets.get(file.partition, file.offset)
-        changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms)
-        if known.size > known.position and file.is_deleted():
-            why = "the file was deleted and the agent stops before it is read"
-            self._catalog.lost.add(file.partition, file.path, known.position, known.size, why, changes)
+        is_read = known.done and known.size == now.size
+        changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
+        start, end, words = packed_files.rest(known)
+        if end > start and file.is_deleted() and kin(file.path) not in self._catalog.origins.awaited():
+            why = f"the file was deleted and the agent stops before it is read{words}"
+            self._catalog.lost.add(file.partition, file.path, start, end, why, changes)
             changes.offsets[file.partition] = replace(known, done=True)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
@@ -210,37 +230,51 @@ class LogFiles:
             file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             if isinstance(result.error, FileError):
                 delay = file.back_off()
+                self._needs_scan |= close_if_stale(file) and file.gone_since is not None
                 self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
             elif isinstance(result.error, BlockedError):
                 file.block()
             elif result.error is None:
                 file.recover()
                 if not result.changed:
-                    file.proven_size = max(file.proven_size, result.split.end)
-                if result.at_end and result.split.end >= file.size:
-                    file.stalled_size = result.split.end
-                    file.final = False
+                    file.note_end(result)
+                    self._timers.add(file)
+                if file.is_packed and file.rest:
+                    self._unfinished.add(file)
             file.rewritten = result.changed
             self._needs_scan |= file.needs_scan
             self._catalog.touch(file)
 
+    def ripen(self, *, at_once: bool) -> float:
+        """See `Source.ripen`."""
+        return self._timers.ripen(at_once=at_once)
+
     def drained(self) -> bool:
         """See `Source.drained`."""
-        waiting = [file for file in self._catalog.dirty if file.errors < HOPELESS_ERRORS]
-        if waiting or self._flying:
+        waiting = [file for file in self._catalog.dirty if file.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
+        if waiting or self._flying or self._catalog.has_rests:
             return False
         self._needs_scan = True  # a glance looks at a part of the files only, and who asks will not look again
         return True
 
     def finalise(self) -> None:
         """See `Source.finalise`."""
-        self._finalise = True
+        self._finalise = self._needs_scan = True
         self._finalise_all()
 
     def files(self) -> tuple[FileView, ...]:
         """See `Source.files`."""
-        unreadable = [FileView(path, "", 0, 0, 0, "failing", is_open=False) for path in self._catalog.passed_over.paths()]
+        why = self._catalog.passed_over.reasons()
+        unreadable = [FileView(path, "", 0, 0, 0, "failing", is_open=False, why=why[path]) for path in self._catalog.passed_over.paths()]
         return tuple(sorted([*map(view_of, self._catalog.files.values()), *unreadable]))
+
+    def passed_over(self) -> Mapping[str, str]:
+        """See `Source.passed_over`."""
+        return self._catalog.passed_over.reasons()
+
+    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+        """See `Source.look_closely`."""
+        return closeup(self._catalog, path, most_bytes)
 
     def lag(self) -> Lag:
         """See `Source.lag`."""
@@ -257,14 +291,20 @@ class LogFiles:
         for file in self._catalog.generations.waiting(self._catalog.dirty):
             assert file.after is not None
             self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
-            followers[file.after] = file
+            if not file.unjudged:
+                followers[file.after] = file
         return followers
 
     def _ready(self, most: int) -> list[TrackedFile]:
         """Up to `most` files whose turn it is, the longest unserved first."""
         now = time.monotonic()
-        ready = (file for file in self._catalog.dirty if file.after is None and not file.in_flight and file.retry_at <= now and file.unread)
+        ready = (file for file in self._catalog.dirty if file.after is None and file.may_be_planned and file.retry_at <= now)
         return list(itertools.islice(ready, most))
+
+    def _precedence(self, file: TrackedFile) -> tuple[bool, float]:
+        """Little before much. Much of one file may be all that a batch gets to: first whoever has not got on for longest."""
+        is_much = file.backlog > self._least_bytes
+        return is_much, file.read_at if is_much else file.backlog
 
     def _with_followers(self, chosen: list[TrackedFile], followers: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
         """Behind each file those that wait for it, while one batch reaches that far: a task reads its splits in this order."""
@@ -308,8 +348,9 @@ class LogFiles:
         except FileNotFoundError:
             pass
         except OSError as error:
+            if not file.errors:  # else it was told, and is tried again ever more slowly
+                self._catalog.passed_over.warn(file.path, why_not(error))
             file.back_off()
-            self._catalog.passed_over.warn(file.path, f"cannot be opened: {error.strerror}")
             return False
         self._catalog.dirty.discard(file)
         self._needs_scan = True  # a scan knows where it went
@@ -325,6 +366,13 @@ class LogFiles:
             file.final = True
             self._catalog.touch(file)
 
+    def _finalise_archives(self) -> None:
+        """Archives that nobody will add to: a last line without its delimiter is one, and a missing end marker is damage."""
+        self._unfinished = {file for file in self._unfinished if file.rest and not file.removed}
+        for file in self._unfinished:
+            if packed_files.is_over(file, self._options.rotate_wait):
+                self._finalise_one(file)
+
     def _follow_to_its_end(self, file: TrackedFile, changes: Changes) -> None:
         """A file that is renamed away or deleted: read it, wait for late writes, then let it go."""
         if file.in_flight or file.fd < 0:
@@ -333,6 +381,9 @@ class LogFiles:
         if file.needs_scan:
             file = self._catalog.begin_anew(file, "it was cut after it was renamed or deleted", changes)
         self._catalog.touch(file)
+        if give_up(file, self._options.hold_deleted, self._catalog.lost.add, changes):
+            self._catalog.remove(file)
+            return
         assert file.gone_since is not None
         quiet = time.monotonic() - max(file.grown_at, file.gone_since)
         over = quiet >= self._options.rotate_wait or (file.is_deleted() and file.has_no_writer())
@@ -350,8 +401,9 @@ class LogFiles:
 
 
 def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
-    del raw
-    return LineFrames(options.line)
+    if options.multiline is not None:
+        return MultilineFrames(options.line, options.multiline, encoding=options.encoding, raw=raw)
+    return LineFrames(options.line, encoding=options.encoding, raw=raw)
 
 
-LOG_FILE = SourceKind(LogFileOptions, LogFiles, Stream, _framing)
+LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from copycat_agent.formats import LineOptions
+from copycat_agent.formats import LineOptions, MultilineOptions
 from copycat_agent.options import Duration, Field, SourceOptions
 
 
@@ -18,15 +18,44 @@ class LogFileOptions(SourceOptions):
     exclude: tuple[str, ...] = Field((), description="Patterns to leave out: by file name, or by whole path when they hold a slash.")
     start_at: str = Field(
         "beginning",
-        description="Where to begin with files that are there when this connector first runs: beginning, end, or an RFC 3339 time "
-        "(files last changed before it are begun at their end). Later files are read from their beginning.",
+        description="Where to begin with files that are there when this connector first runs: beginning, end, or an RFC 3339 time: at "
+        "the first line that says it was written then or later, or, where lines do not say when, at the end of files last changed before "
+        "it. Later files are read from their beginning.",
+    )
+    ignore_older: Literal["off"] | Duration = Field(
+        "off",
+        description="A file that is new to this connector and was last changed longer ago is begun at its end: only what is appended "
+        "later is sent. off: no file is too old.",
+    )
+    encoding: str = Field(
+        "utf-8",
+        min_length=1,
+        max_length=64,
+        description="What the files are encoded in: a codec of Python, or auto: what the byte order mark says, UTF-8 without one. Values "
+        "go as UTF-8; of UTF-8 files, and with `converters: {value: bytes}`, as the bytes that they are.",
     )
     line: LineOptions = Field(LineOptions(), description="What a line is.")
+    compression: Literal["auto", "none"] = Field(
+        "auto",
+        description="auto: files that are packed as gzip, zstd, bzip2 or xz, by their first bytes, are read as what they hold. "
+        "none: their bytes are taken as they are.",
+    )
+    multiline: MultilineOptions | None = Field(None, description="Records of several lines; absent: each line is one.")
     scan_interval: Duration = Field(5.0, ge=0.1, le=3600, description="Time between two looks at all directories.")
     watch: Literal["auto", "poll"] = Field("auto", description="auto: file-system events hasten a look. poll: only scan_interval does.")
     rotate_wait: Duration = Field(
         300.0, ge=0, description="A renamed or deleted file is kept open until it is read and has been quiet this long."
     )
+    hold_deleted: Literal["forever"] | Duration = Field(
+        "forever",
+        description="A deleted file that is not read yet is kept open, and takes up disk space, at most this long after it was deleted. "
+        "Then what is left of it is given up and counted as lost.",
+    )
     max_open_files: int = Field(512, ge=1, le=100_000, description="Files kept open at a time.")
-    follow_symlinks: bool = Field(False, description="true reads what symbolic links below the patterns' fixed part point to.")
+    follow_symlinks: bool = Field(
+        False,
+        description="true reads what symbolic links below the patterns' fixed parts (up to the first wildcard) point to, while that is "
+        "beneath a fixed part or one of symlink_roots.",
+    )
+    symlink_roots: tuple[str, ...] = Field((), description="Directories that followed links may lead into, beside the patterns' own.")
     forget_after: Duration = Field(7 * 86400.0, ge=1, description="Offsets of files that are gone are kept this long.")

@@ -42,4 +42,4 @@ def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
     """While nothing can be sent, files grow and no offset is saved: should they be destroyed while nobody looks, this was there."""
     grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
     for file in itertools.islice(grown, _SIZES):
-        file.offset = changes.offsets[file.partition] = replace(file.offset, size=file.known_size)
+        file.offset = changes.offsets[file.partition] = replace(file.offset, size=file.known_size, done=False)

@@ -27,7 +27,7 @@ class Released:
         """`file` is open still, but read and quiet. Returns the name it has now."""
         name = os.fsdecode(Path(f"/proc/self/fd/{file.fd}").readlink())
         if not file.is_deleted():
-            self._files[name] = (file.inode_key, file.offset.position, file.partition)
+            self._files[name] = (file.inode_key, file.settled_size, file.partition)
             if len(self._files) > _REMEMBERED:
                 del self._files[next(iter(self._files))]
         return name

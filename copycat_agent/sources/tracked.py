@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from copycat_agent.model import SourceOffset, SourcePartition, Split
-from copycat_agent.sources import fingerprint
+from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.sources import fingerprint, packed
 from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.opening import Opener
 
@@ -32,8 +32,17 @@ class TrackedFile:
     `replaced`: its inode is another file's now; the next scan sorts both out. `removed`: nobody follows it any more.
     `unread_since_ms`: when the oldest of what is unread was first seen, epoch milliseconds, 0 when nothing is; `seen_size` and
     `seen_ms`: how large it was when its last split was planned, and when. `read_at`: when it last got on, epoch seconds.
-    `family` and `age`: see `generations`. `after` and `barrier`: the file it was rotated from, and how much of that one goes
-    first.
+    `final`, `flush`: its next split is one, see `Split`; `finished_size`, `flushed_size`: so large was it when a task had read one.
+    `timed`: a group of lines stands open at its end and waits for its time, see `timers`.
+    `deleted`: since when it is held open though deleted, and how large it was then; see `held`.
+    `why`: what put it at its position when it was met, for people. `family` and `age`: see `generations`. `after` and `barrier`: the
+    file it was rotated from, and how much of that one goes first. `unjudged`: `origins`
+    does not know yet what it is; `copy_of`: its first `copied` bytes are that one's; `met_ns`: when
+    this generation of it was met, epoch nanoseconds.
+    `told`: whether it is packed is known, or nobody asks because
+    nothing is unpacked (`unpacks`). Of a packed file whose present end was reached at `stalled_size`, `is_whole` says that it ends
+    with a member's end, `rest` that there is something behind the offset; `packed_position` is how much of it a task has taken in;
+    `origins`: see `Split.origins`.
     """
 
     partition: SourcePartition
@@ -52,6 +61,10 @@ class TrackedFile:
     gone_since: float | None = None
     in_flight: bool = False
     final: bool = False
+    flush: bool = False
+    timed: bool = False
+    flushed_size: int = -1
+    finished_size: int = -1
     planned_at: int = 0
     rewritten: bool = False
     replaced: bool = False
@@ -68,6 +81,29 @@ class TrackedFile:
     errors: int = 0
     blocked: int = 0
     retry_at: float = 0.0
+    why: str = ""
+    unjudged: bool = False
+    copy_of: SourcePartition | None = None
+    copied: int = 0
+    met_ns: int = field(default_factory=time.time_ns)
+    deleted: tuple[float, int] | None = None
+    unpacks: bool = True
+    told: bool = False
+    origins: tuple[SourceOffset, ...] = ()
+    packed_position: int = 0
+    rest: int = 0
+    is_whole: bool = False
+
+    def __post_init__(self) -> None:
+        """What is read of it says what it is; an archive that was read to its end needs no reading while it is as large."""
+        self.told = not self.unpacks or self.offset.position > 0 or self.is_packed
+        if self.is_packed and self.offset.done:
+            self.stalled_size = self.offset.size
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is an archive: then sizes are packed bytes, and positions unpacked ones."""
+        return bool(self.offset.compression)
 
     @property
     def inode_key(self) -> tuple[int, int]:
@@ -78,17 +114,41 @@ class TrackedFile:
     def unread(self) -> bool:
         """Whether there may be something to read."""
         changed = self.rewritten or self.replaced
-        return self.size > self.offset.position and not changed and (self.final or self.stalled_size != self.size)
+        is_more = self.size > (0 if self.is_packed else self.offset.position)
+        return is_more and not changed and (self.final or self.flush or self.stalled_size != self.size)
+
+    @property
+    def may_be_planned(self) -> bool:
+        """Whether there may be something to read that nobody reads yet, and it is known what it is."""
+        return self.unread and not (self.in_flight or self.unjudged)
 
     @property
     def needs_scan(self) -> bool:
         """Whether it is not what was read any more, which a scan sorts out."""
-        return self.rewritten or self.replaced or self.size < self.offset.position
+        is_cut = self.size < (min(1, self.offset.position) if self.is_packed else self.offset.position)
+        return self.rewritten or self.replaced or is_cut
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether something at its end is no complete record yet, as of the last look."""
+        is_busy = self.in_flight or self.unread or self.needs_scan
+        return not is_busy and not self.is_packed and self.size > self.offset.position
 
     @property
     def backlog(self) -> int:
-        """Bytes beyond the offset."""
-        return max(0, self.size - self.offset.position)
+        """Bytes beyond the offset; of a packed file the packed ones that were not taken in, or what was and waits for its end."""
+        return self.unread_at(self.size)
+
+    def unread_at(self, size: int) -> int:
+        """The backlog it had when it was `size` bytes long."""
+        if not self.is_packed:
+            return max(0, size - self.offset.position)
+        return self.rest if size == self.stalled_size else max(min(1, size), size - self.packed_position)
+
+    @property
+    def settled_size(self) -> int:
+        """How much of the file, as it lies on the disk, is read and settled."""
+        return max(0, self.stalled_size) if self.is_packed else self.offset.position
 
     @property
     def known_size(self) -> int:
@@ -99,12 +159,12 @@ class TrackedFile:
         """Take over what stat says."""
         if info.st_size == self.size and info.st_mtime_ns == self.mtime_ns:
             return
-        if info.st_size < self.size:
+        if info.st_size < self.size and (not self.is_packed or not info.st_size):  # of a smaller archive a task sees what it is
             largest, smallest = self.cut or (self.size, info.st_size)
             self.cut = max(largest, self.size), min(smallest, info.st_size)
         if info.st_size == self.size:
             self.stalled_size = -1  # written to in place: there may be a whole line now
-        self.final = False  # someone writes to it still
+        self.final = self.flush = False  # someone writes to it still
         self.size, self.mtime_ns = info.st_size, info.st_mtime_ns
         self.grown_at = time.monotonic()
 
@@ -119,9 +179,9 @@ class TrackedFile:
         before = self.after
         if before is None:
             return False
-        if not before.removed and not before.errors and before.offset.position < self.barrier:
+        if not before.removed and not before.errors and (before.is_packed or before.offset.position < self.barrier):
             before.refresh()
-            if before.in_flight or before.unread:
+            if before.in_flight or before.unread or before.timed:
                 return True
         self.after = None
         return False
@@ -130,6 +190,20 @@ class TrackedFile:
         """`fd` is open on this file and belongs to it from now on."""
         self.fd = fd
         self.opened.add(self)
+        with contextlib.suppress(OSError):  # who opens it for its turn tries again
+            self.tell()
+
+    def tell(self) -> None:
+        """Find out from the first bytes of the open file whether it is packed, as soon as there are enough. Raises OSError."""
+        if self.told or not self.size:
+            return
+        codec = packed.recognise(self.read(0, packed.MAGIC_BYTES), whole=self.final)
+        if codec is None:
+            self.stalled_size = self.size
+            return
+        self.told, self.stalled_size = True, -1
+        if codec:
+            self.offset = replace(self.offset, compression=codec)
 
     def hand_over(self) -> int:
         """Give its descriptor, perhaps -1, to the caller."""
@@ -140,6 +214,7 @@ class TrackedFile:
     def open(self, opener: Opener) -> bool:
         """Open it by its path, if it is not open. False when another file is there now. Raises OSError."""
         if self.fd >= 0:
+            self.tell()
             return True
         fd, info = opener.open(self.path)
         found = identify(fd, info)
@@ -149,6 +224,7 @@ class TrackedFile:
             return False
         self.adopt(fd)
         self.observe(info)
+        self.tell()
         return True
 
     def holds(self) -> bool:
@@ -161,17 +237,21 @@ class TrackedFile:
 
     def split(self, limit: int) -> Split:
         """The next stretch, at most `limit` bytes. The file is open."""
-        end = min(self.size, self.offset.position + limit)
+        end = self.offset.position + limit
+        if not self.is_packed:
+            end = min(self.size, end)
         self.seen_size, self.seen_ms = self.size, int(time.time() * 1000)
         return Split(
             self.partition,
             self.path,
             f"/proc/{os.getpid()}/fd/{self.fd}",
-            self.offset,
+            replace(self.offset, done=False) if self.offset.done and not self.origins else self.offset,
             end,
-            final=self.final and end == self.size,
+            final=self.final and (self.is_packed or end == self.size),
+            flush=self.flush and end == self.size,
             inode=self.identity.inode,
             mtime_ms=self.mtime_ns // 1_000_000,
+            origins=self.origins if self.is_packed and not self.offset.position else (),
         )
 
     def back_off(self) -> float:
@@ -201,6 +281,7 @@ class TrackedFile:
         if self.fd >= 0 and not self.is_deleted():
             with contextlib.suppress(OSError):
                 path = os.fsdecode(Path(f"/proc/self/fd/{self.fd}").readlink())
+        done = done or (self.is_packed and self.offset.done and self.offset.size == self.known_size)
         return replace(self.offset, path=path, size=self.known_size, gone_ms=int(time.time() * 1000) if gone else 0, done=done)
 
     def note_unread(self) -> None:
@@ -214,13 +295,32 @@ class TrackedFile:
         """A split is settled up to `offset`. What was there when it was planned is read: the rest came later."""
         if offset.position > self.offset.position:
             self.read_at = time.time()
-            if offset.position >= self.seen_size:
+            if offset.done if self.is_packed else offset.position >= self.seen_size:
                 self.unread_since_ms = self.seen_ms
         self.offset = offset
 
+    def note_end(self, result: SplitResult) -> None:
+        """A task came to what was the end, or the limit it was given."""
+        end = result.split.end
+        if not self.is_packed:
+            self.proven_size = max(self.proven_size, end)
+            is_end = result.at_end and end >= self.size
+        else:
+            self.packed_position, is_end, end = result.packed_position, result.at_end, result.offset.size
+            self.is_whole = result.unpacked_size >= 0
+            unread = result.unpacked_size - result.offset.position if self.is_whole else 1
+            self.rest = 0 if result.damage else unread
+        if is_end:
+            self.stalled_size, self.final, self.flush = end, False, False
+            self.flushed_size = end if result.split.flush else self.flushed_size
+            self.finished_size = end if result.split.final else self.finished_size
+
     def is_deleted(self) -> bool:
-        """Whether no name leads to the open file any more."""
-        return self.fd >= 0 and os.fstat(self.fd).st_nlink == 0
+        """Whether no name leads to the open file any more. False as well when it cannot be looked at."""
+        try:
+            return self.fd >= 0 and os.fstat(self.fd).st_nlink == 0
+        except OSError:
+            return False
 
     def has_its_name(self) -> bool:
         """Whether `path` leads to the open file now, so that it could be opened again. Looks at its size as well."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.base import FileState, FileView, Lag
+from copycat_agent.sources.base import Closeup, FileState, FileView, Lag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from copycat_agent.model import Split
     from copycat_agent.sources.catalog import Catalog
     from copycat_agent.sources.tracked import TrackedFile
 
 
+UNJUDGED = "it may be a copy, or the rest, of another file: it is read once that is known"
+"""Why a file is not read yet, for people."""
 CROWD = 1000
 """With more files that have something to read, the lag is looked at now and then, not in every cycle."""
 KEEP_SECONDS = 0.5
@@ -77,4 +80,27 @@ def view_of(file: TrackedFile) -> FileView:
     elif file.gone_since is not None:
         state = "gone"
     offset = file.offset
-    return FileView(file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.read_at)
+    after = file.after.path if state == "waiting" and file.after is not None else ""
+    now = (file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.read_at)
+    why = UNJUDGED if file.unjudged and file.unread else file.why
+    return FileView(*now, file.backlog, why, after, offset.compression)
+
+
+def closeup(catalog: Catalog, path: str, most_bytes: int) -> Closeup | None:
+    """The file at `path` as it was found last, or one that is followed though no pattern names it any more."""
+    file = catalog.at(path) or next((one for one in catalog.gone if one.path == path), None)
+    if file is None:
+        return None
+    return Closeup(view_of(file), catalog.names_of(file), file.offset, _next_split(catalog, file, most_bytes))
+
+
+def _next_split(catalog: Catalog, file: TrackedFile, most_bytes: int) -> Split | None:
+    """Whether it is its turn or not."""
+    try:
+        is_told = not file.unjudged or file.is_packed  # what a packed file is the rest of is found by who reads it
+        if not (file.unread and is_told and file.open(catalog.opener)):
+            return None
+        catalog.origins.ask(file)
+        return file.split(most_bytes)
+    except OSError:
+        return None

@@ -233,7 +233,7 @@ def test_a_link_that_is_pointed_elsewhere_leaves_no_line_behind(shipping: Shippi
     one, two, link, fresh = tmp_path / "t1", tmp_path / "t2", logs_dir / "current", tmp_path / "link"
     append(one, "1")
     link.symlink_to(one)
-    shipping.start(source={"include": [str(link)], "follow_symlinks": True})
+    shipping.start(source={"include": [str(link)], "follow_symlinks": True, "symlink_roots": [str(tmp_path)]})
     shipping.records(until=1)
     append(two, "2")
     fresh.symlink_to(two)
@@ -249,7 +249,7 @@ def _has_found(shipping: Shipping, files: int) -> bool:
 
 def test_a_link_that_moves_over_thirty_files_yields_every_line(shipping: Shipping, tmp_path: Path, logs_dir: Path) -> None:
     link, fresh = logs_dir / "current", tmp_path / "link"
-    shipping.start(source={"include": [str(link)], "follow_symlinks": True})
+    shipping.start(source={"include": [str(link)], "follow_symlinks": True, "symlink_roots": [str(tmp_path)]})
     for turn in range(30):
         target = tmp_path / f"t{turn}"
         append(target, *numbers(turn * 100, (turn + 1) * 100))

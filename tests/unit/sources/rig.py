@@ -14,10 +14,12 @@ from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.log_file import LogFiles
 from copycat_agent.sources.log_options import LogFileOptions
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.packed_stream import open_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from copycat_agent.sources.stream import Stream
 
 Behaviour = Callable[[], str]
 """What a task does with a split: `read` all of it, `stop` after one record, `fail` before it has sent anything."""
@@ -98,7 +100,7 @@ class Agent:
         if how == "fail":
             return SplitResult(split, split.offset, error=RetriableError("no broker"))
         try:
-            stream = Stream(split)
+            stream = open_stream(split)
         except FileError as error:
             return SplitResult(split, split.offset, error=error)
         try:
@@ -109,19 +111,23 @@ class Agent:
             stream.close()
 
     def _frames(self, split: Split, stream: Stream, *, stop: bool) -> SplitResult:
-        offset = split.offset
-        for frame in LineFrames(LineOptions()).frames(stream.read, offset.position, split.end, final=split.final):
-            assert isinstance(frame, Chunk)
-            rows = list(frame.rows())[: 1 if stop else None]
-            end = rows[-1].end
-            self.lines += [row.value for row in rows]
-            tail = stream.read(max(0, end - 256), min(256, end))
-            offset = replace(offset, position=end, path=split.path, fingerprint=stream.fingerprint(end, tail))
-            if stop:
-                return SplitResult(split, offset)
+        offset = stream.offset
+        limit = offset.position + split.end - split.offset.position
+        bounds = None if not stream.waits else stream.bounds(limit)
+        while bounds != (bounds := stream.bounds(limit)):
+            for frame in LineFrames(LineOptions()).frames(stream.read, offset.position, bounds[0], final=split.final and bounds[1]):
+                assert isinstance(frame, Chunk)
+                rows = list(frame.rows())[: 1 if stop else None]
+                end = rows[-1].end
+                self.lines += [row.value for row in rows]
+                tail = stream.read(max(0, end - 256), min(256, end))
+                records = offset.records + len(rows)
+                offset = replace(offset, position=end, records=records, path=split.path, fingerprint=stream.fingerprint(end, tail))
+                if stop:
+                    return stream.complete(SplitResult(split, offset))
         if not stream.is_still(offset.position):
             return SplitResult(split, split.offset, changed=True)
-        return SplitResult(split, offset, at_end=True)
+        return stream.complete(SplitResult(split, offset, at_end=stream.waits or stream.is_exhausted(limit)))
 
 
 def agent_for(directory: Path, pattern: str = "*", **options: Any) -> Agent:

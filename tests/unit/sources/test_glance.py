@@ -210,7 +210,7 @@ def test_where_a_link_leads_to_nothing_yet_scans_go_on(tmp_path: Path, pattern: 
     target, logs = tmp_path / "target", tmp_path / "logs"
     logs.mkdir()
     (logs / "link").symlink_to(target)
-    agent = agent_for(logs, pattern, follow_symlinks=True)
+    agent = agent_for(logs, pattern, follow_symlinks=True, symlink_roots=(str(tmp_path),))
     agent.source.glance = Glance(worth_seconds=0.0, young_ns=-(10**18))
     agent.drain()
     if pattern == "*":

@@ -1,0 +1,308 @@
+"""Is a newly met file the rest of a known one? Copies that copytruncate leaves, files moved over others, archives.
+
+It is when names say so (`rotation.kin`), when the known file has the bytes no more (it was cut, or is gone), and when the new
+one has them. Equal text alone is no proof: in doubt a file is read from its beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.sources import fingerprint, likeness
+from copycat_agent.sources.absent import Saved
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.followed import Followed
+from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.opening import Opener
+from copycat_agent.sources.rotation import is_newest, is_rotated, kin
+from copycat_agent.sources.tracked import TrackedFile
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+
+QUIET_SECONDS = 10.0
+"""A copy of a file that still has all its bytes is a file of its own when nobody has added to it for so long."""
+YOUNG_SECONDS = 600.0
+"""A copy that was not touched for so long is none in the making."""
+
+
+class Origins:
+    """Looks at files that were met and of which nothing is read. Those that have to wait until it is known what they are are `unjudged`."""
+
+    def __init__(self, followed: Followed, opener: Opener, log: Log) -> None:
+        self._followed = followed
+        self._opener = opener
+        self._log = log
+        self._unjudged: dict[TrackedFile, None] = {}
+        self._barriers: dict[TrackedFile, tuple[TrackedFile, int, float]] = {}
+        self._asked: dict[SourcePartition, tuple[Saved, ...]] = {}
+        self._expected: set[TrackedFile] = set()
+        self._copies: dict[SourcePartition, TrackedFile] = {}
+
+    def add(self, newcomers: list[TrackedFile]) -> None:
+        """Files that were met, and of which nothing is read; the list is emptied. `judge` is called before they are planned."""
+        for file in newcomers:
+            if file.is_packed or not file.told or self._may_be_rest(file):
+                file.unjudged = True
+                self._unjudged[file] = None
+        newcomers.clear()
+
+    def judge(self, changes: Changes, *, at_once: bool) -> None:
+        """Decide what can be decided now. `at_once`: a copy is not waited for."""
+        for file in [one for one in self._expected if self._is_no_rest(one, at_once=at_once)]:
+            self._expected.discard(file)
+            self._followed.remove(file)
+        for file in list(self._unjudged):
+            is_begun = file.removed or file.in_flight or file.offset.position > 0
+            if is_begun or (self._is_told(file, at_once=at_once) and not self._waits(file, changes, at_once=at_once)):
+                self._free(file)
+
+    def _is_no_rest(self, file: TrackedFile, *, at_once: bool) -> bool:
+        """Whether a task has looked into a file that is read only as the rest of another one, and it is not."""
+        is_looked_at = not (file.removed or file.in_flight or file.offset.position) and file.stalled_size == file.size
+        return is_looked_at and (at_once or _is_quiet(file))
+
+    def _is_told(self, file: TrackedFile, *, at_once: bool) -> bool:
+        """Whether there is enough of it to look at."""
+        if file.size and not file.told:
+            with likeness.opened(file, self._opener), contextlib.suppress(OSError):
+                file.tell()
+        return file.size > 0 and (file.told or at_once or _is_quiet(file))
+
+    def awaited(self) -> set[str]:
+        """Names (see `kin`) of which files are not judged yet: nothing can be said about what is lost of others with these."""
+        self._expected = {file for file in self._expected if not file.removed}
+        waiting = itertools.chain(self._expected, self._unjudged, self._asking())
+        return {kin(file.path) for file in waiting if file.size}
+
+    def _asking(self) -> Iterator[TrackedFile]:
+        """Packed files that no task has looked into."""
+        return (file for file in self._followed.dirty if file.is_packed and not file.offset.position and not file.offset.done)
+
+    def expect(self, file: TrackedFile, changes: Changes) -> None:
+        """A packed file that no pattern matches: it is read only if it is the rest of a known one, which a task finds out."""
+        self._expected.add(file)
+        file.offset = changes.offsets[file.partition] = replace(file.offset, done=True, gone_ms=int(time.time() * 1000))
+        file.stalled_size = -1
+        self._followed.touch(file)
+
+    def copied(self, partition: SourcePartition) -> int:
+        """So much of a former file is in a copy of it that is read as a file of its own."""
+        file = self._copies.pop(partition, None)
+        return 0 if file is None else file.copied
+
+    def ask(self, file: TrackedFile) -> None:
+        """Its next split is about to be planned: let the task find out what a packed file is the rest of. No effect on others."""
+        if file.is_packed and not file.offset.position:
+            try:
+                file.origins = self._of(file)
+            except OSError:
+                file.origins = ()  # the task says why it cannot be read
+
+    def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
+        """What it may be the rest of, as of now. Raises OSError."""
+        head = likeness.head_of(file)
+        saved = self._followed.absent.candidates(file.path, head, None)
+        saved += [(one.partition, one.offset) for one in self._relatives(file) if _has_head(one.offset, head)]
+        saved.sort(key=lambda one: -one[1].position)
+        self._asked[file.partition] = tuple(saved)
+        return tuple(offset for _, offset in saved)
+
+    def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
+        """A task has found what a packed file goes on behind. `changes` save how far it came. No effect on others."""
+        asked = self._asked.get(file.partition, ())
+        if 0 <= result.origin < len(asked):
+            partition, offset = asked[result.origin]
+            self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position)
+            if self._followed.absent.has(partition):
+                kept = result.unpacked_size if result.unpacked_size >= 0 else offset.size
+                self._take_over(partition, offset, kept, changes)
+        if result.error is None and not result.changed and (result.origin >= 0 or result.offset.position):
+            self._asked.pop(file.partition, None)
+            self._expected.discard(file)
+            file.origins = ()
+
+    def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> None:
+        """`file` goes on where another partition, which is given up for it, ends."""
+        self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position)
+        self._take_over(partition, offset, file.size, changes)
+        packing = file.offset.compression
+        file.offset = replace(offset, done=False, gone_ms=0, path=file.path, size=file.size, compression=packing)
+        file.why = f"it goes on where {offset.path} ended"
+        changes.offsets[file.partition] = file.offset
+        self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
+        self._followed.touch(file)
+
+    def _take_over(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
+        end = offset.size if not (offset.done or offset.compression) else 0
+        start = max(offset.position, kept)
+        if end > start:
+            why = "written between a copy of the file and its end"
+            self._followed.lost.add(partition, offset.path, start, end, why, changes)
+        self._followed.absent.forget(partition, changes)
+
+    def _may_be_rest(self, file: TrackedFile) -> bool:
+        """A quick look, so that thousands of new files cost nothing."""
+        if self._followed.gone_at(file.path):
+            return True
+        return is_rotated(file.path) and (self._followed.absent.has_kin(file.path) or bool(self._relatives(file)))
+
+    def _free(self, file: TrackedFile) -> None:
+        del self._unjudged[file]
+        self._barriers.pop(file, None)
+        file.unjudged = False
+        self._followed.touch(file)
+
+    def _waits(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
+        """Whether nothing can be said about `file` yet. Else it goes on with something, or is new."""
+        with likeness.opened(file, self._opener) as is_open:
+            if not is_open:
+                return False
+            try:
+                head = likeness.head_of(file)
+                if file.is_packed:
+                    return self._waits_for_original(file, head)
+                if is_rotated(file.path) and (self._goes_on(file, head, changes) or self._follows_unread(file, changes)):
+                    return False
+                return self._waits_for_copy(file, changes, at_once=at_once)
+            except OSError:
+                return False  # who reads it will say why
+
+    def _goes_on(self, file: TrackedFile, head: bytes, changes: Changes) -> bool:
+        """Take over the offset of a file that has its bytes no more."""
+        absent = self._followed.absent
+        for partition, offset in self._candidates(file, head, changes):
+            is_former, copied = absent.is_former(partition), self._copied_of(file, partition)
+            has_proof = is_former or copied or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
+            if not has_proof or (not is_former and _stands(offset, partition)):
+                continue
+            if likeness.holds(file, offset) or (copied and not offset.position):
+                self.take_rest(file, partition, offset, changes)
+                return True
+            is_copy = copied == file.size or absent.copied_by(partition, file.identity.birth_ns)
+            if is_copy and 0 < file.size < offset.position:  # it was written to once more after it was copied
+                proof = fingerprint.take(file.read, file.size)
+                self.take_rest(file, partition, replace(offset, position=file.size, fingerprint=proof, size=0), changes)
+                return True
+        return False
+
+    def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
+        """What it was seen to be a copy of comes first."""
+        absent, original = self._followed.absent, file.copy_of
+        found = absent.candidates(file.path, head, changes)
+        if original is not None and absent.has(original) and (offset := absent.known(original, changes)):
+            return [(original, offset), *(one for one in found if one[0] != original)]
+        return found
+
+    def _follows_unread(self, file: TrackedFile, changes: Changes) -> bool:
+        """Of a file that was cut before anything of it was read, nothing proves a copy but when it was made, or that it is as large."""
+        for partition, offset in self._followed.absent.unread_of(file.path, changes):
+            is_copy = self._followed.absent.copied_by(partition, file.identity.birth_ns)
+            if not offset.position and (is_copy or file.size >= offset.size):
+                self.take_rest(file, partition, offset, changes)
+                return True
+        return False
+
+    def _waits_for_copy(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
+        """A copy of a file that is there still: until that one is cut, or gone, or nothing happens."""
+        for one in self._relatives(file):
+            if one.is_packed:
+                continue
+            with likeness.opened(one, self._opener) as is_open:
+                if not is_open:
+                    continue
+                one.refresh()
+                if one.is_deleted():
+                    if self._replaces(file, one, changes):
+                        return file.offset.position == 0 and not one.removed
+                elif is_rotated(file.path) and self._is_copy(file, one, at_once=at_once):
+                    return True
+        return False
+
+    def _is_copy(self, file: TrackedFile, one: TrackedFile, *, at_once: bool) -> bool:
+        """Whether `file` is so far a copy of `one`, and worth waiting for."""
+        if one.cut is not None or one.needs_scan:
+            return True  # cut just now: the next scan knows it as a former file
+        if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
+            return False
+        if one.offset.position and not (one.in_flight or one.holds()):
+            one.rewritten = True  # cut, and grown beyond its offset since
+            return True
+        if not likeness.begins_like(file, one, file.size):
+            one.refresh()
+            return one.cut is not None
+        self._note_copy(file, one)
+        return not (at_once or _is_quiet(file))
+
+    def _note_copy(self, file: TrackedFile, one: TrackedFile) -> None:
+        file.copied = file.size
+        file.copy_of = one.partition
+        self._copies[one.partition] = file
+
+    def _copied_of(self, file: TrackedFile, partition: SourcePartition) -> int:
+        return file.copied if file.copy_of == partition else 0
+
+    def _replaces(self, file: TrackedFile, one: TrackedFile, changes: Changes) -> bool:
+        """Whether `file` has all that the deleted `one` held, and came into its place; then it goes on there, or waits till it may."""
+        name = likeness.last_name(one)
+        moved_over = name == file.path and likeness.was_there_before(file, one)
+        was_copied = is_rotated(file.path) and not is_rotated(name)
+        if not (moved_over or was_copied) or not one.size or file.size < one.size or not likeness.begins_like(file, one, one.size):
+            return False
+        if one.in_flight:
+            return True
+        offset = replace(one.offset, path=name, size=one.known_size)
+        self._followed.remove(one)
+        self.take_rest(file, one.partition, offset, changes)
+        return True
+
+    def _waits_for_original(self, file: TrackedFile, head: bytes) -> bool:
+        """Whether a packed file waits until the file that it was made of, and that is there still, is read as far as it goes."""
+        for one in self._relatives(file):
+            if one.offset.position and not _has_head(one.offset, head):
+                continue
+            with likeness.opened(one, self._opener) as is_open:
+                if not is_open or one.is_packed:
+                    continue
+                one.refresh()
+                size = min(len(head), one.size)
+                if not size or one.read(0, size) != head[:size]:
+                    continue
+            known, barrier, at = self._barriers.get(file, (file, 0, 0.0))
+            if known is not one or file.grown_at > at:  # as long as it grows it may get more of the other one
+                barrier = one.size
+                self._barriers[file] = one, barrier, time.monotonic()
+            if one.in_flight or (one.unread and one.offset.position < barrier):
+                return True
+        return False
+
+    def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
+        """Files that are followed, and may be what `file` was copied from, or packed from, or moved over."""
+        found = [one for one in self._followed.relatives(file.path) if one is not file and one not in self._unjudged]
+        return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]
+
+
+def _has_head(offset: SourceOffset, head: bytes) -> bool:
+    proof = offset.fingerprint
+    return bool(offset.position and proof.head_bytes) and fingerprint.digest(head[: proof.head_bytes]) == proof.head
+
+
+def _is_quiet(file: TrackedFile) -> bool:
+    return time.monotonic() - file.grown_at >= QUIET_SECONDS
+
+
+def _stands(offset: SourceOffset, partition: SourcePartition) -> bool:
+    """Whether the file still has its last name, so that its bytes are there, though nobody may read it now."""
+    try:
+        info = os.lstat(offset.path)
+    except OSError:
+        return False
+    identity, _ = Identity.parse(partition.key)
+    return (info.st_dev, info.st_ino) == (identity.device, identity.inode)

@@ -1,0 +1,103 @@
+"""What was not read of a file that has it no more: looked for in copies that no pattern matches, and entered as lost when nobody has it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources import fingerprint, packed, packed_files
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.followed import Followed
+from copycat_agent.sources.origins import Origins
+from copycat_agent.sources.rotation import is_rotated, kin
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.opening import Opener
+    from copycat_agent.sources.tracked import TrackedFile
+
+FollowRest = Callable[[str, int, os.stat_result], "TrackedFile | None"]
+"""See `Meeting.follow_rest`."""
+
+
+class Rests:
+    """Decides on what is undecided (see `Absent`), once a whole scan has looked for it among the files that match."""
+
+    def __init__(
+        self, followed: Followed, origins: Origins, opener: Opener, may_match: Callable[[str], bool], follow: FollowRest
+    ) -> None:  # fmt: skip
+        self._followed = followed
+        self._origins = origins
+        self._opener = opener
+        self._may_match = may_match
+        self._follow = follow
+
+    def decide(self, changes: Changes) -> None:
+        """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended."""
+        absent, listings = self._followed.absent, _Listings()
+        fresh, absent.fresh = absent.fresh, set()
+        awaited = self._origins.awaited() if absent.undecided else ()
+        for partition in list(absent.undecided):
+            offset = absent.known(partition, changes)
+            if offset is None:
+                absent.forget(partition, changes)
+            elif kin(offset.path) in awaited or self._find(partition, offset, listings, changes):
+                continue
+            elif partition not in fresh:  # a scan that began after it was cut has met every copy that matches
+                absent.settle(partition, offset, self._origins.copied(partition), changes)
+
+    def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
+        """Whether a file outside the patterns has the rest; it is followed then."""
+        if not offset.position or not offset.fingerprint.head_bytes:
+            return False
+        for name in listings.kin_of(offset.path):
+            if is_rotated(name) and not self._may_match(name) and self._take_up(name, partition, offset, changes):
+                return True
+        return False
+
+    def _take_up(self, name: str, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
+        try:
+            fd, info = self._opener.open(name)
+        except OSError:
+            return False
+        try:
+            file = self._follow(name, fd, info) if self._may_hold(fd, info, offset) else None
+        except OSError:
+            file = None
+        if file is None:
+            os.close(fd)
+            return False
+        if file.is_packed:
+            self._origins.expect(file, changes)
+        else:
+            self._origins.take_rest(file, partition, offset, changes)
+            changes.offsets[file.partition] = file.remembered(gone=True)
+        return True
+
+    def _may_hold(self, fd: int, info: os.stat_result, offset: SourceOffset) -> bool:
+        """Whether the open file holds what was read; of a packed one whether it begins so. Raises OSError."""
+        read = fingerprint.reader(fd)
+        codec = packed_files.compression_of(read)
+        if codec:
+            return fingerprint.digest(packed.head_of(read, codec, offset.fingerprint.head_bytes)) == offset.fingerprint.head
+        return info.st_size >= offset.position and fingerprint.holds(read, offset.fingerprint, offset.position)
+
+
+class _Listings:
+    """Names in directories, each listed once."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+
+    def kin_of(self, path: str) -> list[str]:
+        """Paths in the same directory whose names are related to this one."""
+        directory, name = path.rpartition("/")[0], kin(path)
+        begin = name.rpartition(".")[0] or name  # cheaper than what `kin` does with each name
+        if directory not in self._names:
+            try:
+                self._names[directory] = sorted(os.listdir(directory))  # noqa: PTH208 - names are enough
+            except OSError:
+                self._names[directory] = []
+        names = [one for one in self._names[directory] if one.startswith(begin) and kin(one) == name]
+        return [f"{directory}/{one}" for one in names]

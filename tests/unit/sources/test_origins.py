@@ -1,0 +1,433 @@
+"""Copies, rewrites and archives of known files: what was read is not read again, what was not is, and what is lost is counted."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from backports import zstd
+
+from copycat_agent.sources import origins
+from tests.unit.sources.rig import Agent, agent_for
+
+
+def lines(begin: int, end: int) -> list[bytes]:
+    return [b"line %06d of the log" % number for number in range(begin, end)]
+
+
+def append(path: Path, *some: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(b"".join(line + b"\n" for line in some))
+
+
+def lost(agent: Agent) -> list[tuple[int, int]]:
+    return [(loss.start, loss.end) for loss in agent.losses]
+
+
+def copytruncate(log: Path, copy: Path) -> None:
+    shutil.copy(log, copy)
+    os.truncate(log, 0)
+
+
+def read(agent: Agent, expected: list[bytes]) -> None:
+    """Everything once, and in order."""
+    agent.drain()
+    assert agent.lines == expected
+
+
+def _do(agent: Agent, event: str) -> None:
+    if event == "scan":
+        agent.scan()
+    elif event == "work":
+        agent.work()
+    elif event in ("kill", "killed"):
+        agent.restart()
+    elif event == "stopped":
+        agent.stop()
+
+
+SIZES = [3, 200]
+"""Below and above a whole head."""
+
+
+@pytest.fixture(params=["*", "*.log"])
+def pattern(request: pytest.FixtureRequest) -> str:
+    """Whether the copy matches, or is found only by looking for it."""
+    return str(request.param)
+
+
+@pytest.mark.parametrize("how", ["drained", "one line", "killed", "stopped"])
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize("name", ["app.log.1", "app.log-20261121", "app-2026-11-21.log.1", "app.log.old"])
+def test_a_copy_is_the_rest_of_the_file_that_was_cut(tmp_path: Path, pattern: str, how: str, count: int, name: str) -> None:
+    if pattern == "*.log" and name.endswith(".log"):
+        pytest.skip("matches")
+    log = tmp_path / ("app.log" if "-2026-" not in name else "app-2026-11-21.log")
+    append(log, *lines(0, count))
+    agent = agent_for(tmp_path, pattern)
+    agent.scan()
+    agent.work(lambda: "stop" if how != "drained" else "read")
+    shutil.copy(log, tmp_path / name)
+    if how == "killed":
+        agent.restart()
+    os.truncate(log, 0)
+    if how == "stopped":
+        agent.stop()
+    append(log, b"new")
+    read(agent, [*lines(0, count), b"new"])
+    agent.restart()
+    read(agent, [*lines(0, count), b"new"])
+    assert lost(agent) == []
+
+
+@pytest.mark.parametrize("order", [
+    "scan copy scan cut scan", "copy scan work cut scan", "copy cut scan", "copy kill cut scan", "copy scan kill cut scan",
+    "copy scan kill scan cut kill scan", "copy cut kill scan", "copy cut scan kill scan", "copy cut scan kill work scan",
+    "copy scan work kill cut scan work", "copy cut shift scan", "copy scan cut shift scan", "copy scan cut scan shift scan",
+    "copy scan shift cut scan", "copy cut kill shift scan kill scan", "copy cut shift copy cut scan", "copy scan cut shift copy cut scan",
+    "copy cut scan shift copy cut kill scan", "copy cut shift copy cut shift copy cut kill scan",
+    "copy cut kill shift copy cut kill scan shift copy cut scan",
+])  # fmt: skip
+@pytest.mark.parametrize("first", ["stop", "read"])
+def test_whatever_comes_between_a_copy_and_a_cut_every_line_is_read_once(tmp_path: Path, pattern: str, order: str, first: str) -> None:
+    if pattern == "*.log" and order.count("copy") > 1:
+        pytest.skip("a generation that was written, copied and cut between two looks is nobody's")
+    log, expected = tmp_path / "app.log", lines(0, 60)
+    append(log, *expected)
+    agent = agent_for(tmp_path, pattern)
+    agent.scan()
+    agent.work(lambda: first)
+    for event in order.split():
+        if event == "copy":
+            shutil.copy(log, tmp_path / "app.log.1")
+        elif event == "cut":
+            os.truncate(log, 0)
+            more = lines(len(expected), len(expected) + 60)
+            append(log, *more)
+            expected += more
+        elif event == "shift":
+            for number in (2, 1):
+                if (tmp_path / f"app.log.{number}").exists():
+                    (tmp_path / f"app.log.{number}").rename(tmp_path / f"app.log.{number + 1}")
+        else:
+            _do(agent, event)
+    agent.drain()
+    agent.restart()
+    agent.drain()
+    counts = Counter(agent.lines)
+    assert sorted(counts) == sorted(expected)
+    assert [line for line, count in counts.items() if count > 1] == []
+    assert lost(agent) == []
+
+
+def test_a_copy_in_the_making_is_waited_for(tmp_path: Path) -> None:
+    log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, *lines(0, 100))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    copy.touch()
+    agent.drain()
+    content = log.read_bytes()
+    for begin in range(0, len(content), 500):
+        with copy.open("ab") as file:
+            file.write(content[begin : begin + 500])
+        agent.drain()
+        if begin == 1000:
+            agent.restart()
+    os.truncate(log, 0)
+    append(log, b"new")
+    read(agent, [*lines(0, 100), b"new"])
+
+
+def test_lines_written_between_copy_and_cut_are_counted_or_read_and_the_copy_is_not_read_again(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 100))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    shutil.copy(log, tmp_path / "app.log.1")
+    agent.scan()
+    append(log, *lines(100, 110))
+    agent.drain()
+    os.truncate(log, 0)
+    append(log, b"new")
+    read(agent, [*lines(0, 110), b"new"])
+    assert lost(agent) == []
+
+
+def test_what_neither_the_copy_nor_the_file_holds_is_lost_to_the_byte(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 100))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    shutil.copy(log, tmp_path / "app.log.1")
+    append(log, b"in between")
+    agent.scan()
+    end = log.stat().st_size
+    os.truncate(log, 0)
+    read(agent, lines(0, 100))
+    agent.restart()
+    agent.drain()
+    assert lost(agent) == [(end - len("in between\n"), end)]
+
+
+def test_a_copy_of_a_file_that_keeps_its_bytes_is_read_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 5))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    shutil.copy(log, tmp_path / "app.log.1")
+    read(agent, lines(0, 5))
+    monkeypatch.setattr(origins, "QUIET_SECONDS", 0.0)
+    read(agent, lines(0, 5) * 2)
+
+
+def test_a_copy_is_not_waited_for_when_the_run_is_to_end(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 5))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    shutil.copy(log, tmp_path / "app.log.1")
+    agent.drain()
+    assert agent.source.drained()
+    agent.source.finalise()
+    assert not agent.source.drained()
+    read(agent, lines(0, 5) * 2)
+    assert agent.source.drained()
+
+
+def test_a_file_cut_before_anything_of_it_was_read_is_read_from_its_copy(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 5))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    copytruncate(log, tmp_path / "app.log.1")
+    append(log, b"new")
+    read(agent, [*lines(0, 5), b"new"])
+    assert lost(agent) == []
+
+
+def test_equal_text_is_never_taken_for_a_copy(tmp_path: Path) -> None:
+    """Rotated by renaming between two scans, with the same line in every generation."""
+    log = tmp_path / "app.log"
+    for _ in range(2):
+        append(log, b"same")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    log.rename(tmp_path / "app.log.1")
+    append(log, b"same")
+    (tmp_path / "app.log.1").unlink()
+    log.rename(tmp_path / "app.log.1")
+    append(log, b"same", b"same", b"same")
+    read(agent, [b"same"] * 6)
+
+
+def test_a_log_that_is_deleted_and_made_anew_with_the_same_lines_is_read_again(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 100))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    log.unlink()
+    append(log, *lines(0, 101))
+    read(agent, [*lines(0, 100), *lines(0, 101)])
+
+
+def test_archives_and_copies_of_logs_that_share_a_banner_are_read(tmp_path: Path) -> None:
+    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
+    log = tmp_path / "app.log"
+    append(log, *banner, b"first")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    os.truncate(log, 0)
+    agent.drain()
+    append(tmp_path / "app.log.1", *banner, b"second")
+    append(tmp_path / "x", *banner, b"third")
+    (tmp_path / "app.log.2.gz").write_bytes(gzip.compress((tmp_path / "x").read_bytes()))
+    (tmp_path / "x").unlink()
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*banner * 3, b"first", b"second", b"third"])
+
+
+@pytest.mark.parametrize("first", ["stop", "read"])
+@pytest.mark.parametrize("count", SIZES)
+def test_a_file_moved_over_another_one_with_its_content_goes_on(tmp_path: Path, first: str, count: int) -> None:
+    """As editors and settings libraries write."""
+    log, fresh = tmp_path / "app.log", tmp_path / ".fresh"
+    append(log, *lines(0, count))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: first)
+    shutil.copy(log, fresh)
+    append(fresh, b"one more")
+    time.sleep(0.01)
+    fresh.replace(log)
+    read(agent, [*lines(0, count), b"one more"])
+    assert lost(agent) == []
+
+
+def test_a_file_moved_over_another_one_with_other_content_is_new(tmp_path: Path) -> None:
+    log, fresh = tmp_path / "app.log", tmp_path / ".fresh"
+    append(log, *lines(0, 100))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    append(fresh, *lines(50, 200))
+    time.sleep(0.01)
+    fresh.replace(log)
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*lines(0, 100), *lines(50, 200)])
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".zst": zstd.compress, ".bz2": bz2.compress}
+
+
+def pack(path: Path, suffix: str = ".gz", *, keep: bool = False) -> None:
+    path.with_name(f"{path.name}{suffix}").write_bytes(PACK[suffix](path.read_bytes()))
+    if not keep:
+        path.unlink()
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize("how", ["drained", "running", "killed", "stopped"])
+def test_an_archive_is_the_rest_of_the_file_it_was_made_of(tmp_path: Path, pattern: str, how: str, count: int, suffix: str) -> None:
+    """Renamed, then packed. While the agent runs it has the file open, whatever becomes of its name."""
+    log = tmp_path / "app.log"
+    append(log, *lines(0, count))
+    agent = agent_for(tmp_path, pattern)
+    agent.scan()
+    agent.work(lambda: "read" if how == "drained" else "stop")
+    if how == "stopped":
+        agent.stop()
+    log.rename(tmp_path / "app.log.1")
+    append(log, b"new")
+    pack(tmp_path / "app.log.1", suffix)
+    if how == "killed":
+        agent.restart()
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*lines(0, count), b"new"])
+    agent.restart()
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*lines(0, count), b"new"])
+    assert lost(agent) == []
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("first", ["stop", "read"])
+def test_a_copy_that_is_packed_is_the_rest_of_the_file_that_was_cut(tmp_path: Path, pattern: str, first: str, down: bool) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 200))
+    agent = agent_for(tmp_path, pattern)
+    agent.scan()
+    agent.work(lambda: first)
+    if down:
+        agent.stop()
+    copytruncate(log, tmp_path / "app.log.1")
+    pack(tmp_path / "app.log.1")
+    append(log, b"new")
+    agent.drain()
+    agent.restart()
+    agent.drain()
+    assert Counter(agent.lines) == Counter([*lines(0, 200), b"new"])
+    assert lost(agent) == []
+
+
+def test_an_archive_beside_the_file_it_was_made_of_is_not_read_again(tmp_path: Path) -> None:
+    """The archive of `gzip -k`, met before the file is read to its end."""
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 200))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    pack(log, keep=True)
+    read(agent, lines(0, 200))
+    append(log, b"new")
+    read(agent, [*lines(0, 200), b"new"])
+
+
+def test_an_archive_of_another_generation_that_no_pattern_matches_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origins, "QUIET_SECONDS", 0.0)
+    banner = [b"the same banner in every log, number %d" % number for number in range(50)]
+    log = tmp_path / "app.log"
+    append(log, *banner, b"first", b"unread")
+    agent = agent_for(tmp_path, "*.log")
+    agent.scan()
+    for _ in range(51):
+        agent.work(lambda: "stop")
+    assert agent.lines[-1] == b"first"
+    append(tmp_path / "app.log.1", *banner, b"other")
+    pack(tmp_path / "app.log.1")
+    os.truncate(log, 0)
+    read(agent, [*banner, b"first"])
+    agent.restart()
+    read(agent, [*banner, b"first"])
+    assert [end - start for start, end in lost(agent)] == [len("unread\n")]
+
+
+class Remount(NamedTuple):
+    path: str
+    lines: int
+    again: bool
+
+
+@pytest.mark.parametrize(
+    "case", [Remount("app.log", 200, again=False), Remount("app.log", 3, again=False), Remount("web.log", 200, again=True)]
+)
+def test_another_device_number_without_birth_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Remount) -> None:
+    monkeypatch.setattr("copycat_agent.sources.identity._birth_ns", lambda *_: 0)
+    log = tmp_path / case.path
+    append(log, *lines(0, case.lines))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    moved = {}
+    for partition, offset in agent.store.items():
+        device, _, rest = partition.key.partition(":")
+        path = offset.path.replace("/web.log", "/app.log")
+        moved[partition._replace(key=f"{int(device, 16) + 1:x}:{rest}" if rest else device)] = offset.__class__(
+            offset.position, offset.records, path=path, size=offset.size, fingerprint=offset.fingerprint
+        )
+    agent.store = moved
+    agent.restart()
+    read(agent, lines(0, case.lines) * (2 if case.again else 1))
+
+
+def test_a_copy_in_another_directory_is_known_by_a_whole_head(tmp_path: Path) -> None:
+    log, old = tmp_path / "log" / "app.log", tmp_path / "old"
+    for directory in (log.parent, old):
+        directory.mkdir()
+    append(log, *lines(0, 200))
+    agent = Agent((f"{tmp_path}/log/*", f"{tmp_path}/old/*"))
+    agent.scan()
+    agent.work(lambda: "stop")
+    shutil.copy(log, old / "app.log-20261121")
+    agent.scan()
+    os.truncate(log, 0)
+    append(log, b"new")
+    read(agent, [*lines(0, 200), b"new"])
+    assert lost(agent) == []
+
+
+@pytest.mark.parametrize("when", ["killed", "stopped", "never"])
+def test_a_rest_that_nobody_has_is_entered_once_and_not_before_it_was_looked_for(tmp_path: Path, when: str) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 5))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    end = log.stat().st_size
+    os.truncate(log, 0)
+    agent.scan()
+    assert agent.losses == []
+    _do(agent, when)
+    agent.drain()
+    agent.restart()
+    agent.drain()
+    assert lost(agent) == [(len(lines(0, 1)[0]) + 1, end)]

@@ -1,0 +1,200 @@
+"""What only time ends: open groups of lines and unfinished last lines, by the driver's half and a task in this process."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copycat_agent.formats import Chunk, LineOptions, MultilineOptions
+from copycat_agent.model import Split, SplitResult
+from copycat_agent.sources.log_file import LOG_FILE
+from tests.rig.waiting import wait_until
+from tests.unit.sources.rig import Agent
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.stream import Stream
+
+HOUR = 3600.0
+
+
+class GroupingAgent(Agent):
+    """An agent whose task groups lines: one that begins with a letter begins a record."""
+
+    def __init__(self, directory: Path, timeout: float = HOUR, *, partial: float | None = None, **options: Any) -> None:
+        multiline = MultilineOptions(start="^[A-Z]", timeout=timeout)
+        line = LineOptions() if partial is None else LineOptions(flush_partial_after=partial)
+        super().__init__((f"{directory}/*",), multiline=multiline, line=line, **options)
+
+    def ripen(self) -> float:
+        """As a connector does between two plans."""
+        return self.source.ripen(at_once=False)
+
+    def _frames(self, split: Split, stream: Stream, *, stop: bool) -> SplitResult:
+        offset = split.offset
+        frames = LOG_FILE.framing(self.options, raw=False)
+        for frame in frames.frames(stream.read, offset.position, split.end, final=split.final, flush=split.flush):
+            assert isinstance(frame, Chunk)
+            rows = list(frame.rows())[: 1 if stop else None]
+            end = rows[-1].end
+            self.lines += [row.value for row in rows]
+            tail = stream.read(max(0, end - 256), min(256, end))
+            offset = replace(offset, position=end, path=split.path, fingerprint=stream.fingerprint(end, tail))
+            if stop:
+                return SplitResult(split, offset)
+        return SplitResult(split, offset, at_end=True)
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def age(path: Path, seconds: float) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+def test_a_file_without_anything_open_has_no_timer(tmp_path: Path) -> None:
+    agent = GroupingAgent(tmp_path)
+    append(tmp_path / "app", b"")
+    agent.drain()
+    assert agent.ripen() == math.inf
+    append(tmp_path / "app", b"A\n")
+    agent.drain()
+    assert time.monotonic() < agent.ripen() <= time.monotonic() + HOUR
+
+
+def test_a_group_ends_in_time_once_and_not_again_for_an_unfinished_line(tmp_path: Path) -> None:
+    agent = GroupingAgent(tmp_path, 0.02)
+    append(tmp_path / "app", b"A\n a\n unfin")
+    agent.drain()
+    assert not agent.lines
+    wait_until(lambda: agent.ripen() == math.inf)
+    agent.work()
+    assert agent.lines == [b"A\n a"]
+    assert agent.ripen() == math.inf
+    assert agent.work() == 0
+    append(tmp_path / "app", b"ished\n")
+    agent.drain()
+    assert agent.ripen() < math.inf, "what is behind it is a group of its own, with its own time"
+
+
+def test_a_group_that_has_grown_unseen_is_not_ended(tmp_path: Path) -> None:
+    agent = GroupingAgent(tmp_path, 0.02, scan_interval=HOUR)
+    append(tmp_path / "app", b"A\n a\n")
+    agent.drain()
+    append(tmp_path / "app", b" b\nB\n")
+    wait_until(lambda: agent.ripen() == math.inf)
+    agent.work()
+    assert agent.lines == [b"A\n a\n b"]
+
+
+def test_a_group_that_has_grown_unseen_in_a_closed_file_is_not_ended(tmp_path: Path) -> None:
+    agent = GroupingAgent(tmp_path, 0.02, scan_interval=HOUR, max_open_files=1)
+    for name in ("a", "b", "c"):
+        append(tmp_path / name, b"A\n a\n")
+    agent.drain()
+    for name in ("a", "b", "c"):
+        append(tmp_path / name, b" b\nB\n")
+    wait_until(lambda: agent.ripen() == math.inf)
+    for _ in range(6):
+        agent.work()
+    assert agent.lines == [b"A\n a\n b"] * 3
+
+
+def test_an_unfinished_line_ends_in_its_own_time(tmp_path: Path) -> None:
+    agent = GroupingAgent(tmp_path, 0.02, partial=HOUR)
+    append(tmp_path / "app", b"A\n a\n unfin")
+    agent.drain()
+    wait_until(lambda: agent.ripen() > time.monotonic() + 60)
+    agent.work()
+    assert agent.lines == [b"A\n a"]
+    both = GroupingAgent(tmp_path, HOUR, partial=0.02)
+    both.drain()
+    wait_until(lambda: both.ripen() == math.inf)
+    both.work()
+    assert both.lines == [b"A\n a\n unfin"]
+
+
+def test_a_file_that_was_last_changed_long_ago_waits_for_nothing(tmp_path: Path) -> None:
+    append(tmp_path / "app", b"A\n a\n")
+    age(tmp_path / "app", HOUR + 120)
+    agent = GroupingAgent(tmp_path, HOUR)
+    agent.drain()
+    assert agent.ripen() == math.inf
+    agent.work()
+    assert agent.lines == [b"A\n a"]
+
+
+def test_the_next_generation_waits_for_the_open_group_of_the_one_before_it_and_no_longer(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    agent = GroupingAgent(tmp_path, 0.02, rotate_wait=HOUR)
+    append(log, b"A\n a\n")
+    agent.drain()
+    log.rename(tmp_path / "app.log.1")
+    append(log, b"B\nC\n")
+    agent.drain()
+    assert not agent.lines
+    wait_until(lambda: agent.ripen() == math.inf)
+    agent.drain()
+    assert agent.lines == [b"A\n a", b"B"]
+
+
+def test_a_run_to_the_end_ends_everything_at_once(tmp_path: Path) -> None:
+    append(tmp_path / "app", b"A\n a\nunfinished")
+    agent = GroupingAgent(tmp_path)
+    agent.drain()
+    assert agent.source.ripen(at_once=True) == math.inf
+    agent.work()
+    assert agent.lines == [b"A\n a\nunfinished"]
+
+
+PIECES = st.lists(
+    st.tuples(st.sampled_from(["write", "write", "crash", "stop", "rotate", "time"]), st.sampled_from([b"A", b" a", b""])), max_size=25
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PIECES)
+def test_no_line_is_lost_and_groups_end_at_their_lines_or_by_time(pieces: list[tuple[str, bytes]]) -> None:
+    """Rotation, crashes and stops within groups change nothing; only time and a new file end a group early."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        agent, expected, group, rotated = GroupingAgent(directory, HOUR), list[bytes](), list[bytes](), 0
+        for number, (what, begin) in enumerate(pieces):
+            line = b"%s %d" % (begin, number)
+            if what == "write":
+                append(directory / "app.log", line + b"\n")
+                if group and line.startswith(b"A"):
+                    expected.append(b"\n".join(group))
+                    group = []
+                group.append(line)
+            elif what == "rotate" and (directory / "app.log").exists():
+                rotated += 1
+                (directory / "app.log").rename(directory / f"app.log.{500 - rotated}")
+                expected += [b"\n".join(group)] if group else []
+                group = []
+            elif what == "crash":
+                agent.restart()
+            elif what == "stop":
+                agent.stop()
+            agent.drain()
+            if what == "time":
+                for _ in range(rotated + 1):  # one generation after the other
+                    agent.source.ripen(at_once=True)
+                    agent.drain()
+                expected += [b"\n".join(group)] if group else []
+                group = []
+        for _ in range(rotated + 1):
+            agent.source.ripen(at_once=True)
+            agent.drain()
+        expected += [b"\n".join(group)] if group else []
+        assert agent.lines == expected
+        agent.source.close()
