@@ -14,13 +14,12 @@ import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.cli import exits
-from copycat_agent.cli.plan import offsets_of
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.executor import InlineExecutor
 from copycat_agent.model import TaskId
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Outgoing, Producers, TaskProducer
 from copycat_agent.watch import Watcher

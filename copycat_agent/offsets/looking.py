@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import schema
 from copycat_agent.offsets.opening import DATABASE
+from copycat_agent.options import Definition
 
 _TRIES = 5
 
@@ -37,6 +39,16 @@ def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
         except sqlite3.Error as error:
             hint = "start the agent: it says what is wrong with the store, and what to do"
             raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error}", hint) from None
+
+
+def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> dict[SourcePartition, SourceOffset]:
+    """Those of the connector, and of earlier names of it where it has none of its own there."""
+    own: dict[SourcePartition, SourceOffset] = {}
+    for name in (definition.name, *definition.renamed_from):
+        for partition, offset in saved.items():
+            if partition.connector == name:
+                own.setdefault(SourcePartition(definition.name, partition.key), offset)
+    return own
 
 
 def _copy(database: Path, copy: Path) -> bool:

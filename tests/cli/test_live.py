@@ -128,6 +128,22 @@ def test_losses_of_a_name_that_is_mistyped_are_not_none(ask: Callable[..., Done]
     assert (done.returncode, done.stderr) == (1, "error: there is no connector appp; known here: app, vault\n")
 
 
+def test_a_file_is_explained_by_the_running_agents_definitions_and_offsets(
+    live: Live, ask: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ask("explain", str(live.log))
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in (
+        f"{live.log}: one connector reads it",
+        "agent         RUNNING",
+        "saved         byte 6, 1 record before it",
+        "unread        nothing",
+    ):
+        assert words in done.stdout, done.stdout
+    assert "vault would read it, and is disabled" in done.stdout
+
+
 def test_dead_letters_of_the_running_agent_need_no_directory(
     live: Live, ask: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from copycat_agent.cli.main import app
 from copycat_agent.errors import FatalError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
@@ -18,6 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cli.conftest import Done
+
+
+@pytest.fixture
+def quick() -> Callable[..., Done]:
+    """As `copycat`, in this process."""
+
+    def call(*arguments: str | Path) -> Done:
+        done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+        return subprocess.CompletedProcess([], done.exit_code, done.stdout, done.stderr)
+
+    return call
 
 
 def test_it_shows_each_file_with_what_is_left_and_the_topic(
@@ -34,25 +49,101 @@ def test_it_shows_each_file_with_what_is_left_and_the_topic(
 
 
 def test_start_at_end_shows_where_a_first_run_would_begin(
-    copycat: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+    quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
 ) -> None:
     logs = define("app")
     path = connectors / "app.yaml"
     path.write_text(path.read_text().replace("log_file,", "log_file, start_at: end,"))
     (logs / "a.log").write_text("one\ntwo\n")
-    (entry,) = json.loads(copycat("plan", connectors, "--format", "json", "--state-dir", tmp_path / "state").stdout)
+    (entry,) = json.loads(quick("plan", connectors, "--format", "json", "--state-dir", tmp_path / "state").stdout)
     assert [(file["position"], file["to_read"]) for file in entry["files"]] == [(8, 0)]
 
 
 def test_problems_unknown_names_and_nothing_to_plan(
-    copycat: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+    quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
 ) -> None:
     (connectors / "bad.yaml").write_text("name: bad\n")
-    assert copycat("plan", connectors, "--state-dir", tmp_path / "state").returncode == 78
+    assert quick("plan", connectors, "--state-dir", tmp_path / "state").returncode == 78
     define("app")
-    done = copycat("plan", connectors, "--state-dir", tmp_path / "state")
+    done = quick("plan", connectors, "--state-dir", tmp_path / "state")
     assert (done.returncode, "bad.yaml" in done.stderr, "app: 0 of 0" in done.stdout) == (0, True, True)
-    assert copycat("plan", connectors, "--only", "nobody", "--state-dir", tmp_path / "state").returncode == 2
+    assert quick("plan", connectors, "--only", "nobody", "--state-dir", tmp_path / "state").returncode == 2
+
+
+def planned(quick: Callable[..., Done], connectors: Path, tmp_path: Path, *options: str) -> list[dict[str, Any]]:
+    done = quick("plan", connectors, "--state-dir", tmp_path / "state", "--format", "json", *options)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_each_file_says_why_and_the_topic_and_key_that_are_its_own(
+    quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+) -> None:
+    logs = define("app", "'logs.{@file.name}'")
+    path = connectors / "app.yaml"
+    path.write_text(path.read_text().replace("record: {", 'record: {key: "{message}", '))
+    (logs / "a.log").write_text("one\n")
+    (logs / "b.log").symlink_to(logs / "a.log")
+    (entry,) = planned(quick, connectors, tmp_path)
+    ((file,), passed) = entry["files"], entry["passed_over"]
+    assert (file["topic"], file["record_key"], file["why"].startswith("start_at")) == ("logs.a.log", None, True)
+    assert [(one["path"], "symbolic link" in one["why"]) for one in passed] == [(f"{logs}/b.log", True)]
+    done = quick("plan", connectors, "--state-dir", tmp_path / "state")
+    assert f"{logs}/a.log: at 0 of 4, 4 to read, start_at" in done.stdout
+    assert "-> logs.a.log [" in done.stdout
+    assert f"{logs}/b.log: passed over, is a symbolic link" in done.stdout
+    assert done.stderr == ""
+
+
+def test_of_many_files_those_with_something_to_read_come_first_and_the_rest_is_counted(
+    quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+) -> None:
+    logs = define("app")
+    for number in range(60):
+        (logs / f"{number:02}.log").touch()
+    (logs / "z.log").write_text("one\n")
+    done = quick("plan", connectors, "--state-dir", tmp_path / "state")
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[:3]] == ["app", "  unless said otherwise, start_at beginning", f"  {logs}/z.log"]
+    assert lines[-1] == "  ... and 11 more files; --all shows them"
+    assert len(quick("plan", connectors, "--all", "--state-dir", tmp_path / "state").stdout.splitlines()) == 63
+    assert len(planned(quick, connectors, tmp_path)[0]["files"]) == 61
+
+
+def test_connectors_on_the_same_files_are_told_once_each(
+    quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+) -> None:
+    logs = define("app")
+    text = (connectors / "app.yaml").read_text()
+    for name, topic in (("second", "t"), ("third", "t"), ("elsewhere", "u")):
+        (connectors / f"{name}.yaml").write_text(text.replace("name: app", f"name: {name}").replace("topic: t", f"topic: {topic}"))
+    (logs / "a.log").write_text("one\n")
+    done = quick("plan", connectors, "--state-dir", tmp_path / "state")
+    assert (done.returncode, done.stderr.count("warning: "), "elsewhere" in done.stderr) == (0, 3, False)
+    assert f"app and second both read {logs}/a.log" in done.stderr
+    assert "all 4 enabled connectors: 4 of 4 files have 16 bytes to read" in done.stdout
+
+
+def test_what_would_be_lost_and_what_waits_is_told(
+    quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+) -> None:
+    logs = define("app")
+    path = connectors / "app.yaml"
+    path.write_text(path.read_text().replace("*.log'", "*.log*'"))
+    for name, seconds in (("a.log.1", 1000), ("a.log", 2000)):
+        (logs / name).write_text("one\ntwo\n")
+        os.utime(logs / name, (seconds, seconds))
+    (entry,) = planned(quick, connectors, tmp_path)
+    assert {one["path"]: (one["state"], one["after"], one["log"]) for one in entry["files"]} == {
+        f"{logs}/a.log.1": ("following", None, f"{logs}/a.log"),
+        f"{logs}/a.log": ("waiting", f"{logs}/a.log.1", f"{logs}/a.log"),
+    }
+    assert f"waiting for {logs}/a.log.1" in quick("plan", connectors, "--state-dir", tmp_path / "state").stdout
+    key = entry["files"][0]["key"]
+    with OffsetStore.open(tmp_path / "state") as store:
+        store.commit({SourcePartition("app", key): SourceOffset(4, 1, path=entry["files"][0]["path"], size=20)})
+    (entry,) = planned(quick, connectors, tmp_path)
+    assert [(one["start"], one["end"], one["size_bytes"]) for one in entry["losses"]] == [(8, 20, 12)]
 
 
 def offsets(position: int) -> dict[SourcePartition, SourceOffset]:

@@ -1,0 +1,139 @@
+"""`copycat explain`: what each connector makes of one path, or what an option means."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from copycat_agent import logs
+from copycat_agent.cli import exits
+from copycat_agent.cli.client import find_agent
+from copycat_agent.cli.explain_keys import explain_key, key_names
+from copycat_agent.cli.explain_view import Explained, entry, text_of
+from copycat_agent.cli.first_records import MOST_BYTES, first_records
+from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
+from copycat_agent.cli.settings import settle_settings
+from copycat_agent.cli.shown import visible
+from copycat_agent.definitions import Loaded, load_directory, render
+from copycat_agent.errors import CopycatError
+from copycat_agent.explain import asked
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.options import Definition
+
+_PACKAGED = Path("/etc/copycat/connectors.d")
+_HERE = Path("connectors.d")
+_log = logs.get("explain")
+
+
+def _complete(context: typer.Context, incomplete: str) -> list[str]:
+    """Option keys; a word with a slash is a path, which the shell completes."""
+    del context
+    return [] if "/" in incomplete else [name for name in key_names() if name.startswith(incomplete)]
+
+
+def explain(
+    what: Annotated[
+        str, typer.Argument(metavar="PATH|KEY", help="A file, or an option such as source.start_at.", autocompletion=_complete)
+    ],
+    directory: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="Directory of definitions; default: ./connectors.d, the running agent's, /etc/copycat/connectors.d."
+        ),
+    ] = None,
+    records: Annotated[int, typer.Option("-n", "--records", min=0, max=1000, help="Show so many of the next records.")] = 5,
+    config: Config = None,
+    state_dir: StateDir = None,
+    socket: Socket = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Say which connectors read a file and why, or why not: identity, position, and the next records as they would be sent.
+
+    What holds a slash, or is a file here, is a PATH, which need not exist; anything else is a KEY: an option of a definition
+    or of agent.yaml.
+
+    Needs no Kafka and no Spark, moves nothing, and works beside a running agent. Exits 1 when no connector reads the file.
+    """
+    if "/" not in what and not os.path.lexists(what):
+        raise typer.Exit(explain_key(what, output))
+    path = os.path.abspath(os.fsdecode(os.fsencode(what)))  # noqa: PTH100 - as discovery names it; pathlib would follow nothing either
+    where = directory or _find_directory(socket, state_dir, config)
+    settings = settle_settings(where, config, state_dir, None, socket)
+    logs.setup("error")
+    loaded = load_directory(where, settings.agent)
+    if not loaded.definitions:
+        for problem in loaded.problems:
+            typer.echo(render(problem) + "\n", err=True)
+        typer.echo(f"error: no definition in {visible(str(where))} loads", err=True)
+        raise typer.Exit(exits.DEFINITION_ERROR)
+    saved = saved_offsets(settings.state_dir)
+    states = _states(socket, settings.state_dir, config)
+    answers = [_explained(one, loaded, saved, states, path, records) for one in loaded.definitions.values()]
+    if output is Format.JSON:
+        typer.echo(json.dumps(_report(path, answers, loaded), indent=2))
+    else:
+        typer.echo(text_of(path, answers))
+    _say_bad(loaded, where)
+    raise typer.Exit(exits.GOOD if any(one.answer.takes for one in answers) else exits.FAILED)
+
+
+def _explained(
+    definition: Definition,
+    loaded: Loaded,
+    saved: Mapping[SourcePartition, SourceOffset],
+    states: Mapping[str, Mapping[str, Any]],
+    path: str,
+    count: int,
+) -> Explained:
+    file = str(loaded.paths[definition.name])
+    with asked(definition, saved, path, _log, most_bytes=MOST_BYTES) as answer:
+        split = answer.closeup.split if answer.closeup else None
+        first = first_records(definition, split, count) if split and count else None
+        return Explained(answer, file, first, states.get(definition.name))
+
+
+def _find_directory(socket: Path | None, state_dir: Path | None, config: Path | None) -> Path:
+    """Where definitions are when nobody says."""
+    if _HERE.is_dir():
+        return _HERE
+    try:
+        return Path(find_agent(socket, state_dir, config).get("/v1")["directory"])
+    except (CopycatError, OSError):
+        if _PACKAGED.is_dir():
+            return _PACKAGED
+    raise typer.BadParameter(f"there is no {_HERE} here, and no agent answers: name the directory of definitions behind it")
+
+
+def _states(socket: Path | None, state_dir: Path, config: Path | None) -> dict[str, Mapping[str, Any]]:
+    """What the agent with these offsets says of its connectors; nothing when none answers, or another one."""
+    try:
+        client = find_agent(socket, state_dir, config)
+        if client.get("/v1")["state_dir"] != str(state_dir):
+            return {}
+        return {one["name"]: one for one in client.get("/v1/connectors")["connectors"]}
+    except (CopycatError, OSError):
+        return {}
+
+
+def _say_bad(loaded: Loaded, directory: Path) -> None:
+    bad = [visible(file.path.name) for file in loaded.files if file.problems]
+    if bad:
+        does, which = ("does", "it") if len(bad) == 1 else ("do", "them")
+        typer.echo(
+            f"\n{', '.join(bad)} {does} not load, and nothing is known of {which}: copycat check {visible(str(directory))}", err=True
+        )
+
+
+def _report(path: str, answers: list[Explained], loaded: Loaded) -> dict[str, Any]:
+    return {
+        "path": visible(path),
+        "exists": os.path.lexists(path),
+        "connectors": [entry(one) for one in answers],
+        "bad_definitions": [visible(str(file.path)) for file in loaded.files if file.problems],
+    }

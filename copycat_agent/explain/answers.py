@@ -1,0 +1,152 @@
+"""What one connector makes of one path: the source itself looks, and says; who reads this only learns why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from copycat_agent.explain.obstacles import Refusal, obstacle
+from copycat_agent.logs import Log
+from copycat_agent.model import Loss, SourceOffset, SourcePartition
+from copycat_agent.offsets.looking import offsets_of
+from copycat_agent.options import Definition
+from copycat_agent.sources import SOURCES, Source
+from copycat_agent.sources.base import Closeup
+from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.matching import excluded_by, fixed_depth, mismatch
+from copycat_agent.sources.placing import is_file_key
+
+Saved = Mapping[SourcePartition, SourceOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One connector's about `path`. `closeup` is None where it does not read the file, and `refusal` says why.
+
+    `name` is the one it finds the file under. `pattern` is the one that names it, "" where none does (any more). `saved` is its
+    saved offset. `former` are saved offsets of other files that had this name. `losses` would be entered with the next look.
+    """
+
+    definition: Definition
+    path: str
+    name: str
+    closeup: Closeup | None = None
+    refusal: Refusal | None = None
+    pattern: str = ""
+    saved: SourceOffset | None = None
+    former: tuple[SourceOffset, ...] = ()
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def takes(self) -> bool:
+        """Whether a run reads the file by this definition."""
+        return self.closeup is not None and self.definition.enabled
+
+
+@contextmanager
+def asked(definition: Definition, saved: Saved, path: str, log: Log, *, most_bytes: int) -> Iterator[Answer]:
+    """The answer about `path`, absolute; while the block runs, its split can be read. `saved` are all saved offsets.
+
+    Takes a scan of the connector's directories when a pattern may name the path, else no time.
+    """
+    offsets = offsets_of(definition, saved)
+    names = list(dict.fromkeys((path, os.path.realpath(path))))
+    if all(_by_patterns(definition, name) for name in names) and not _was_read(path, offsets):
+        yield Answer(definition, path, path, refusal=_by_patterns(definition, path), former=_former(path, "", offsets))
+        return
+    kind = SOURCES[definition.source.type]
+    source = kind.make(definition.name, definition.source, definition.delivery, offsets, log)
+    try:
+        losses = tuple(source.scan().losses)
+        yield _answer(definition, source, offsets, names, losses, most_bytes)
+    finally:
+        source.close()
+
+
+def _answer(
+    definition: Definition,
+    source: Source,
+    offsets: Saved,
+    names: list[str],
+    losses: tuple[Loss, ...],
+    most_bytes: int,
+) -> Answer:
+    closeup, name = _find(source, names, most_bytes)
+    path = names[0]
+    if closeup is None:
+        refusal = _by_patterns(definition, path) or _by_source(definition, source, path)
+        return Answer(definition, path, path, refusal=refusal, former=_former(path, "", offsets), losses=losses)
+    key = closeup.view.key
+    saved = offsets.get(SourcePartition(definition.name, key))
+    return Answer(definition, path, name, closeup, None, _pattern(definition, name), saved, _former(name, key, offsets), losses)
+
+
+def _find(source: Source, names: list[str], most_bytes: int) -> tuple[Closeup | None, str]:
+    """The file under one of its names, or under the one it is followed by though no pattern names it any more."""
+    for name in names:
+        if closeup := source.look_closely(name, most_bytes):
+            return closeup, name
+    inode = _inode_key(names[0])
+    for view in source.files() if inode else ():
+        if view.key and Identity.parse(view.key)[0][:2] == inode:
+            return source.look_closely(view.path, most_bytes), view.path
+    return None, ""
+
+
+def _by_patterns(definition: Definition, path: str) -> Refusal | None:
+    """Why no pattern names the path, None when one does."""
+    include, exclude = getattr(definition.source, "include", ()), getattr(definition.source, "exclude", ())
+    far = mismatch(include, path)
+    if far is not None:
+        near = (
+            f"none of its {len(include)} patterns names it, the nearest is {far.pattern}"
+            if len(include) > 1
+            else f"{far.pattern} does not name it"
+        )
+        return Refusal(f"{near}: {far.why}")
+    pattern = excluded_by(exclude, path)
+    return Refusal(f"source.exclude leaves it out, by {pattern}") if pattern else None
+
+
+def _by_source(definition: Definition, source: Source, path: str) -> Refusal:
+    """A pattern names it, and the source did not take it."""
+    reasons = source.passed_over()
+    follow = getattr(definition.source, "follow_symlinks", False)
+    found = obstacle(path, fixed_depth(_pattern(definition, path) or path), follow_symlinks=follow)
+    said = next((where for where in _up_from(path) if where in reasons), None)
+    if said is not None:
+        why, _, hint = reasons[said].partition("; ")
+        where = "it " if said == path else f"{said} "
+        return Refusal(f"{where}{why}", hint or (found.hint if found else ""))
+    return found or Refusal("it changed while it was looked at", "ask again")
+
+
+def _up_from(path: str) -> Iterator[str]:
+    """The path, then every directory above it."""
+    while path not in ("/", ""):
+        yield path
+        path = os.path.dirname(path)  # noqa: PTH120 - names may be odd bytes; texts stay texts
+
+
+def _pattern(definition: Definition, path: str) -> str:
+    return next((one for one in getattr(definition.source, "include", ()) if mismatch((one,), path) is None), "")
+
+
+def _inode_key(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)  # noqa: PTH116 - see above
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def _was_read(path: str, offsets: Saved) -> bool:
+    """Whether an offset of this very file is saved, though no pattern names it now."""
+    inode = _inode_key(path)
+    return any(is_file_key(one.key) and Identity.parse(one.key)[0][:2] == inode for one in offsets)
+
+
+def _former(path: str, key: str, offsets: Saved) -> tuple[SourceOffset, ...]:
+    return tuple(offset for partition, offset in offsets.items() if offset.path == path and partition.key != key)

@@ -1,0 +1,263 @@
+"""What an option means: every key of a definition and of agent.yaml, from the models that load them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from copycat_agent.converters import CONVERTERS
+from copycat_agent.definitions.client_settings import ACCEPTED, check_name
+from copycat_agent.definitions.models import key_of, markers, models_in
+from copycat_agent.definitions.schema import default_of
+from copycat_agent.options import (
+    AgentOptions,
+    ConverterOptions,
+    Definition,
+    FieldInfo,
+    Options,
+    SourceOptions,
+    TransformOptions,
+    TypeAdapter,
+)
+from copycat_agent.sources import SOURCES
+from copycat_agent.transforms import TRANSFORMS
+
+_REGISTRIES: dict[type[Options], tuple[str, Any]] = {
+    SourceOptions: ("source", SOURCES),
+    TransformOptions: ("transform", TRANSFORMS),
+    ConverterOptions: ("converter", CONVERTERS),
+}
+_CLIENT = "kafka.client."
+_NEAR = 5
+_SECTION = "the defaults of its keys"
+
+
+class Key(NamedTuple):
+    """One option. `where` says in which file, and of which source, transform or converter. `default` is None for a required one.
+
+    `kind` is its type in words; `allowed` its choices or bounds, "" for none; `example` how it is written; `children` the keys
+    below it.
+    """
+
+    key: str
+    where: str
+    meaning: str
+    kind: str
+    default: str | None
+    allowed: str
+    example: str
+    children: tuple[str, ...]
+
+
+def find_keys(text: str) -> list[Key]:
+    """What a dotted key means, in every place where it may stand; without its beginning when that is clear. Empty for none."""
+    if text.startswith(_CLIENT):
+        return [_client_setting(text)]
+    exact = [one for one in all_keys() if one.key == text]
+    if exact:
+        return _merged(exact)
+    ending = [one for one in all_keys() if one.key.endswith(f".{text}")]
+    return _merged(ending) if len({one.key for one in ending}) == 1 else []
+
+
+def _merged(keys: list[Key]) -> list[Key]:
+    """What is the same in several places, once."""
+    places: dict[Key, list[str]] = {}
+    for one in keys:
+        places.setdefault(one._replace(where=""), []).append(one.where)
+    return [one._replace(where=" or ".join(where)) for one, where in places.items()]
+
+
+def near_keys(text: str) -> list[str]:
+    """Keys that may have been meant: those that end like it, then those that look like it."""
+    known = list(dict.fromkeys(one.key for one in all_keys()))
+    last = text.rpartition(".")[2]
+    same = [key for key in known if key.rpartition(".")[2] == last]
+    alike = difflib.get_close_matches(text, known, n=_NEAR, cutoff=0.6)
+    lasts = difflib.get_close_matches(last, {key.rpartition(".")[2] for key in known}, n=1, cutoff=0.7)
+    return list(dict.fromkeys([*same, *alike, *(key for key in known if key.rpartition(".")[2] in lasts)]))[: 2 * _NEAR]
+
+
+@lru_cache(maxsize=1)
+def all_keys() -> tuple[Key, ...]:
+    """Every option of a definition and of agent.yaml; one that stands in both comes twice."""
+    return (*_keys_of(Definition, "", "a definition"), *_keys_of(AgentOptions, "", "agent.yaml"))
+
+
+def _keys_of(model: type[Options], prefix: str, where: str) -> Iterator[Key]:
+    for name, field in model.model_fields.items():
+        key = prefix + key_of(name, field)
+        inner = [_below(part, f"{key}.", where) for part in models_in(field.annotation)]
+        below = [one for keys in inner for one in keys]
+        depth = key.count(".") + 1
+        children = dict.fromkeys(one.key for one in below if one.key.count(".") == depth)
+        yield _key(model, name, key, where, tuple(children))
+        yield from below
+
+
+def _below(model: type[Options], prefix: str, where: str) -> list[Key]:
+    """The keys of a section; for a source, transform or converter those of each kind."""
+    if model not in _REGISTRIES:
+        return list(_keys_of(model, prefix, where))
+    noun, registry = _REGISTRIES[model]
+    return [one for kind, entry in registry.items() for one in _keys_of(entry.options, prefix, f"{where}, {noun} {kind}")]
+
+
+def _key(model: type[Options], name: str, key: str, where: str, children: tuple[str, ...]) -> Key:
+    field = model.model_fields[name]
+    schema = _schema(field)
+    default = None if field.is_required() else _default(model, name, field)
+    return Key(
+        key, where, field.description or "", _kind(schema), default, _allowed(field, schema), _example(key, schema, default), children
+    )
+
+
+def _schema(field: FieldInfo) -> dict[str, Any]:
+    adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+    return adapter.json_schema()
+
+
+def _default(model: type[Options], name: str, field: FieldInfo) -> str:
+    if isinstance(field.get_default(), Options):
+        return _SECTION
+    default = default_of(model, name)
+    return "none" if default is None else json.dumps(default)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """The type in words, choices joined by "or"."""
+    words = [_one_kind(one) for one in schema.get("anyOf", [schema])]
+    return " or ".join(dict.fromkeys(word for word in words if word))
+
+
+def _one_kind(schema: dict[str, Any]) -> str:
+    pattern = schema.get("pattern", "")
+    if pattern.endswith("ms|s|m|h|d)$"):
+        return "a duration"
+    if pattern.endswith("GB)$"):
+        return "a size in bytes"
+    if "enum" in schema or "const" in schema:
+        return "one of its words" if len(schema.get("enum", [])) > 1 else "a word"
+    kind = schema.get("type", "")
+    if kind == "array":
+        return f"a list of {'texts' if schema.get('items', {}).get('type') == 'string' else 'maps'}"
+    words = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "null": ""}
+    section = "a map of texts" if isinstance(schema.get("additionalProperties"), dict) else "a section"
+    return words.get(kind if isinstance(kind, str) else "string", section)
+
+
+def _allowed(field: FieldInfo, schema: dict[str, Any]) -> str:
+    """Choices, bounds, or a pattern."""
+    choices = [word for one in schema.get("anyOf", [schema]) for word in one.get("enum", [one["const"]] if "const" in one else [])]
+    if choices:
+        return ", ".join(map(str, choices))
+    bounds = {
+        name: getattr(one, name) for one in markers(field) for name in ("ge", "gt", "le", "lt") if getattr(one, name, None) is not None
+    }
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+    return ", ".join(f"{words[name]} {adapter.dump_python(value, mode='json', warnings=False)}" for name, value in bounds.items())
+
+
+def _example(key: str, schema: dict[str, Any], default: str | None) -> str:
+    """The key as it is written, nested as in YAML's flow style; "" where only its children would say something."""
+    value = _EXAMPLES.get(key) or ("" if key.startswith("transforms.") else _example_value(schema, default))
+    if not value:
+        return ""
+    *sections, last = key.split(".")
+    beside = next((text for name, text in _BESIDE.items() if last not in _ALONE and (key == name or key.startswith(f"{name}."))), "")
+    if value.startswith("{"):
+        beside = ""
+    text = f"{beside}, {last}: {value}" if beside else f"{last}: {value}"
+    for section in reversed(sections):
+        text = f"{section}: [{{{text}}}]" if section == "transforms" else f"{section}: {{{text}}}"
+    return text
+
+
+def _example_value(schema: dict[str, Any], default: str | None) -> str:
+    """The last choice, the other boolean, else the default, else a small number."""
+    for one in schema.get("anyOf", [schema]):
+        if one.get("enum"):
+            return str(one["enum"][-1])
+        if one.get("type") == "boolean":
+            return "false" if default == "true" else "true"
+    if default not in (None, "none", "[]", "{}", _SECTION):
+        return str(json.loads(default) if default.startswith('"') else default)
+    kinds = {one.get("type"): one for one in schema.get("anyOf", [schema])}
+    return "1000" if "integer" in kinds else next((str(one["examples"][-1]) for one in kinds.values() if one.get("examples")), "")
+
+
+def _client_setting(text: str) -> Key:
+    """A setting of librdkafka: what it takes, or where it belongs."""
+    name = text.removeprefix(_CLIENT)
+    wrong = check_name(name)
+    if wrong is None:
+        meaning = "A setting of librdkafka, passed on to the producer; see its CONFIGURATION.md."
+        kind, _, values = ACCEPTED[name].partition(" ")
+        return Key(text, "a definition or agent.yaml", meaning, kind, "librdkafka's", values.replace("|", ", "), "", ())
+    return Key(text, "nowhere", f"{wrong[0]}: {wrong[1]}", "not allowed", "none", "", "", ())
+
+
+_EXAMPLES = {
+    "name": "nginx-access",
+    "renamed_from": "[nginx]",
+    "source.include": "[/var/log/nginx/*access.log]",
+    "source.exclude": '["*.gz"]',
+    "source.start_at": '"2026-11-21T05:00:00Z"',
+    "source.encoding": "latin-1",
+    "source.line.delimiter": r'"\0"',
+    "source": "{type: log_file, include: [/var/log/nginx/*access.log]}",
+    "source.type": "log_file",
+    "source.ignore_older": "2d",
+    "source.multiline.start": r"'^\d{4}-'",
+    "source.multiline.continues": r"'^\s'",
+    "source.multiline.ends": "';$'",
+    "source.multiline": "{preset: java}",
+    "source.symlink_roots": "[/mnt/logs]",
+    "transforms": '[{drop_if: {message: {matches: "DEBUG"}}}]',
+    "transforms.drop_if": '{message: {matches: "DEBUG"}}',
+    "transforms.keep_if": '{message: {matches: "ERROR"}}',
+    "converters.key.type": "string",
+    "converters.value": "bytes",
+    "converters.key": "string",
+    "record": '{topic: logs.nginx, key: "{@file.name}"}',
+    "record.topic": '"logs.{@file.name}"',
+    "record.allowed_topics": "[logs.error, logs.info]",
+    "record.key": '"{@file.name}"',
+    "record.headers": '{host: "{@host}"}',
+    "record.partition": "file",
+    "errors.dlq": "{topic: logs.dlq}",
+    "errors.dlq.topic": "logs.dlq",
+    "kafka.bootstrap_servers": "[k1.example.test:9093, k2.example.test:9093]",
+    "kafka.client": "{compression.type: zstd}",
+    "kafka.security.username": "copycat",
+    "kafka.security.password": '"${cred:kafka_password}"',
+    "kafka.security.ca_file": "/etc/copycat/ca.pem",
+    "kafka.security.mechanism": "SCRAM-SHA-512",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.security.cert_file": "/etc/copycat/client.pem",
+    "kafka.security.key_file": "/etc/copycat/client.key",
+    "kafka.security.key_password": '"${cred:key_password}"',
+    "kafka.security.oauth.token_url": "https://login.example.test/token",
+    "kafka.security.oauth.client_id": "copycat",
+    "kafka.security.oauth.client_secret": '"${cred:kafka_secret}"',
+    "kafka.security.oauth.scope": "kafka",
+    "kafka.create_topics": "{partitions: 3}",
+    "kafka.create_topics.config": "{retention.ms: 604800000}",
+    "spark.conf": "{spark.ui.enabled: false}",
+    "state_dir": "/var/lib/copycat",
+    "api.listen": "127.0.0.1:9464",
+    "api.socket": "/run/copycat/agent.sock",
+}
+"""Values that say more than the type does."""
+_BESIDE = {
+    "source.multiline": "preset: java",
+    "source.symlink_roots": "follow_symlinks: true",
+    "record.allowed_topics": 'topic: "logs.{level}"',
+}
+"""What an option, or those below it, need beside them."""
+_ALONE = frozenset({"start", "continues", "ends", "preset"})
+"""Options that need nothing beside them where others of the section do."""
