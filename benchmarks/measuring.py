@@ -63,7 +63,7 @@ class Meter:
                 with self._lock:
                     self._cpu[process.pid] = times.user + times.system
                 if memory:
-                    total += _pss(process.pid)
+                    total += pss(process.pid)
         with self._lock:
             self._peak = max(self._peak, total)
 
@@ -75,7 +75,8 @@ class Meter:
         return family
 
 
-def _pss(pid: int) -> int:
+def pss(pid: int) -> int:
+    """Bytes of memory of one process, what it shares counted in part. Raises OSError."""
     with Path(f"/proc/{pid}/smaps_rollup").open() as rollup:
         return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
 

@@ -29,7 +29,7 @@ def rates(found: Mapping[str, Rate]) -> str:
         "CPU s until then",
         "peak memory",
     )
-    return _table(head, (_rate_row(tool, one, found) for tool, one in found.items()))
+    return table(head, (_rate_row(tool, one, found) for tool, one in found.items()))
 
 
 def _rate_row(tool: str, one: Rate, found: Mapping[str, Rate]) -> list[str]:
@@ -58,7 +58,7 @@ def latencies(found: Mapping[str, Latency]) -> str:
         ]
         for tool, one in found.items()
     )
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def write_json(path: Path, caption: str, one: Mapping[str, Rate], two: Mapping[str, Rate], trickle: Mapping[str, Latency]) -> None:
@@ -68,7 +68,8 @@ def write_json(path: Path, caption: str, one: Mapping[str, Rate], two: Mapping[s
     path.write_text(json.dumps(whole, indent=2) + "\n")
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """In Markdown."""
     head = list(head)
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
