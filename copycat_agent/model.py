@@ -223,7 +223,8 @@ class SplitResult:
     be saved with it. `samples` are records that the batch asked for; `client` is new word from the producer, None when there
     is none (both on one result of a batch). Of a packed file: `unpacked_size` is how many bytes it holds, once its end was
     reached, else -1; `damage` is why it cannot be unpacked further, "" when it can; `origin` is the index of the one of the
-    split's `origins` that it goes on behind, -1 when it goes on behind none.
+    split's `origins` that it goes on behind, -1 when it goes on behind none; `packed_position` is how many packed
+    bytes are settled, never too many.
     """
 
     split: Split
@@ -239,10 +240,11 @@ class SplitResult:
     unpacked_size: int = -1
     damage: str = ""
     origin: int = -1
+    packed_position: int = 0
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        packed = (self.unpacked_size, self.damage, self.origin)
+        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position)
         rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed)
         return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
 

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("metrics", "api"),
     ("agent",),
     ("doctor",),
+    ("explain",),
     ("cli",),
     ("__main__",),
 )
@@ -49,6 +50,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "waitress": ("api",),
     "werkzeug": ("api",),
     "prometheus_client": ("metrics",),
+    "backports": ("sources",),
+    "compression": ("sources",),
 }
 """Outside library -> the only modules or packages that import it."""
 

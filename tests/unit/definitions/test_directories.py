@@ -71,6 +71,15 @@ def test_connectors_that_do_the_same_are_warned_of_once_per_extra(load: Load) ->
     assert all("a.yaml" in each.text for each in loaded.warnings)
 
 
+def test_connectors_whose_patterns_share_a_file_are_warned_of(load: Load) -> None:
+    paths = ("/l/*.log", "/l/app-*", "/l/*.txt", "/m/*.log")
+    loaded = load(*(named(name, path=repr(path)) for name, path in zip(("one", "two", "three", "four"), paths, strict=True)))
+    assert [(each.code, Path(each.path).name) for each in loaded.warnings] == [("shared-files", "b.yaml"), ("shared-files", "c.yaml")]
+    assert "'/l/app-.log'" in loaded.warnings[0].text
+    apart = load(named("one", path="'/l/*.log'"), named("two", path="'/l/app-*'", topic="u"))
+    assert apart.warnings == (), "each topic gets every record, which may be meant"
+
+
 def test_a_disabled_connector_loads_and_is_nobodys_twin(load: Load) -> None:
     loaded = load(named("one"), named("two") + "enabled: false\n")
     assert loaded.definitions["two"].enabled is False
