@@ -11,7 +11,7 @@ from copycat_agent.doctor.model import Notes, Step, names
 from copycat_agent.doctor.network import Broker, Trouble, meet, reach, split_address
 from copycat_agent.doctor.topics import Want, examine_topics
 from copycat_agent.errors import BlockedError, CopycatError, FatalError
-from copycat_agent.options import Definition, KafkaOptions, TopicOptions
+from copycat_agent.options import Definition, KafkaOptions, SourceOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe, ClusterState
 from copycat_agent.sources.log_options import LogFileOptions
 from copycat_agent.templates import compile_template
@@ -54,22 +54,29 @@ def clusters(definitions: Iterable[Definition]) -> list[Cluster]:
 
 
 def _add_topics(cluster: Cluster, definition: Definition) -> None:
-    source, create = definition.source, definition.kafka.create_topics
-    line_bytes = source.line.max_bytes if isinstance(source, LogFileOptions) else 0
+    create, most = definition.kafka.create_topics, _most_bytes(definition.source)
     topic = compile_template(definition.record.topic)
     if topic.is_literal:
-        _want(cluster, topic.literal_prefix, create, line_bytes, keyed=definition.record.key is not None)
+        _want(cluster, topic.literal_prefix, create, most, keyed=definition.record.key is not None)
     else:
         cluster.templates.append(f"{definition.name}: {definition.record.topic}")
         for name in definition.record.allowed_topics:
-            _want(cluster, name, create, line_bytes, keyed=definition.record.key is not None)
+            _want(cluster, name, create, most, keyed=definition.record.key is not None)
     if definition.errors.dlq is not None:
-        _want(cluster, definition.errors.dlq.topic, create, 0, keyed=True)
+        _want(cluster, definition.errors.dlq.topic, create, (0, ""), keyed=True)
 
 
-def _want(cluster: Cluster, topic: str, create: TopicOptions | None, line_bytes: int, *, keyed: bool) -> None:
+def _most_bytes(source: SourceOptions) -> tuple[int, str]:
+    """How long a record may be, 0 for any length, and the option that says so."""
+    if not isinstance(source, LogFileOptions):
+        return 0, ""
+    return (source.line.max_bytes, "line.max_bytes") if source.multiline is None else (source.multiline.max_bytes, "multiline.max_bytes")
+
+
+def _want(cluster: Cluster, topic: str, create: TopicOptions | None, most: tuple[int, str], *, keyed: bool) -> None:
     known = cluster.topics.get(topic, Want(create, 0, keyed=True))
-    cluster.topics[topic] = Want(known.create or create, max(known.line_bytes, line_bytes), keyed=known.keyed and keyed)
+    size, limit = max((known.record_bytes, known.limit), most)
+    cluster.topics[topic] = Want(known.create or create, size, keyed=known.keyed and keyed, limit=limit)
 
 
 def examine_clusters(found: Sequence[Cluster]) -> list[Step]:

@@ -16,11 +16,15 @@ _COPIES = 2
 
 
 class Want(NamedTuple):
-    """What the connectors ask of a topic: how to make it, the longest line (0: any), and whether every record has a key."""
+    """What the connectors ask of a topic: how to make it, the longest record (0: any), and whether every record has a key.
+
+    `limit` is the option of the source that says how long a record may be.
+    """
 
     create: TopicOptions | None
-    line_bytes: int
+    record_bytes: int
     keyed: bool
+    limit: str = "line.max_bytes"
 
 
 def examine_topics(notes: Notes, options: KafkaOptions, topics: Mapping[str, Want], state: ClusterState) -> None:
@@ -102,9 +106,9 @@ def _examine_replicas(notes: Notes, topic: TopicState, config: Mapping[str, str]
 
 def _examine_config(notes: Notes, options: KafkaOptions, topic: TopicState, want: Want, config: Mapping[str, str]) -> None:
     largest = int(config.get("max.message.bytes", "0"))
-    if 0 < largest < want.line_bytes:
-        text = f"{topic.name} takes {largest:,} bytes at once (after compression), line.max_bytes is {format_size(want.line_bytes)}"
-        fix = f"{_alter(options, topic.name)} --add-config max.message.bytes={want.line_bytes + 1024}\nor lower source.line.max_bytes"
+    if 0 < largest < want.record_bytes:
+        text = f"{topic.name} takes {largest:,} bytes at once (after compression), {want.limit} is {format_size(want.record_bytes)}"
+        fix = f"{_alter(options, topic.name)} --add-config max.message.bytes={want.record_bytes + 1024}\nor lower source.{want.limit}"
         notes.warn("size", text, fix)
     if "compact" in config.get("cleanup.policy", "") and not want.keyed:
         text = f"{topic.name} is compacted, and records without a key are refused there"

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from copycat_agent.formats.wrapped import Wrapped, may_be_wrapped, unwrap
 
+LOOK_CHARACTERS = 4096
+"""So much of a line is searched for a pattern that somebody wrote."""
 CLOSED = 9
 """State of a group that its last line has ended."""
 
@@ -151,16 +153,24 @@ def _texts(lines: list[bytes]) -> list[str]:
     return texts if len(texts) == len(lines) else [line.decode("utf-8", "replace") for line in lines]
 
 
-def by_pattern(pattern: str) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:
-    """Kind 1 for lines in which `pattern` is found, 0 for others: of bytes, and of text."""
+def by_pattern(pattern: str, *, at_end: bool = False) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:
+    """Kind 1 for lines in which `pattern` is found, 0 for others: of bytes, and of text.
+
+    Of a very long line it sees the beginning only, or `at_end` its end: there are patterns that take the square of the length.
+    """
     search = re.compile(pattern).search
     quick = _search_in_ascii(pattern)
 
+    def look(line: str) -> re.Match[str] | None:
+        return search(line, max(0, len(line) - LOOK_CHARACTERS)) if at_end else search(line, 0, LOOK_CHARACTERS)
+
     def of_texts(lines: list[str]) -> list[int]:
-        return [0 if found is None else 1 for found in map(search, lines)]
+        is_long = len(max(lines, key=len, default="")) > LOOK_CHARACTERS
+        return [0 if found is None else 1 for found in map(look if is_long else search, lines)]
 
     def of_bytes(lines: list[bytes]) -> list[int]:
-        if quick is not None and b"".join(lines).isascii():
+        block = b"".join(lines)
+        if quick is not None and block.isascii() and (len(block) <= LOOK_CHARACTERS or len(max(lines, key=len)) <= LOOK_CHARACTERS):
             return [0 if found is None else 1 for found in map(quick, lines)]
         return of_texts(_texts(lines))
 
@@ -200,4 +210,4 @@ def continues(pattern: str) -> Rule:
 
 def ends(pattern: str) -> Rule:
     """A line in which `pattern` is found is the last one of its group."""
-    return Rule(*by_pattern(pattern), {(0, 0): 0, (0, 1): CLOSED}, (0, CLOSED), frozenset({0}), is_end=True)
+    return Rule(*by_pattern(pattern, at_end=True), {(0, 0): 0, (0, 1): CLOSED}, (0, CLOSED), frozenset({0}), is_end=True)

@@ -12,7 +12,10 @@ _RULES = {"start": start, "continues": continues, "ends": ends, "preset": PRESET
 
 
 class MultilineOptions(Options):
-    """Which lines are one record. Patterns are looked for anywhere in a line; write `^` for its beginning."""
+    """Which lines are one record. Patterns are looked for anywhere in a line; write `^` for its beginning.
+
+    Of a line longer than `grouping.LOOK_CHARACTERS` they see the first ones only, `ends` the last ones.
+    """
 
     start: Regex | None = Field(None, description="A line in which this regular expression is found begins a record.")
     continues: Regex | None = Field(None, description="A line in which it is found belongs to the record before it.")

@@ -69,11 +69,12 @@ class Absent:
             if generation < newest[identity]:
                 self._formers.add(partition)
                 if not offset.done:
-                    self._note_undecided(partition, offset, "the file was cut before they were read")
+                    self.note_undecided(partition, offset, "the file was cut before they were read")
 
-    def _note_undecided(self, partition: SourcePartition, offset: SourceOffset, why: str) -> None:
+    def note_undecided(self, partition: SourcePartition, offset: SourceOffset, why: str) -> None:
+        """Nobody follows its file any more. Its rest is looked for; `why` it is lost if nobody has it."""
         self.undecided[partition] = why
-        if not offset.position:
+        if not offset.position and partition not in self._families:
             name = self._families[partition] = family(offset.path)
             self._unread.setdefault(name, []).append(partition)
 
@@ -97,7 +98,7 @@ class Absent:
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
         self.add(partition, offset)
         self._formers.add(partition)
-        self._note_undecided(partition, offset, why)
+        self.note_undecided(partition, offset, why)
         self.fresh.add(partition)
         self._kept[partition] = kept
         self._begun[partition] = begun_ns
@@ -121,13 +122,17 @@ class Absent:
             elif offset is None:
                 self._drop(partition)
             elif _may_be_same(saved, identity, offset, path, info):
-                if packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
+                if _was_cut_unread(offset, info):
+                    self._drop(partition)
+                    self.add_former(partition, offset, "the file was cut while the agent did not run", changes)
+                    generation = saved_generation + 1 if saved == identity else 0
+                elif packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
                     self._drop(partition)
                     self._lose_rest(partition, offset, info.st_size, "the file was cut while the agent did not run", changes)
                     if offset != (offset := packed_files.recalled(offset, info.st_size)):
                         changes.offsets[partition] = offset
                     return Recalled(partition, offset, saved_generation)
-                if saved == identity:
+                elif saved == identity:
                     self._drop(partition)
                     self.add_former(partition, offset, "the file was rewritten while the agent did not run", changes)
                     generation = saved_generation + 1
@@ -151,6 +156,10 @@ class Absent:
     def has_kin(self, path: str) -> bool:
         """Whether a file at `path` may go on with one of these, as far as names tell."""
         return self._heads.has_kin(path) or family(path) in self._unread
+
+    def has_longer(self, path: str, size: int) -> bool:
+        """Whether `size` bytes are too few to tell whether a file at `path` goes on with one of these."""
+        return self._heads.has_longer(path, size)
 
     def unread_of(self, path: str, changes: Changes) -> list[Saved]:
         """Undecided formers of which nothing was read, and that have a name of the same log in the same directory; oldest first."""
@@ -221,6 +230,11 @@ class Absent:
             self._unread[name].remove(partition)
             if not self._unread[name]:
                 del self._unread[name]
+
+
+def _was_cut_unread(offset: SourceOffset, info: os.stat_result) -> bool:
+    """Whether a file of which nothing was read is shorter than it was: what it held may be in a copy, what it holds is new."""
+    return not (offset.position or offset.compression or offset.done) and info.st_size < offset.size
 
 
 def _may_be_same(saved: Identity, met: Identity, offset: SourceOffset, path: str, info: os.stat_result) -> bool:

@@ -13,6 +13,7 @@ from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.discovery import Discovery, Found, Mark
 from copycat_agent.sources.followed import STARTED, Followed
 from copycat_agent.sources.meeting import Meeting
+from copycat_agent.sources.missed import Missed
 from copycat_agent.sources.opening import Opener
 from copycat_agent.sources.origins import Origins
 from copycat_agent.sources.passed_over import PassedOver
@@ -51,6 +52,7 @@ class Catalog:
         self._log = log
         self.origins = Origins(followed, self.opener, log)
         self._rests = Rests(followed, self.origins, self.opener, self._discovery.may_match, self._meeting.follow_rest)
+        self._missed = Missed(followed, self.opener, self._discovery, self._meeting.follow_missed, self.passed_over, log)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
         self._search_for = "the file went away while the agent did not run"
@@ -96,6 +98,7 @@ class Catalog:
         if first:
             changes.offsets[started] = SourceOffset(int(time.time() * 1000))
         self.passed_over.begin_scan()
+        self._missed.begin(changes)
         if self._discovery.starved:
             self._meeting.shrink()
         for _ in range(LOOKS):
@@ -131,16 +134,30 @@ class Catalog:
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
         """Which of the new files are the rest of known ones, and what is lost because none is. `at_once`: copies are not waited for."""
+        if self._is_scanned:
+            self._missed.met([*self._meeting.newcomers, *self._meeting.begun])
+        self.origins.hold(self._meeting.begun, changes)
         self.origins.add(self._meeting.newcomers)
         self.origins.judge(changes, at_once=at_once)
         if self._is_scanned:
-            self._rests.decide(changes)
+            awaited = self._rests.awaited()
+            self._missed.follow(changes)
+            self.origins.add(self._meeting.newcomers)
+            self.origins.judge(changes, at_once=at_once)
+            self._rests.decide(changes, awaited)
+            self._missed.end(changes)
+            self.origins.add(self._meeting.newcomers)
         self._is_scanned = False
+        self.origins.release(at_once=at_once)
 
     @property
     def has_rests(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
-        return bool(self._followed.absent.fresh)
+        return bool(self._followed.absent.fresh) or self.origins.is_releasing
+
+    def leave(self, changes: Changes) -> None:
+        """The agent stops in order: save when it looked last."""
+        self._missed.leave(changes)
 
     def note(self, changes: Changes) -> None:
         """`changes` are in the store, or will be before anything that comes later is."""
@@ -150,6 +167,7 @@ class Catalog:
 
     def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
         """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight."""
+        self._missed.begun_anew(file)
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
         largest, kept = file.cut or (file.proven_size, 0)
         self.truncated_files += 1
@@ -178,6 +196,7 @@ class Catalog:
         )
         changes.offsets[fresh.partition] = fresh.offset
         self._followed.replace(file, fresh)
+        self._meeting.begun.append(fresh)
         return fresh
 
     def _look_twice(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
@@ -212,6 +231,7 @@ class Catalog:
         if file.path != found.path:
             self._log.debug("file renamed", path=file.path, to=found.path)
             self.rotated_files += is_newest(file.path)
+            self._missed.left(file.path)
             file.path, file.met_ns = found.path, time.time_ns()
         file.gone_since = None
         self.gone.discard(file)
@@ -220,6 +240,7 @@ class Catalog:
             return file
         why = self._what_changed(file) or self._was_cut_unread(file)
         if file.replaced:
+            self._missed.left(file.path)
             self._followed.lose_rest(file, changes)
             return None
         if why:
@@ -244,27 +265,22 @@ class Catalog:
 
     def _was_cut_unread(self, file: TrackedFile) -> str:
         """Why a file of which nothing is read begins anew: nobody knows what it holds now, and what it held may be in a copy."""
-        is_unread = file.cut is not None and not file.offset.position and not file.is_packed
-        return "it was cut before anything of it was read" if is_unread else ""
+        return "it was cut before anything of it was read" if file.is_cut_unread else ""
 
     def _what_changed(self, file: TrackedFile) -> str:
         """Why a file that was read is not what was read, as far as can be told without reading on; "" when it is."""
         if file.rewritten or file.is_packed:  # what an archive holds only a task can tell
             return packed_files.what_changed(file) if file.is_packed else "it holds other bytes than were read"
         position = file.offset.position
-        is_grown = file.size > position and file.cut is None
-        if not position or is_grown or (file.size == position and file.mtime_ns == file.verified_mtime_ns):
+        is_grown = 0 < position < file.size and file.cut is None
+        if is_grown or (file.mtime_ns == file.verified_mtime_ns and file.size >= position and not (position and file.cut)):
             return ""
         was_open = file.fd >= 0
         try:
             if not file.open(self.opener):
                 return ""
             file.verified_mtime_ns = file.mtime_ns
-            if file.size < position:
-                return f"it is {file.size} bytes long, {position} were read"
-            return (
-                "" if file.holds() else "it holds other bytes before its offset"
-            )  # written to, yet nothing new to read, or cut and grown since
+            return _difference(file)
         except OSError as error:
             self.passed_over.warn(file.path, f"cannot be read: {error.strerror}")
             file.verified_mtime_ns = 0  # the next look asks again
@@ -281,6 +297,8 @@ class Catalog:
         for file in [one for one in self.files.values() if one not in present]:
             if unlisted and file.path.startswith(unlisted):
                 continue
+            if file.gone_since is None:
+                self._missed.left(file.path)
             if file.fd < 0 and not file.in_flight:
                 self.rotated_files += 1
                 changes.offsets[file.partition] = file.remembered(gone=True)
@@ -299,3 +317,12 @@ class Catalog:
         for pattern in sorted(self._discovery.unmatched - self._told_unmatched):
             self._told_unmatched.add(pattern)
             self._log.info("no file matches yet", pattern=pattern)
+
+
+def _difference(file: TrackedFile) -> str:
+    """How the open file differs from what was read, or seen, of it; "" when it does not. Raises OSError."""
+    if file.begins_otherwise():
+        return "it was cut, and written to again, before anything of it was read"
+    if file.size < file.offset.position:
+        return f"it is {file.size} bytes long, {file.offset.position} were read"
+    return "" if file.holds() else "it holds other bytes before its offset"  # nothing new to read, or cut and grown since

@@ -24,6 +24,8 @@ def reader(fd: int) -> Reader:
 
 def take(read: Reader, position: int) -> Fingerprint:
     """The fingerprint of a file whose first `position` bytes count as read. Raises OSError."""
+    if not position:
+        return Fingerprint()
     head = read(0, min(HEAD_BYTES, position))
     tail = read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
     return of(head, tail)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 STARTED = "started"
-"""Key of the row that says that this connector has looked at its directories before; its position is epoch milliseconds."""
+"""Key of the row that says that this connector has looked at its directories before; its position is epoch milliseconds, its size when it
+looked last (see `last_look`)."""
 
 _PLACES = 64
 """A name that more files have says nothing about where copies of one are put."""

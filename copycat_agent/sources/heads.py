@@ -50,6 +50,10 @@ class Heads:
         """Whether there are any with a related name."""
         return kin(path) in self._lengths
 
+    def has_longer(self, path: str, size: int) -> bool:
+        """Whether `size` bytes of a file at `path` are too few to tell whether it has the head of one with a related name."""
+        return any(length > size for length in self._lengths.get(kin(path), ()))
+
     def find(self, path: str, head: bytes) -> list[SourcePartition]:
         """Those with a related name whose head a file at `path` begins with. In another directory only a whole head counts."""
         found: list[SourcePartition] = []

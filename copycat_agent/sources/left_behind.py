@@ -52,7 +52,7 @@ class Search:
             except OSError:
                 continue  # its directory may come back, and the file with it
             if name is None or left:
-                absent.undecided[partition] = self.why  # gone, or with other content
+                absent.note_undecided(partition, offset, self.why)  # gone, or with other content
             else:
                 changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
 

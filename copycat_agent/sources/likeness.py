@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from copycat_agent.formats import TAIL_BYTES
+from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.sources import fingerprint, packed
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset
     from copycat_agent.sources.opening import Opener
     from copycat_agent.sources.tracked import TrackedFile
+
+
+QUIET_SECONDS = 10.0
+"""Nobody is about to add to a file, or to cut the one it is a copy of, when nothing has happened to it for so long."""
+
+
+def is_quiet(file: TrackedFile) -> bool:
+    """Whether nobody has touched it for a while, also when the agent was started only just now."""
+    if time.monotonic() - file.grown_at >= QUIET_SECONDS:
+        return True
+    return file.fd >= 0 and time.time() - os.fstat(file.fd).st_ctime >= QUIET_SECONDS
 
 
 @contextlib.contextmanager
@@ -46,8 +58,13 @@ def holds(file: TrackedFile, offset: SourceOffset) -> bool:
 
 def begins_like(file: TrackedFile, other: TrackedFile, size: int) -> bool:
     """Whether the first `size` bytes of two open files agree, as far as head and end of that stretch tell. Raises OSError."""
+    return agree(file.read, other.read, size)
+
+
+def agree(read: Reader, other: Reader, size: int) -> bool:
+    """The same of what two readers read. Raises OSError."""
     head, tail = min(size, fingerprint.HEAD_BYTES), min(size, TAIL_BYTES)
-    mine, others = (one.read(0, head) + one.read(size - tail, tail) for one in (file, other))
+    mine, others = (one(0, head) + one(size - tail, tail) for one in (read, other))
     return len(mine) == head + tail and mine == others
 
 

@@ -43,6 +43,8 @@ SHARED_SECONDS = 0.5
 """A batch ends after this time when other files are known to be active, so that a quiet file does not wait behind a backlog."""
 SIZES_SECONDS = 60.0
 """How often the sizes of files that are not read are saved."""
+UNSEEN_SECONDS = 1.0
+"""A file that was empty is first read when a scan was so recent that no rotation can have come between."""
 HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""
 
@@ -64,6 +66,7 @@ class LogFiles:
         self._sizes_at = time.monotonic()
         self._finalise = False
         self._needs_scan = False
+        self._scanned_at = time.monotonic()
         self.glance = Glance()
         self._lag = LagView(self._catalog)
         self._released = Released(self._catalog.lost.add)
@@ -88,6 +91,7 @@ class LogFiles:
             self._scan(changes)
         self._needs_scan = False
         self._catalog.judge(changes, at_once=self._finalise)
+        self._needs_scan |= self._catalog.origins.needs_scan
         recent = time.monotonic() - ACTIVE_SECONDS
         self._served = {file for file in self._served if file.grown_at > recent and not file.removed}
         for file in list(self._catalog.gone):
@@ -105,6 +109,7 @@ class LogFiles:
 
     def _scan(self, changes: Changes) -> None:
         begun_ns, begun = time.time_ns(), time.monotonic()
+        self._scanned_at = begun
         self._catalog.scan(changes)
         self.glance.scanned(self._catalog.marks, begun_ns, time.monotonic() - begun)
 
@@ -169,7 +174,7 @@ class LogFiles:
             file.planned_at = self._turn
             self._catalog.dirty.served(file)
             file.in_flight = True
-            self._catalog.origins.ask(file)
+            self._catalog.origins.archives.ask(file)
             self._flying[file.partition] = file
             self._served.add(file)
         alone = len(self._catalog.files) == 1
@@ -181,7 +186,7 @@ class LogFiles:
         changes = Changes()
         for result in results:
             file = self._flying[result.split.partition]
-            self._catalog.origins.answered(file, result, changes)
+            self._catalog.origins.archives.answered(file, result, changes)
             if result.damage:
                 packed_files.enter_damage(result, changes, self._log)
                 result = replace(result, offset=replace(result.offset, done=True))  # noqa: PLW2901
@@ -205,6 +210,7 @@ class LogFiles:
         cut = [file for file in self._catalog.files.values() if file.cut is not None]
         for file in {*self._catalog.dirty, *cut}:
             self._leave_behind(file, changes)
+        self._catalog.leave(changes)
         return changes
 
     def _leave_behind(self, file: TrackedFile, changes: Changes) -> None:
@@ -227,7 +233,8 @@ class LogFiles:
         for result in results:
             file = self._flying.pop(result.split.partition)
             file.in_flight = False
-            file.note_progress(changes.offsets.get(result.split.partition, result.offset))
+            if not result.changed or result.split.partition in changes.offsets:  # else what was read of it, to its end or not, stands
+                file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             if isinstance(result.error, FileError):
                 delay = file.back_off()
                 self._needs_scan |= close_if_stale(file) and file.gone_since is not None
@@ -340,9 +347,14 @@ class LogFiles:
 
     def _open(self, file: TrackedFile) -> bool:
         """Have `file` open for its turn. False when it cannot be, or is not what it was."""
+        is_unseen = not (file.offset.position or file.is_packed or file.glimpse.head_bytes)
         try:
+            if is_unseen and time.monotonic() - self._scanned_at > UNSEEN_SECONDS:
+                self._needs_scan = True  # it was empty: since then it may have been filled, copied and cut, and the copy goes first
+                return False
             if file.open(self._catalog.opener):
                 self._take_note(file)
+                file.rewritten = file.rewritten or file.begins_otherwise()
                 self._needs_scan |= file.needs_scan
                 return file.unread
         except FileNotFoundError:
@@ -389,7 +401,8 @@ class LogFiles:
         over = quiet >= self._options.rotate_wait or (file.is_deleted() and file.has_no_writer())
         file.refresh()  # the last writer may have written once more before it was found to be gone
         self._catalog.touch(file)
-        if file.unread or not over:
+        is_being_packed = file.rest > 0 and not file.is_whole and not packed_files.is_over(file, self._options.rotate_wait)
+        if file.unread or is_being_packed or not over:
             return
         if file.backlog:
             self._finalise_one(file)

@@ -43,6 +43,7 @@ class Meeting:
         self._passed_over = passed_over
         self._log = log
         self.newcomers: list[TrackedFile] = []
+        self.begun: list[TrackedFile] = []
 
     def meet_all(self, strangers: Iterable[Found], changes: Changes, *, first: bool) -> set[TrackedFile]:
         """Files that are not being followed, oldest first; as many stay open as there is room for.
@@ -92,6 +93,15 @@ class Meeting:
         del self._followed.paths[path]
         file.gone_since = time.monotonic()
         self._followed.gone.add(file)
+        return file
+
+    def follow_missed(self, path: str, fd: int, info: os.stat_result) -> TrackedFile | None:
+        """`follow_rest` for a file that is read from its beginning. None, too, when it is older than files of this connector may be."""
+        if self._start.begin(fd, info, path, first=False).is_old:
+            return None
+        file = self.follow_rest(path, fd, info)
+        if file is not None and file.is_packed:  # it may be the rest of a known file
+            self.newcomers.append(file)
         return file
 
     def shrink(self) -> bool:
@@ -158,8 +168,8 @@ class Meeting:
         file.verified_mtime_ns, file.proven_size = file.mtime_ns, file.size
         file.adopt(fd)
         followed.add(file)
-        if not offset.position and not generation:
-            self.newcomers.append(file)
+        if not offset.position:
+            (self.begun if generation else self.newcomers).append(file)
         return file
 
     def _begin(self, path: str, fd: int, info: os.stat_result, generation: int, *, first: bool) -> tuple[SourceOffset, str]:

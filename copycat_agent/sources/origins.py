@@ -7,16 +7,15 @@ one has them. Equal text alone is no proof: in doubt a file is read from its beg
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint, likeness
 from copycat_agent.sources.absent import Saved
+from copycat_agent.sources.archives import Archives
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.followed import Followed
 from copycat_agent.sources.identity import Identity
@@ -27,8 +26,6 @@ from copycat_agent.sources.tracked import TrackedFile
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
 
-QUIET_SECONDS = 10.0
-"""A copy of a file that still has all its bytes is a file of its own when nobody has added to it for so long."""
 YOUNG_SECONDS = 600.0
 """A copy that was not touched for so long is none in the making."""
 
@@ -40,10 +37,11 @@ class Origins:
         self._followed = followed
         self._opener = opener
         self._log = log
+        self.archives = Archives(followed, opener, self._relatives, self._take_over, log)
+        self.needs_scan = False
         self._unjudged: dict[TrackedFile, None] = {}
-        self._barriers: dict[TrackedFile, tuple[TrackedFile, int, float]] = {}
-        self._asked: dict[SourcePartition, tuple[Saved, ...]] = {}
-        self._expected: set[TrackedFile] = set()
+        self._held: dict[TrackedFile, tuple[SourcePartition, float]] = {}
+        self._flights: dict[TrackedFile, dict[TrackedFile, int]] = {}
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
     def add(self, newcomers: list[TrackedFile]) -> None:
@@ -54,80 +52,59 @@ class Origins:
                 self._unjudged[file] = None
         newcomers.clear()
 
+    def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
+        """Files that were cut and begin anew; the list is emptied.
+
+        None is read before it is known whether a copy has what was not read of it, which comes first.
+        """
+        absent, self.needs_scan = self._followed.absent, False
+        for fresh in begun:
+            former = SourcePartition(fresh.partition.connector, fresh.identity.key(fresh.generation - 1))
+            offset = absent.known(former, changes) if former in absent.undecided else None
+            if offset is not None and _has_rest(offset) and fresh.gone_since is None:
+                past = max(0.0, time.time() - offset.gone_ms / 1000)
+                fresh.unjudged = True
+                self._held[fresh] = former, time.monotonic() + likeness.QUIET_SECONDS - past
+        begun.clear()
+
     def judge(self, changes: Changes, *, at_once: bool) -> None:
-        """Decide what can be decided now. `at_once`: a copy is not waited for."""
-        for file in [one for one in self._expected if self._is_no_rest(one, at_once=at_once)]:
-            self._expected.discard(file)
-            self._followed.remove(file)
+        """Decide what can be decided now. `at_once`: a copy is not waited for. `needs_scan`: another scan will decide more."""
+        self.archives.let_go(at_once=at_once)
         for file in list(self._unjudged):
             is_begun = file.removed or file.in_flight or file.offset.position > 0
             if is_begun or (self._is_told(file, at_once=at_once) and not self._waits(file, changes, at_once=at_once)):
+                del self._unjudged[file]
+                self._flights.pop(file, None)
+                self.archives.judged(file)
                 self._free(file)
 
-    def _is_no_rest(self, file: TrackedFile, *, at_once: bool) -> bool:
-        """Whether a task has looked into a file that is read only as the rest of another one, and it is not."""
-        is_looked_at = not (file.removed or file.in_flight or file.offset.position) and file.stalled_size == file.size
-        return is_looked_at and (at_once or _is_quiet(file))
+    def release(self, *, at_once: bool) -> None:
+        """Let those be read whose former bytes are found, or lost, or were looked for long enough."""
+        for file, (former, until) in list(self._held.items()):
+            if at_once or file.removed or former not in self._followed.absent.undecided or time.monotonic() > until:
+                del self._held[file]
+                self._free(file)
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether a file is held whose former bytes are found."""
+        return any(former not in self._followed.absent.undecided for former, _ in self._held.values())
 
     def _is_told(self, file: TrackedFile, *, at_once: bool) -> bool:
         """Whether there is enough of it to look at."""
         if file.size and not file.told:
             with likeness.opened(file, self._opener), contextlib.suppress(OSError):
                 file.tell()
-        return file.size > 0 and (file.told or at_once or _is_quiet(file))
+        return file.size > 0 and (file.told or at_once or likeness.is_quiet(file))
 
     def awaited(self) -> set[str]:
         """Names (see `kin`) of which files are not judged yet: nothing can be said about what is lost of others with these."""
-        self._expected = {file for file in self._expected if not file.removed}
-        waiting = itertools.chain(self._expected, self._unjudged, self._asking())
-        return {kin(file.path) for file in waiting if file.size}
-
-    def _asking(self) -> Iterator[TrackedFile]:
-        """Packed files that no task has looked into."""
-        return (file for file in self._followed.dirty if file.is_packed and not file.offset.position and not file.offset.done)
-
-    def expect(self, file: TrackedFile, changes: Changes) -> None:
-        """A packed file that no pattern matches: it is read only if it is the rest of a known one, which a task finds out."""
-        self._expected.add(file)
-        file.offset = changes.offsets[file.partition] = replace(file.offset, done=True, gone_ms=int(time.time() * 1000))
-        file.stalled_size = -1
-        self._followed.touch(file)
+        return self.archives.awaited() | {kin(file.path) for file in self._unjudged if file.size}
 
     def copied(self, partition: SourcePartition) -> int:
         """So much of a former file is in a copy of it that is read as a file of its own."""
         file = self._copies.pop(partition, None)
         return 0 if file is None else file.copied
-
-    def ask(self, file: TrackedFile) -> None:
-        """Its next split is about to be planned: let the task find out what a packed file is the rest of. No effect on others."""
-        if file.is_packed and not file.offset.position:
-            try:
-                file.origins = self._of(file)
-            except OSError:
-                file.origins = ()  # the task says why it cannot be read
-
-    def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
-        """What it may be the rest of, as of now. Raises OSError."""
-        head = likeness.head_of(file)
-        saved = self._followed.absent.candidates(file.path, head, None)
-        saved += [(one.partition, one.offset) for one in self._relatives(file) if _has_head(one.offset, head)]
-        saved.sort(key=lambda one: -one[1].position)
-        self._asked[file.partition] = tuple(saved)
-        return tuple(offset for _, offset in saved)
-
-    def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
-        """A task has found what a packed file goes on behind. `changes` save how far it came. No effect on others."""
-        asked = self._asked.get(file.partition, ())
-        if 0 <= result.origin < len(asked):
-            partition, offset = asked[result.origin]
-            self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position)
-            if self._followed.absent.has(partition):
-                kept = result.unpacked_size if result.unpacked_size >= 0 else offset.size
-                self._take_over(partition, offset, kept, changes)
-        if result.error is None and not result.changed and (result.origin >= 0 or result.offset.position):
-            self._asked.pop(file.partition, None)
-            self._expected.discard(file)
-            file.origins = ()
 
     def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> None:
         """`file` goes on where another partition, which is given up for it, ends."""
@@ -152,13 +129,15 @@ class Origins:
         """A quick look, so that thousands of new files cost nothing."""
         if self._followed.gone_at(file.path):
             return True
+        if is_newest(file.offset.path):  # under this name it is known: it was written to, and is no copy
+            return False
         return is_rotated(file.path) and (self._followed.absent.has_kin(file.path) or bool(self._relatives(file)))
 
     def _free(self, file: TrackedFile) -> None:
-        del self._unjudged[file]
-        self._barriers.pop(file, None)
         file.unjudged = False
         self._followed.touch(file)
+        if not file.removed:
+            self._followed.generations.link(file)
 
     def _waits(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
         """Whether nothing can be said about `file` yet. Else it goes on with something, or is new."""
@@ -167,13 +146,34 @@ class Origins:
                 return False
             try:
                 head = likeness.head_of(file)
+                if self._is_landing(file) or self._is_unsettled(file):
+                    return True
                 if file.is_packed:
-                    return self._waits_for_original(file, head)
+                    return self.archives.waits(file, head, at_once=at_once)
                 if is_rotated(file.path) and (self._goes_on(file, head, changes) or self._follows_unread(file, changes)):
                     return False
                 return self._waits_for_copy(file, changes, at_once=at_once)
             except OSError:
                 return False  # who reads it will say why
+
+    def _is_landing(self, file: TrackedFile) -> bool:
+        """Whether a task still reads a relative, as it did when `file` was first looked at: how far it came is not known."""
+        flights = self._flights.get(file)
+        if flights is None:
+            flights = self._flights[file] = {one: one.planned_at for one in self._relatives(file) if one.in_flight}
+        return any(one.in_flight and one.planned_at == turn for one, turn in flights.items())
+
+    def _is_unsettled(self, file: TrackedFile) -> bool:
+        """Whether a relative was cut just now."""
+        if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
+            return False
+        return any(self._is_cut(one) for one in self._relatives(file))
+
+    def _is_cut(self, one: TrackedFile) -> bool:
+        """Whether it was cut just now: the next scan knows it as a former file."""
+        is_cut = one.cut is not None or one.needs_scan
+        self.needs_scan |= is_cut and not one.in_flight
+        return is_cut
 
     def _goes_on(self, file: TrackedFile, head: bytes, changes: Changes) -> bool:
         """Take over the offset of a file that has its bytes no more."""
@@ -228,18 +228,20 @@ class Origins:
 
     def _is_copy(self, file: TrackedFile, one: TrackedFile, *, at_once: bool) -> bool:
         """Whether `file` is so far a copy of `one`, and worth waiting for."""
-        if one.cut is not None or one.needs_scan:
-            return True  # cut just now: the next scan knows it as a former file
+        if 0 < file.identity.birth_ns < one.identity.birth_ns:
+            return False  # made before the other one was
         if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
             return False
+        if self._is_cut(one):
+            return True
         if one.offset.position and not (one.in_flight or one.holds()):
-            one.rewritten = True  # cut, and grown beyond its offset since
+            one.rewritten = self.needs_scan = True  # cut, and grown beyond its offset since
             return True
         if not likeness.begins_like(file, one, file.size):
             one.refresh()
-            return one.cut is not None
+            return self._is_cut(one)
         self._note_copy(file, one)
-        return not (at_once or _is_quiet(file))
+        return not (at_once or likeness.is_quiet(file))
 
     def _note_copy(self, file: TrackedFile, one: TrackedFile) -> None:
         file.copied = file.size
@@ -263,39 +265,15 @@ class Origins:
         self.take_rest(file, one.partition, offset, changes)
         return True
 
-    def _waits_for_original(self, file: TrackedFile, head: bytes) -> bool:
-        """Whether a packed file waits until the file that it was made of, and that is there still, is read as far as it goes."""
-        for one in self._relatives(file):
-            if one.offset.position and not _has_head(one.offset, head):
-                continue
-            with likeness.opened(one, self._opener) as is_open:
-                if not is_open or one.is_packed:
-                    continue
-                one.refresh()
-                size = min(len(head), one.size)
-                if not size or one.read(0, size) != head[:size]:
-                    continue
-            known, barrier, at = self._barriers.get(file, (file, 0, 0.0))
-            if known is not one or file.grown_at > at:  # as long as it grows it may get more of the other one
-                barrier = one.size
-                self._barriers[file] = one, barrier, time.monotonic()
-            if one.in_flight or (one.unread and one.offset.position < barrier):
-                return True
-        return False
-
     def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
         """Files that are followed, and may be what `file` was copied from, or packed from, or moved over."""
-        found = [one for one in self._followed.relatives(file.path) if one is not file and one not in self._unjudged]
+        others = [one for one in self._followed.relatives(file.path) if one is not file]
+        found = [one for one in others if one not in self._unjudged or is_newest(one.path)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]
 
 
-def _has_head(offset: SourceOffset, head: bytes) -> bool:
-    proof = offset.fingerprint
-    return bool(offset.position and proof.head_bytes) and fingerprint.digest(head[: proof.head_bytes]) == proof.head
-
-
-def _is_quiet(file: TrackedFile) -> bool:
-    return time.monotonic() - file.grown_at >= QUIET_SECONDS
+def _has_rest(offset: SourceOffset) -> bool:
+    return offset.size > offset.position and not (offset.done or offset.compression)
 
 
 def _stands(offset: SourceOffset, partition: SourcePartition) -> bool:

@@ -24,6 +24,9 @@ OUTPUT_BYTES = 2**20
 """Bytes unpacked at a time, however much a few packed bytes hold."""
 INPUT_BYTES = 2**16
 """Packed bytes read at a time."""
+HEAD_INPUT_BYTES = 2**21
+"""No more packed bytes are looked at for the first unpacked ones: members that hold nothing, and names in headers, may go on for ever."""
+_HEAD_STEP_BYTES = 4096
 
 _WINDOW_LOG = MEMORY_BYTES.bit_length() - 1
 _GZIP = 31  # zlib's word for "gzip header and trailer, the largest window"
@@ -117,17 +120,22 @@ def recognise(head: bytes, *, whole: bool = False) -> str | None:
 
 
 def head_of(read: Reader, codec: str, size: int) -> bytes:
-    """Up to `size` of the first unpacked bytes, cheaply; fewer when there are no more, or they are damaged. Raises OSError of `read`."""
-    member, out, position = CODECS[codec](), b"", 0
+    """Up to `size` of the first unpacked bytes; fewer when `HEAD_INPUT_BYTES` hold no more, or are damaged. Raises OSError of `read`."""
+    member, out, position, is_between = CODECS[codec](), b"", 0, False
     while len(out) < size:
         data = b""
         if member.eof:
-            data, member = member.unused_data.lstrip(b"\0"), CODECS[codec]()
+            data, member, is_between = member.unused_data, CODECS[codec](), True
         if not data and member.needs_input:
-            data = read(position, 4096)
+            data = read(position, min(_HEAD_STEP_BYTES, HEAD_INPUT_BYTES - position))
             position += len(data)
             if not data:
                 break
+        if is_between:
+            data = data.lstrip(b"\0")  # padding
+            if not data:
+                continue
+            is_between = False
         try:
             out += member.decompress(data, size - len(out))
         except ERRORS:

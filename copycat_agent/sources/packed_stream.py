@@ -26,6 +26,7 @@ class PackedStream(Stream):
         self._origins = split.origins if split.offset.position == 0 else ()
         self._settled = split.offset.position
         self._is_sound = True
+        self._end = -1  # how much it holds, once that was seen
         try:
             self._unpacker = unpackers.PROCESS.take(split.partition, split.offset.compression, self._read_raw, self._info.st_size)
         except BaseException:
@@ -102,8 +103,10 @@ class PackedStream(Stream):
 
     def bounds(self, limit: int) -> tuple[int, bool]:
         """See `Stream.bounds`: the end shows only when it is reached."""
-        size = self._unpacker.produced
-        return (min(limit, size), self._final and size <= limit) if self._unpacker.is_whole else (limit, False)
+        if self._unpacker.is_whole:
+            self._end = self._unpacker.produced
+        end = self._end  # known for good: reading far back makes the unpacker begin anew
+        return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit)
 
     def is_exhausted(self, limit: int) -> bool:
         """See `Stream.is_exhausted`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
@@ -33,18 +33,26 @@ class Rests:
         self._may_match = may_match
         self._follow = follow
 
-    def decide(self, changes: Changes) -> None:
-        """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended."""
-        absent, listings = self._followed.absent, _Listings()
+    def awaited(self) -> set[str]:
+        """Names (see `kin`) of which files are not judged yet, so that nothing can be said about rests of others with these."""
+        return self._origins.awaited() if self._followed.absent.undecided else set()
+
+    def decide(self, changes: Changes, awaited: Collection[str]) -> None:
+        """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended.
+
+        `awaited`: as it was then. What is awaited since is waited for before anything is lost, and not before it is looked for.
+        """
+        absent, listings, awaited_since = self._followed.absent, _Listings(), self.awaited()
         fresh, absent.fresh = absent.fresh, set()
-        awaited = self._origins.awaited() if absent.undecided else ()
         for partition in list(absent.undecided):
             offset = absent.known(partition, changes)
             if offset is None:
                 absent.forget(partition, changes)
-            elif kin(offset.path) in awaited or self._find(partition, offset, listings, changes):
                 continue
-            elif partition not in fresh:  # a scan that began after it was cut has met every copy that matches
+            name = kin(offset.path)
+            if name in awaited or self._find(partition, offset, listings, changes):
+                continue
+            if partition not in fresh and name not in awaited_since:  # a scan that began after it was cut has met every copy that matches
                 absent.settle(partition, offset, self._origins.copied(partition), changes)
 
     def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
@@ -69,7 +77,7 @@ class Rests:
             os.close(fd)
             return False
         if file.is_packed:
-            self._origins.expect(file, changes)
+            self._origins.archives.expect(file, changes)
         else:
             self._origins.take_rest(file, partition, offset, changes)
             changes.offsets[file.partition] = file.remembered(gone=True)

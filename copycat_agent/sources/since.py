@@ -17,6 +17,8 @@ FAR_BYTES = 2**20
 """So far a look goes on for a line that says when it was written: stack traces are shorter."""
 _TEXT_BYTES = 16 * 2**10
 """A JSON object longer than this is not looked into."""
+_LONG_BYTES = 16 * 2**20
+"""The end of a line is looked for no further: rather it is read."""
 _ROUNDING_SECONDS = 1e-6
 _FIRST_LINES = 60
 """A file that says nothing about time in so many lines does not say it."""
@@ -46,7 +48,8 @@ def find(size: int, lines: LineStarts, since: float, changed: float) -> Wanted |
 
     None when its first lines do not say when they were written. Raises what reading them raises.
     """
-    texts = (lines.text(line.data[:_TEXT_BYTES]) for line in islice(lines.lines(0, size), _FIRST_LINES))
+    head = min(size, FAR_BYTES)
+    texts = (lines.text(line.data[:_TEXT_BYTES]) for line in islice(lines.lines(0, head), _FIRST_LINES))
     clock = recognise(texts, changed)
     if clock is None:
         return None
@@ -66,7 +69,7 @@ class _Search:
 
     def run(self, changed: float) -> Wanted:
         """See `find`."""
-        first = next(self._dated(0, self._size), None)
+        first = next(self._dated(0, min(self._size, FAR_BYTES)), None)
         if first is None or first.at >= self._since:
             return Wanted(0, first)
         last = self._last()
@@ -106,8 +109,16 @@ class _Search:
                 return self._earlier(line)
             older = line.start
         if not is_known:
-            return Wanted(next((line.start for line in self._lines.lines(older + 1, self._size)), -1), None)
+            return Wanted(self._behind(older), None)
         return self._earlier(found)
+
+    def _behind(self, older: int) -> int:
+        """Where the line ends that begins at `older`, -1 when it is the last one. Of one that does not end for long, its beginning."""
+        end = min(self._size, older + _LONG_BYTES)
+        found = next((line.start for line in self._lines.lines(older + 1, end)), None)
+        if found is None:
+            return -1 if end == self._size else older
+        return found
 
     def _look(self, position: int, top: int) -> list[Dated] | None:
         """The dated lines of the first block from `position` on that has any; empty when none begins before `top`, None when they may."""

@@ -26,7 +26,7 @@ class Stream:
         self.waits = False
         self._name = split.path
         self._unwritten = Unwritten()
-        self._intact = 0
+        self._intact = split.offset.position  # what is read of the bytes before it is compared with their hashes
         self._is_whole = True
         try:
             self._fd = os.open(split.open_path, _FLAGS)

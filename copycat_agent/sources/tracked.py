@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import fingerprint, packed
 from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.opening import Opener
@@ -36,9 +36,10 @@ class TrackedFile:
     `timed`: a group of lines stands open at its end and waits for its time, see `timers`.
     `deleted`: since when it is held open though deleted, and how large it was then; see `held`.
     `why`: what put it at its position when it was met, for people. `family` and `age`: see `generations`. `after` and `barrier`: the
-    file it was rotated from, and how much of that one goes first. `unjudged`: `origins`
+    file it was rotated from, and how much of that one goes first (-1: what it has when this one has its first bytes). `unjudged`: `origins`
     does not know yet what it is; `copy_of`: its first `copied` bytes are that one's; `met_ns`: when
-    this generation of it was met, epoch nanoseconds.
+    this generation of it was met, epoch nanoseconds. `glimpse`: how it began when it was first seen, as long as nothing of it is read.
+    `proven_ns`: then it was what had been read for certain, epoch nanoseconds.
     `told`: whether it is packed is known, or nobody asks because
     nothing is unpacked (`unpacks`). Of a packed file whose present end was reached at `stalled_size`, `is_whole` says that it ends
     with a member's end, `rest` that there is something behind the offset; `packed_position` is how much of it a task has taken in;
@@ -86,6 +87,8 @@ class TrackedFile:
     copy_of: SourcePartition | None = None
     copied: int = 0
     met_ns: int = field(default_factory=time.time_ns)
+    proven_ns: int = field(default_factory=time.time_ns)
+    glimpse: Fingerprint = field(default_factory=Fingerprint)
     deleted: tuple[float, int] | None = None
     unpacks: bool = True
     told: bool = False
@@ -113,7 +116,7 @@ class TrackedFile:
     @property
     def unread(self) -> bool:
         """Whether there may be something to read."""
-        changed = self.rewritten or self.replaced
+        changed = self.rewritten or self.replaced or self.is_cut_unread
         is_more = self.size > (0 if self.is_packed else self.offset.position)
         return is_more and not changed and (self.final or self.flush or self.stalled_size != self.size)
 
@@ -126,7 +129,12 @@ class TrackedFile:
     def needs_scan(self) -> bool:
         """Whether it is not what was read any more, which a scan sorts out."""
         is_cut = self.size < (min(1, self.offset.position) if self.is_packed else self.offset.position)
-        return self.rewritten or self.replaced or is_cut
+        return self.rewritten or self.replaced or is_cut or self.is_cut_unread
+
+    @property
+    def is_cut_unread(self) -> bool:
+        """Whether it was cut before anything of it was read: nobody knows what it holds now, and what it held may be in a copy."""
+        return self.cut is not None and not (self.offset.position or self.is_packed or self.in_flight)
 
     @property
     def is_stalled(self) -> bool:
@@ -160,8 +168,8 @@ class TrackedFile:
         if info.st_size == self.size and info.st_mtime_ns == self.mtime_ns:
             return
         if info.st_size < self.size and (not self.is_packed or not info.st_size):  # of a smaller archive a task sees what it is
-            largest, smallest = self.cut or (self.size, info.st_size)
-            self.cut = max(largest, self.size), min(smallest, info.st_size)
+            largest, smallest = self.cut or (self.size, info.st_size)  # once cut, what it grows to is not what it held
+            self.cut = largest, min(smallest, info.st_size)
         if info.st_size == self.size:
             self.stalled_size = -1  # written to in place: there may be a whole line now
         self.final = self.flush = False  # someone writes to it still
@@ -175,16 +183,28 @@ class TrackedFile:
                 self.observe(os.fstat(self.fd))
 
     def waits(self) -> bool:
-        """Whether the file it was rotated from still has lines that go first. An ailing predecessor is not waited for."""
+        """Whether the file it was rotated from still has lines that go first. An ailing predecessor is not waited for.
+
+        Nor one that nobody reads until it is known what it is: it may itself wait for this one. What that waits for goes first.
+        """
+        while self.after is not None and self.after.unjudged and not self.after.removed:
+            self.after, self.barrier = self.after.after, -1
         before = self.after
         if before is None:
             return False
-        if not before.removed and not before.errors and (before.is_packed or before.offset.position < self.barrier):
-            before.refresh()
-            if before.in_flight or before.unread or before.timed:
-                return True
+        if not (before.removed or before.errors) and self._goes_first(before):
+            return True
         self.after = None
         return False
+
+    def _goes_first(self, before: TrackedFile) -> bool:
+        """Whoever writes had `before` until this one got its first bytes: what it holds then goes first."""
+        if self.barrier >= 0 and not before.is_packed and before.offset.position >= self.barrier:
+            return False
+        before.refresh()
+        if self.barrier < 0:
+            self.barrier = before.size
+        return before.in_flight or before.unread or before.timed
 
     def adopt(self, fd: int) -> None:
         """`fd` is open on this file and belongs to it from now on."""
@@ -195,6 +215,7 @@ class TrackedFile:
 
     def tell(self) -> None:
         """Find out from the first bytes of the open file whether it is packed, as soon as there are enough. Raises OSError."""
+        self._see()
         if self.told or not self.size:
             return
         codec = packed.recognise(self.read(0, packed.MAGIC_BYTES), whole=self.final)
@@ -204,6 +225,15 @@ class TrackedFile:
         self.told, self.stalled_size = True, -1
         if codec:
             self.offset = replace(self.offset, compression=codec)
+
+    def _see(self) -> None:
+        if self.size and not (self.glimpse.head_bytes or self.offset.position or self.is_packed):
+            self.glimpse = fingerprint.of(self.read(0, min(self.size, fingerprint.HEAD_BYTES)), b"")
+
+    def begins_otherwise(self) -> bool:
+        """Whether the open file, of which nothing is read, does not begin as it did: it was cut, and has grown since. Raises OSError."""
+        is_unread = not (self.offset.position or self.is_packed or self.in_flight)
+        return is_unread and not fingerprint.holds(self.read, self.glimpse, 0)
 
     def hand_over(self) -> int:
         """Give its descriptor, perhaps -1, to the caller."""
@@ -241,11 +271,14 @@ class TrackedFile:
         if not self.is_packed:
             end = min(self.size, end)
         self.seen_size, self.seen_ms = self.size, int(time.time() * 1000)
+        offset = replace(self.offset, done=False) if self.offset.done and not self.origins else self.offset
+        if self.glimpse.head_bytes and not (offset.position or self.is_packed):
+            offset = replace(offset, fingerprint=self.glimpse)  # a task that begins late finds out when it was cut meanwhile
         return Split(
             self.partition,
             self.path,
             f"/proc/{os.getpid()}/fd/{self.fd}",
-            replace(self.offset, done=False) if self.offset.done and not self.origins else self.offset,
+            offset,
             end,
             final=self.final and (self.is_packed or end == self.size),
             flush=self.flush and end == self.size,
@@ -294,7 +327,7 @@ class TrackedFile:
     def note_progress(self, offset: SourceOffset) -> None:
         """A split is settled up to `offset`. What was there when it was planned is read: the rest came later."""
         if offset.position > self.offset.position:
-            self.read_at = time.time()
+            self.read_at, self.proven_ns = time.time(), self.seen_ms * 1_000_000
             if offset.done if self.is_packed else offset.position >= self.seen_size:
                 self.unread_since_ms = self.seen_ms
         self.offset = offset

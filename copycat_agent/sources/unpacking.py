@@ -6,6 +6,8 @@ from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.sources import packed
 from copycat_agent.sources.fingerprint import HEAD_BYTES
 
+_BEHIND_BYTES = 2**16
+"""Kept before what is settled: framing looks back a little where it goes on, see `formats.multiline`."""
 KEEP_BYTES = 20 * 2**20
 """At most so much of what was unpacked is kept for reading it again: a run that failed, and a block that was ahead of it."""
 _CAREFUL_BYTES = 4 * packed.INPUT_BYTES
@@ -70,7 +72,7 @@ class Unpacker:
 
     def _trim(self, position: int) -> None:
         """Let go of what nobody will ask for again."""
-        floor = max(position - KEEP_BYTES, min(self._mark, position) - TAIL_BYTES)
+        floor = max(position - KEEP_BYTES, min(self._mark, position) - _BEHIND_BYTES)
         surplus = min(floor - self._begin, len(self._window))
         if surplus > 0:
             del self._window[:surplus]

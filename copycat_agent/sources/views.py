@@ -75,7 +75,7 @@ def view_of(file: TrackedFile) -> FileView:
         state = "blocked"
     elif file.errors:
         state = "failing"
-    elif file.after is not None:
+    elif file.unread and (file.unjudged or file.after is not None):
         state = "waiting"
     elif file.gone_since is not None:
         state = "gone"
@@ -100,7 +100,7 @@ def _next_split(catalog: Catalog, file: TrackedFile, most_bytes: int) -> Split |
         is_told = not file.unjudged or file.is_packed  # what a packed file is the rest of is found by who reads it
         if not (file.unread and is_told and file.open(catalog.opener)):
             return None
-        catalog.origins.ask(file)
+        catalog.origins.archives.ask(file)
         return file.split(most_bytes)
     except OSError:
         return None

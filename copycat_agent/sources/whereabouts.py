@@ -1,4 +1,7 @@
-"""Where is a file that no pattern finds any more: under its last name, or under another one in the same directory."""
+"""Where is a file that no pattern finds any more: under its last name, or under another one in the same directory.
+
+Where the last name is a symbolic link, rotation gives the file another name beside what the link leads to.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,15 @@ class Whereabouts:
 
         A directory that is not there raises as well: what it held may come back with it.
         """
-        names = self._listing(str(PurePosixPath(path).parent)).get(inode, [])
-        for name in sorted(names, key=lambda one: one != path):
+        beside = str(PurePosixPath(path).parent)
+        name = self._find_in(beside, path, device, inode)
+        if name is None and os.path.islink(path):  # noqa: PTH114 - a str path
+            target = os.path.realpath(path)
+            name = self._find_in(str(PurePosixPath(target).parent), target, device, inode)
+        return name
+
+    def _find_in(self, directory: str, path: str, device: int, inode: int) -> str | None:
+        for name in sorted(self._listing(directory).get(inode, []), key=lambda one: one != path):
             info = os.lstat(name)
             if (info.st_dev, info.st_ino) == (device, inode):
                 return name

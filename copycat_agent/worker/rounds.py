@@ -157,6 +157,7 @@ class Rounds:
     def _scan(self) -> None:
         begin = time.monotonic()
         changes = self._source.scan()
+        cost = time.monotonic() - begin  # without saving it: where that is slow, logs would be rotated unseen
         if _is_empty(changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
             self._source.finish((), changes)
         else:
@@ -164,7 +165,7 @@ class Rounds:
         self._commit()
         self._watcher.watch(self._wake, self._source.directories)
         now = time.monotonic()
-        self._scan_allowed_at = now + max(SCAN_GAP_SECONDS, 5 * (now - begin))
+        self._scan_allowed_at = now + max(SCAN_GAP_SECONDS, 5 * cost)
         self._next_scan = now + self._source.scan_seconds
         self._scanned = True
 

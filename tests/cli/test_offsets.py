@@ -105,7 +105,7 @@ def read_on(tmp_path: Path, logs: Path) -> list[bytes]:
 def test_what_is_saved_is_listed_and_shown(offsets: Callable[..., Said], logs: Path) -> None:
     assert offsets("list").out.splitlines()[1].split() == ["app", "2", "0", "8"]
     shown = offsets("show", "app")
-    assert [line.split()[:3] for line in shown.out.splitlines()[1:]] == [["4", "14", "0"]] * 2
+    assert [line.split()[:3] for line in shown.out.splitlines()[1:]] == [["4", "14", "1"]] * 2
     assert f"{logs}/caf\\xe9.log" in shown.out
     assert json.loads(offsets("list", "--format", "json").out) == [{"name": "app", "files": 2, "gone": 0, "bytes": 8}]
 

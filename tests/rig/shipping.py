@@ -55,13 +55,13 @@ class Shipping:
         assert loaded.definition is not None, loaded.problems
         return loaded.definition
 
-    def start(self, *, until_idle: bool = False, **sections: Any) -> Shipping:
+    def start(self, *, until_idle: bool = False, deadline: float = 30.0, **sections: Any) -> Shipping:
         """Run the connector; `sections` as for `definition`. Waits until it has looked at its directories once."""
         assert self._worker is None, "it already runs"
         self._store = OffsetStore.open(self.state_dir)
         self._worker = Worker(self._store, self._executor, self._watcher, until_idle=until_idle)
         self._worker.apply([self.definition(**sections)])
-        wait_until(lambda: self.status.state != "starting", message="the first scan")
+        wait_until(lambda: self.status.state != "starting", deadline, "the first scan")
         return self
 
     @property

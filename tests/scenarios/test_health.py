@@ -176,3 +176,4 @@ def test_three_files_of_a_thousand_lines_are_counted_byte_by_byte(shipping: Ship
     assert value(samples, "files_known") == 3
     assert value(samples, "connector_state", state="running") == 1
     assert value(samples, "delivery_seconds_count") >= 1
+    assert [(offset.position, offset.records) for offset in shipping.offsets.values()] == [(17_000, 1000)] * 3

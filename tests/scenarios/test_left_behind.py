@@ -52,6 +52,30 @@ def test_a_file_renamed_out_of_its_patterns_while_the_agent_was_down_is_read_to_
     assert sorted(map(int, shipping.lines(until=22))) == list(range(22)), "and nothing of it again at the start after"
 
 
+def test_generations_that_came_and_went_while_the_agent_was_down_are_read_in_order(shipping: Shipping, logs_dir: Path) -> None:
+    source = {"include": [f"{logs_dir}/app.log"]}
+    log, older, oldest = (logs_dir / name for name in ("app.log", "app.log.1", "app.log.2"))
+    write(older, 9000, 9010)  # older than the agent, and never wanted
+    write(log, 0, 10)
+    shipping.start(source=source)
+    shipping.lines(until=10)
+    shipping.wait_caught_up()
+    shipping.stop()
+    for first in (10, 20):
+        append(log, *map(str, range(first, first + 5)))
+        if older.exists():
+            older.rename(oldest)
+        log.rename(older)
+        write(log, first + 5, first + 10)
+    shipping.start(source=source)
+    assert shipping.lines(until=30) == [str(number) for number in range(30)]
+    shipping.wait_caught_up()
+    shipping.stop()
+    shipping.start(source=source)
+    append(log, "30")
+    assert shipping.lines(until=31) == [str(number) for number in range(31)], "and nothing of them again at the start after"
+
+
 def test_a_file_that_is_not_named_any_more_is_let_alone(shipping: Shipping, logs_dir: Path) -> None:
     write(logs_dir / "a.log", 0, 1)
     write(logs_dir / "b.log", 1, 2)

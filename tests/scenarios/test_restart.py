@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,6 +103,10 @@ def test_a_killed_agent_goes_on_near_where_it_was(
     bootstrap, proxy = proxied_broker.bootstrap, proxied_broker.proxy
     topic = create_topic(bootstrap, unique_topic())
     ledger.writer(tmp_path / "app.log").write_block(100_000, (150, 150))
+    late = ledger.writer(tmp_path / "late.log")
+    late.write(2)
+    end = late.path.read_bytes()[-20:]
+    os.truncate(late.path, late.path.stat().st_size - 20)  # the writer pauses within its second line
     agent = make_agent(bootstrap)
     agent.define(
         "app",
@@ -114,12 +119,19 @@ def test_a_killed_agent_goes_on_near_where_it_was(
     )
     proxy.delay(0.05)  # a megabyte takes this long: it cannot be through before it is killed
     agent.start()
-    consume(bootstrap, topic, until=30_000, deadline=60)
+    consume(
+        bootstrap, topic, until=lambda seen: len(seen) > 30_000 and any(b"|late.log|" in (one.value or b"") for one in seen), deadline=60
+    )
     agent.kill()
     proxy.forward()
     seen = len(consume(bootstrap, topic))
     assert seen < 100_000
+    with late.path.open("ab") as file:
+        file.write(end[:10])
     agent.start()
+    consume(bootstrap, topic, until=seen + 1, deadline=60)
+    with late.path.open("ab") as file:
+        file.write(end[10:])
     consume(bootstrap, topic, until=ledger.all_arrived(), deadline=60)
     agent.stop()
     verdict = ledger.verify(consume(bootstrap, topic))

@@ -56,10 +56,12 @@ def test_what_changed_first_is_read_first(shipping: Shipping, logs_dir: Path) ->
     for second, path in enumerate(paths):
         append(path, *(f"{path.name} {number}" for number in range(50)))
         os.utime(path, (1_700_000_000 + second, 1_700_000_000 + second))
+    touched = paths.pop(1)
+    os.utime(touched, (1_700_000_100, 1_700_000_100))
     shipping.start(delivery={"tasks_max": 1}, source={"max_open_files": 1})
     wait_read(shipping, 200)
     shipping.stop()
-    assert shipping.lines() == [f"{path.name} {number}" for path in paths for number in range(50)]
+    assert shipping.lines() == [f"{path.name} {number}" for path in (*paths, touched) for number in range(50)]
 
 
 def test_two_backlogs_advance_side_by_side(shipping: Shipping, logs_dir: Path) -> None:

@@ -287,6 +287,17 @@ def test_connectors_of_one_cluster_are_one_look_with_all_their_topics_and_dead_l
     assert found[0].topics["b.x"].create is not None
 
 
+def test_the_longest_record_is_a_group_of_lines_where_there_are_groups() -> None:
+    line: dict[str, Any] = {"type": "log_file", "include": ("/x",), "line": {"max_bytes": 5}}
+    grouped = line | {"multiline": {"preset": "java", "max_bytes": 7}}
+    kafka = {"bootstrap_servers": ("127.0.0.1:1",)}
+    (found,) = clusters([
+        definition(name, kafka=kafka, source=LogFileOptions.model_validate(source), record={"topic": topic})
+        for name, source, topic in (("a", line, "one"), ("b", grouped, "one"), ("c", line, "two"))
+    ])  # fmt: skip
+    assert [(want.record_bytes, want.limit) for want in found.topics.values()] == [(7, "multiline.max_bytes"), (5, "line.max_bytes")]
+
+
 def test_without_any_address_the_way_to_a_trial_is_named() -> None:
     step = the(examine_cluster(Cluster(KafkaOptions(), ["app"])), "address")
     assert "copycat dev-broker" in step.fix

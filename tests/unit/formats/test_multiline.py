@@ -398,3 +398,14 @@ def test_a_group_that_never_ends_is_read_in_bounded_memory() -> None:
 def test_options_say_one_thing(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         MultilineOptions(**wrong)
+
+
+@pytest.mark.parametrize("letter", [b"a", "ä".encode()])
+def test_patterns_see_a_bounded_part_of_a_very_long_line(letter: bytes) -> None:
+    blank = letter + b" " * 2**19 + letter
+    assert MultilineOptions(start=r";").rule().marks([blank + b";", b";" + blank]).kinds == [0, 1]
+    (slow,) = MultilineOptions(ends=r"\s+;$").rule().marks([blank]).kinds  # all of it would take hours
+    assert slow == 0
+    assert MultilineOptions(ends=r";$").rule().marks([blank + b";", b";" + blank]).kinds == [1, 0]
+    assert MultilineOptions(ends=r"^ ").rule().marks([blank]).kinds == [0], "the middle is no beginning"
+    assert MultilineOptions(start=r"^" + letter.decode()).rule().marks([blank]).kinds == [1]

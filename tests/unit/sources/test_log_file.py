@@ -203,10 +203,10 @@ def test_what_a_task_finds_under_a_reused_descriptor_is_not_sent(tmp_path: Path)
     agent = agent_for(tmp_path, "*.log")
     agent.scan()
     (file,) = agent.source._catalog.files.values()
+    splits = agent.source.plan(1).splits
     stranger = os.open(tmp_path / "other", os.O_RDONLY)
     os.dup2(stranger, file.fd)
     os.close(stranger)
-    splits = agent.source.plan(1).splits
     result = agent._read(splits[0], "read")
     assert result.error is not None
     assert agent.lines == []

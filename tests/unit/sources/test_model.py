@@ -360,9 +360,9 @@ class History(RuleBasedStateMachine):
         if not file.names:
             self.nameless.append(file)
             self.destroyed = True
-            for copy, original in self.copies:  # so short a text proves nothing when nobody saw that the original was cut
-                if original is file:
-                    self.repeatable.update([*copy.lines, copy.unfinished])
+        for copy, original in self.copies:  # the copy may be a generation that nobody saw: equal text is no proof that it is none
+            if original is file:
+                self.repeatable.update([*copy.lines, copy.unfinished])
 
     def _look_after(self, file: File) -> None:
         """Its names have changed. Without one that matches, only an agent that has it open still reads it."""

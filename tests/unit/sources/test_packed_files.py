@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import time
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources import fingerprint, packed_files, unpackers
+from copycat_agent.sources import fingerprint, packed, packed_files, unpackers
 from copycat_agent.sources.packed_stream import open_stream
 from copycat_agent.sources.unpacking import Unpacker
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
@@ -204,6 +206,39 @@ def test_an_archive_with_other_bytes_is_another_one(tmp_path: Path) -> None:
     assert agent.lines == [b"one", b"another one", b"a third one"]
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_an_archive_that_was_read_to_its_end_and_is_packed_anew_in_place_is_no_loss(tmp_path: Path, is_damaged: bool) -> None:
+    text = random_lines(2000)
+    before, now = (gzip.compress(one, 0) for one in (text[: 40 * 51] + random_lines(1960), text))  # of one size
+    path, agent = tmp_path / "a", agent_for(tmp_path)
+    path.write_bytes(before[:-8] + bytes(8) if is_damaged else before)
+    agent.drain()
+    let_be_quiet(agent)
+    agent.drain()
+    assert len(agent.losses) == is_damaged
+    agent.restart()
+    agent.drain()
+    path.write_bytes(now)
+    os.utime(path, (1, 1))
+    agent.drain()
+    assert agent.lines[-2000:] == text.splitlines()
+    assert len(agent.losses) == is_damaged, "all of it was read"
+
+
+def test_what_holds_nothing_for_long_is_still_the_same_archive(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    data = PACK["gzip"](TEXT)
+    path.write_bytes(
+        data[:3] + b"\x08" + data[4:10] + b"n" * packed.HEAD_INPUT_BYTES + b"\0" + data[10:]
+    )  # the name of the file that was packed
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    agent.restart()
+    agent.drain()
+    assert agent.lines == LINES
+
+
 def test_an_archive_that_is_emptied_before_it_is_read_is_a_loss_in_packed_bytes(tmp_path: Path) -> None:
     path = write_packed(tmp_path / "a", TEXT)
     size = path.stat().st_size
@@ -355,6 +390,45 @@ def test_the_next_batch_goes_on_where_the_last_one_was(tmp_path: Path, monkeypat
         offset = replace(offset, position=end, fingerprint=stream.fingerprint(end, data[-256:]))
         stream.close()
     assert steps == sorted(steps), "never begun again"
+
+
+def test_a_group_that_never_ends_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"S begins\n" + random_lines(5000)
+    path = write_packed(tmp_path / "a", text)
+    frames = MultilineFrames(LineOptions(), MultilineOptions(start="^S", max_lines=10))
+    begun: list[Unpacker] = []
+    begin_anew = Unpacker._begin_anew
+
+    def counted(unpacker: Unpacker) -> None:
+        begun.append(unpacker)
+        begin_anew(unpacker)
+
+    monkeypatch.setattr(Unpacker, "_begin_anew", counted)
+    offset, bounds = split_of(path).offset, (0, False)
+    while offset.position < len(text):
+        stream = open_stream(replace(split_of(path), offset=offset))
+        assert stream.is_what_was_read()
+        for _ in range(2):
+            for frame in frames.frames(stream.read, offset.position, stream.bounds(2**24)[0], skipping=offset.skipping, block_bytes=50_000):
+                proof = stream.fingerprint(frame.end, frame.tail)
+                offset = replace(offset, position=frame.end, skipping=not getattr(frame, "complete", True), fingerprint=proof)
+                if frame.end < len(text) - 60_000:
+                    break
+            bounds = stream.bounds(2**24)
+        stream.close()
+    assert (offset.position, bounds) == (len(text), (len(text), False))
+    assert len(begun) == 1, "never begun again"
+
+
+def test_the_end_of_an_archive_once_seen_is_known(tmp_path: Path) -> None:
+    text = random_lines(5000)
+    stream = open_stream(split_of(write_packed(tmp_path / "a", text)))
+    stream.fingerprint(len(text), stream.read(0, 2**24)[-256:])
+    stream.read(len(text), 1)
+    assert stream.bounds(2**24) == (len(text), False)
+    stream.read(2000, 10)
+    assert stream.bounds(2**24) == (len(text), False), "though it was begun anew"
+    stream.close()
 
 
 def test_an_archive_that_grows_at_the_last_moment_is_not_damaged(tmp_path: Path) -> None:

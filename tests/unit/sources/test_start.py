@@ -166,6 +166,19 @@ def test_a_large_file_costs_a_few_reads(tmp_path: Path) -> None:
     assert len(reads) < 40
 
 
+@pytest.mark.parametrize("head", [b"", b"no time\n", minutes(-2, 1)[:-1], minutes(-2, 1), minutes(-2, 2)])
+def test_a_line_that_never_ends_costs_a_few_reads(head: bytes) -> None:
+    reads = []
+
+    def read(position: int, size: int) -> bytes:
+        reads.append(size)
+        assert sum(reads) < 2**26
+        return head[position : position + size].ljust(size, b"x")
+
+    found = since.find(2**40, LineStarts(read, Encoding("utf-8", "\n", is_raw=False).of(read, 0)), NOON, NOON + 60)
+    assert found is None or found.position == head.rfind(b"\n") + 1
+
+
 @pytest.mark.parametrize(("delimiter", "encoding"), [("\n", "utf-8"), ("\r\n", "utf-8"), ("\n", "utf-16-le"), ("|;", "utf-32-be")])
 def test_lines_are_found_from_every_byte(delimiter: str, encoding: str) -> None:
     pieces = [f"{'x' * (number % 7)}{delimiter}".encode(encoding) for number in range(30)]

@@ -122,9 +122,29 @@ def test_reading_on_does_not_begin_again_and_keeps_what_is_not_settled(monkeypat
         assert unpacker.read(read, max(0, position - 900_000), 100) == text[max(0, position - 900_000) :][:100]
     assert reads == sorted(reads), "never back to the beginning"
     unpacker.keep(len(text))
-    assert unpacker.read(read, len(text) - TAIL_BYTES, TAIL_BYTES) == text[-TAIL_BYTES:]
-    assert len(unpacker.read(read, len(text) - 1000, 1000)) == 1000
+    for back in (TAIL_BYTES, 2**15 + TAIL_BYTES):  # so far framing looks back for the stream of a wrapped line
+        assert unpacker.read(read, len(text) - back, back) == text[-back:]
+    assert reads.count(0) == 1
+    assert unpacker.read(read, len(text) - 10**5, 1000) == text[-(10**5) :][:1000]
     assert reads.count(0) == 2, "too far back: once more from the beginning"
+
+
+@pytest.mark.parametrize("endless", [PACK["gzip"](b""), b"\0", SKIPPABLE])
+def test_first_bytes_are_looked_for_in_bounded_time_and_behind_padding(endless: bytes) -> None:
+    codec = "zstd" if endless == SKIPPABLE else "gzip"
+    reads: list[int] = []
+
+    def read(position: int, size: int) -> bytes:
+        reads.append(size)
+        assert sum(reads) <= packed.HEAD_INPUT_BYTES
+        data = head + endless * (size // len(endless) + 2)
+        return (data if not position else data[len(head) + (position - len(head)) % len(endless) :])[:size]
+
+    head = PACK[codec](b"one\n")
+    assert packed.head_of(read, codec, 1024) == b"one\n"
+    padded = head + bytes(10_000) + PACK["gzip"](b"two\n")
+    if codec == "gzip":
+        assert packed.head_of(source(padded), "gzip", 1024) == b"one\ntwo\n"
 
 
 @CODECS

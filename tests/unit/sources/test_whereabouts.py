@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.sources.whereabouts import Whereabouts
+from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,3 +41,36 @@ def test_a_file_that_is_gone_is_not_found(tmp_path: Path) -> None:
 def test_a_directory_that_is_gone_says_nothing_about_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Whereabouts().find(str(tmp_path / "gone" / "app.log"), 1, 1)
+
+
+def test_a_file_behind_a_link_is_found_beside_what_the_link_leads_to(tmp_path: Path) -> None:
+    pod, containers = tmp_path / "pod", tmp_path / "containers"
+    pod.mkdir()
+    containers.mkdir()
+    log, link = pod / "0.log", containers / "app.log"
+    log.write_text("x")
+    link.symlink_to(log)
+    info = log.stat()
+    log.rename(pod / "0.log.20261122-050000")
+    log.write_text("another file")
+    assert Whereabouts().find(str(link), info.st_dev, info.st_ino) == str(pod / "0.log.20261122-050000")
+
+
+def test_a_container_s_log_that_was_rotated_while_nobody_looked_is_read_to_its_end(tmp_path: Path) -> None:
+    pod, containers = tmp_path / "pod", tmp_path / "containers"
+    pod.mkdir()
+    containers.mkdir()
+    log = pod / "0.log"
+    log.write_bytes(b"1\n2\n")
+    (containers / "app.log").symlink_to(log)
+    agent = agent_for(containers, follow_symlinks=True, symlink_roots=(str(pod),))
+    agent.drain()
+    agent.stop()
+    with log.open("ab") as file:
+        file.write(b"3\n")
+    log.rename(pod / "0.log.20261122-050000")
+    log.write_bytes(b"4\n")
+    agent.restart()
+    agent.drain()
+    assert sorted(agent.lines) == [b"1", b"2", b"3", b"4"]
+    assert agent.losses == []

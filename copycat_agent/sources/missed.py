@@ -1,0 +1,278 @@
+"""Generations of a log that were made and rotated out of the patterns between two looks: nobody has seen them, and their lines are owed.
+
+A look tells that a log was rotated: a known file has left its name, was cut, or stands there as another one. Only then is its
+directory listed for names of the same log that no pattern matches. What is there is owed when it was made, and last written
+to, after the look before; older archives were sent, or never wanted. Where it is the rest of a known file, `rests` and
+`origins` say so, and what they take is not looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from copycat_agent.formats import Reader
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources import fingerprint, likeness, packed_files
+from copycat_agent.sources.absent import Saved
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.discovery import Discovery
+from copycat_agent.sources.followed import Followed
+from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.last_look import SLACK_NS, LastLook
+from copycat_agent.sources.opening import Opener, why_not
+from copycat_agent.sources.passed_over import PassedOver
+from copycat_agent.sources.rotation import family, is_newest, kin
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.sources.tracked import TrackedFile
+
+Follow = Callable[[str, int, os.stat_result], "TrackedFile | None"]
+"""See `Meeting.follow_missed`."""
+
+WHY = "it was made and rotated out of the patterns while nobody looked: from its beginning"
+_DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
+_FEW_LOGS = 16
+"""So many prefixes are compared faster than the names of a large directory are taken apart."""
+
+
+@dataclass(slots=True)
+class _Rotation:
+    """A log that was rotated: between these times, epoch nanoseconds.
+
+    `cut` are those of its files that were cut in their place, and `copied` those of them whose copies are found.
+    """
+
+    since_ns: int
+    until_ns: int
+    cut: set[SourcePartition] = field(default_factory=set)
+    copied: set[SourcePartition] = field(default_factory=set)
+
+
+class Missed:
+    """Used by one catalog: `begin` before a scan, `left` for what it finds, then `met`, `follow` and `end`."""
+
+    def __init__(
+        self, followed: Followed, opener: Opener, discovery: Discovery, follow: Follow, passed_over: PassedOver, log: Log
+    ) -> None:  # fmt: skip
+        self._followed = followed
+        self._opener = opener
+        self._discovery = discovery
+        self._follow = follow
+        self._passed_over = passed_over
+        self._log = log
+        self._last_look = LastLook(followed.connector, followed.offsets)
+        self._rotations: dict[tuple[str, str], _Rotation] = {}
+        self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
+        self._has_looked = False
+
+    def begin(self, changes: Changes) -> None:
+        """A scan begins."""
+        self._last_look.begin()
+        if not self._has_looked:
+            self._has_looked = True
+            absent = self._followed.absent
+            self._before = [*absent.followed_last(changes), *((one, self._followed.offsets[one]) for one in absent.undecided)]
+
+    def begun_anew(self, file: TrackedFile) -> None:
+        """It was cut in its place, by now or, when a task found that, some looks ago."""
+        self.left(file.path, file.partition, file.proven_ns if file.rewritten else 0)
+
+    def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0) -> None:
+        """The file at `path` has left its name; or it was cut there, and what it held is this partition's. `since_ns`: or since then."""
+        since = self._last_look.before(path.rpartition("/")[0])
+        if not since:
+            return  # nothing outside the patterns is wanted of what was there before the first look
+        rotation = self._rotations.setdefault(family(path), _Rotation(since, 0))
+        rotation.since_ns = min(rotation.since_ns, since, since_ns - SLACK_NS if since_ns else since)
+        rotation.until_ns = time.time_ns() + SLACK_NS
+        if cut is not None:
+            rotation.cut.add(cut)
+
+    def met(self, newcomers: Iterable[TrackedFile]) -> None:
+        """A scan is over, and has met these: each may have come into the place of files that nobody saw."""
+        for file in newcomers:
+            if is_newest(file.path):
+                self.left(file.path)
+        if self._before is not None:
+            before, self._before = self._before, None
+            files = {file.partition: file for file in self._followed.files.values()}
+            for partition, offset in before:
+                if self._last_look.was_open or self._has_left(partition, offset, files.get(partition)):
+                    self.left(offset.path, partition if self._followed.absent.is_former(partition) else None)
+
+    def follow(self, changes: Changes) -> None:
+        """Take up what is owed, as far as that can be said before it is decided what became of unread rests."""
+        if self._rotations:
+            self._rotations = self._still_open(changes)
+
+    def end(self, changes: Changes) -> None:
+        """That is decided now, and what is left can be taken up. The look is over."""
+        self.follow(changes)
+        self._last_look.end(self._discovery.unlisted, self._open(), self._discovery.marks, changes)
+
+    def leave(self, changes: Changes) -> None:
+        """The agent stops in order."""
+        self._last_look.save(self._open(), changes)
+
+    def _open(self) -> list[int]:
+        return [one.since_ns for one in self._rotations.values()]
+
+    def _has_left(self, partition: SourcePartition, offset: SourceOffset, file: TrackedFile | None) -> bool:
+        """Whether a file that was there when the agent last ran is not as it was, or may not be: nothing proves one that was not read."""
+        if file is not None:
+            is_as_it_was = file.path == offset.path and file.gone_since is None and file.size >= offset.size
+            return not is_as_it_was or offset.size > offset.position == 0
+        if self._followed.absent.is_former(partition):
+            return True
+        try:
+            info = os.lstat(offset.path)
+        except OSError:
+            return True
+        return (info.st_dev, info.st_ino) != Identity.parse(partition.key)[0][:2]
+
+    def _still_open(self, changes: Changes) -> dict[tuple[str, str], _Rotation]:
+        """Take up what is owed. Returns the rotations of which that cannot be said of every file yet."""
+        open_still, listings = {}, _members(self._rotations)
+        for name, rotation in self._rotations.items():
+            found = sorted(self._unknown(listings.get(name, ()), rotation))
+            is_decided = [self._take_up(path, rotation, changes) for _, path in found]
+            if not all(is_decided):
+                open_still[name] = rotation
+        return open_still
+
+    def _unknown(self, paths: Iterable[str], rotation: _Rotation) -> Iterator[tuple[int, str]]:
+        """Files that no pattern matches, that are not followed, and that were written to since; with their times."""
+        for path in paths:
+            if self._discovery.may_match(path):
+                continue
+            try:
+                info = os.lstat(path)
+            except OSError:
+                continue
+            is_young = info.st_mtime_ns >= rotation.since_ns
+            if is_young and stat.S_ISREG(info.st_mode) and (info.st_dev, info.st_ino) not in self._followed.files:
+                yield info.st_mtime_ns, path
+
+    def _take_up(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
+        """Follow the file if it is owed. False when that cannot be said yet, or it cannot be read now."""
+        try:
+            fd, info = self._opener.open(path)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            self._passed_over.warn(path, f"{why_not(error)}; it was rotated out while nobody looked")
+            return False
+        file, is_decided = None, True
+        try:
+            identity = identify(fd, info)
+            if self._is_owed(identity, rotation):
+                file, is_decided = self._take(path, fd, info, rotation, changes)
+        except OSError as error:
+            self._passed_over.warn(path, f"{why_not(error)}; it was rotated out while nobody looked")
+            is_decided = False
+        if file is None:
+            os.close(fd)
+        return is_decided
+
+    def _is_owed(self, identity: Identity, rotation: _Rotation) -> bool:
+        birth = identity.birth_ns or rotation.since_ns
+        return rotation.since_ns <= birth <= rotation.until_ns and not self._followed.absent.knows(identity)
+
+    def _take(
+        self, path: str, fd: int, info: os.stat_result, rotation: _Rotation, changes: Changes
+    ) -> tuple[TrackedFile | None, bool]:  # fmt: skip
+        """The file, None when it is none, and whether that is certain. Raises OSError, and then nothing has changed."""
+        read = fingerprint.reader(fd)
+        is_packed = bool(packed_files.compression_of(read))
+        if not is_packed and self._may_be_rest(path, read, info.st_size, changes):
+            return None, False
+        original = None if is_packed else self._copied(rotation, read, info.st_size, changes)
+        if original is not None:
+            rotation.copied.add(original[0])
+        if (original is not None and original[1].position) or self._is_copy_of_newest(path, fd, info, rotation):
+            return None, True
+        file = self._follow(path, fd, info)
+        if file is not None:
+            self._begin(file, rotation, changes)
+        if file is not None and original is not None:
+            self._followed.absent.forget(original[0], changes)
+        return file, True
+
+    def _begin(self, file: TrackedFile, rotation: _Rotation, changes: Changes) -> None:
+        """Its row keeps a second start from reading it again; where its log was cut, it is older than what stands there now."""
+        file.why = WHY
+        changes.offsets[file.partition] = file.remembered(gone=True)
+        for partition in rotation.cut:
+            self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
+        self._log.info("file was made and rotated out while nobody looked, is read", path=file.path, unread_bytes=file.backlog)
+
+    def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
+        """Whether it holds what was read of a file whose rest is missing: then `rests` takes it, or the rest is lost. Raises OSError."""
+        absent, name = self._followed.absent, kin(path)
+        saved = (absent.known(one, changes) for one in absent.undecided)
+        offsets = [one for one in saved if one is not None and kin(one.path) == name and one.fingerprint.head_bytes]
+        return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
+
+    def _is_copy_of_newest(self, path: str, fd: int, info: os.stat_result, rotation: _Rotation) -> bool:
+        """Whether it is younger than the log that stands in its place, which was not cut, and begins like it. Raises OSError."""
+        newest = self._followed.files.get(self._followed.paths.get("/".join(family(path)), (-1, -1)))
+        if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(fd, info).birth_ns:
+            return False
+        with likeness.opened(newest, self._opener) as is_open:
+            return is_open and 0 < info.st_size <= newest.size and likeness.agree(fingerprint.reader(fd), newest.read, info.st_size)
+
+    def _copied(self, rotation: _Rotation, read: Reader, size: int, changes: Changes) -> Saved | None:
+        """What this is the copy of, where no rest of it is missing: the oldest copy is meant. Raises OSError.
+
+        It was cut before anything of it was read; or it was written to, and read, between the copy and the cut, and nothing in the
+        copy is owed.
+        """
+        absent = self._followed.absent
+        for partition in rotation.cut - rotation.copied:
+            offset = absent.known(partition, changes) if absent.has(partition) else None
+            if offset is None:
+                continue
+            if not offset.position and not offset.done and offset.size <= size:
+                return partition, offset
+            proof = offset.fingerprint
+            if 0 < proof.head_bytes <= size < offset.position and fingerprint.digest(read(0, proof.head_bytes)) == proof.head:
+                return partition, offset
+        return None
+
+
+def _members(rotations: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], list[str]]:
+    """Paths of the files of each log, by name. Each directory is listed once; one that cannot be listed is empty."""
+    bases: dict[str, set[str]] = {}
+    for directory, base in rotations:
+        bases.setdefault(directory, set()).add(base)
+    found: dict[tuple[str, str], list[str]] = {}
+    for directory, wanted in bases.items():
+        for path in _names(directory, wanted):
+            for name in {family(path), (directory, _dated(path))}:
+                if name in rotations:
+                    found.setdefault(name, []).append(path)
+    return found
+
+
+def _names(directory: str, bases: set[str]) -> Iterator[str]:
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names are enough
+    except OSError:
+        return
+    prefixes = tuple(base.rpartition(".")[0] or base for base in bases) if len(bases) <= _FEW_LOGS else ("",)
+    yield from (f"{directory}/{name}" for name in names if name.startswith(prefixes))
+
+
+def _dated(path: str) -> str:
+    """The log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
+
+    A number alone says nothing: `app-1.log` is a log of its own.
+    """
+    return kin(path) if _DATED.search(family(path)[1]) else ""

@@ -1,0 +1,270 @@
+"""Rotations step by step, with looks, reads and kills between any two steps: every line once, and in the order it was written."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from copycat_agent.sources import likeness
+from copycat_agent.sources.views import view_of
+from tests.unit.sources.rig import Agent, agent_for
+
+GENERATIONS = (5, 4, 3, 2, 1)
+
+
+class Rotated:
+    """A log of one writer, and its rotation as a list of steps. `late`: the writer finds out only later that its file was renamed."""
+
+    def __init__(self, directory: Path, *, copies: bool, packs: bool, late: bool, chance: random.Random) -> None:
+        self.log, self.first = directory / "app.log", directory / "app.log.1"
+        self.written = 0
+        self._copies, self._packs, self._late, self._chance = copies, packs, late, chance
+        self.steps: Iterator[Callable[[], object]] = iter(())
+        self.is_rotating = False
+
+    def append(self, count: int, path: Path | None = None) -> None:
+        with (path or self.log).open("ab") as file:
+            for _ in range(count):
+                file.write(b"line %06d of the log, as long as any\n" % self.written)
+                self.written += 1
+
+    def rotate(self) -> None:
+        self.is_rotating, self.steps = True, self._rotation()
+
+    def step(self) -> bool:
+        """False when the rotation is over."""
+        step = next(self.steps, None)
+        self.is_rotating = step is not None
+        if step is not None:
+            step()
+        return self.is_rotating
+
+    def _rotation(self) -> Iterator[Callable[[], object]]:
+        yield self._shift
+        if self._copies:
+            yield lambda: shutil.copy(self.log, self.first)
+            yield lambda: os.truncate(self.log, 0)
+        else:
+            yield lambda: self.log.rename(self.first)
+            yield self.log.touch
+        if self._late:
+            yield lambda: self.append(3, self.first)
+            yield lambda: self.append(3, self.first)
+        if self._packs:
+            yield from self._packing()
+
+    def _shift(self) -> None:
+        for number in GENERATIONS:
+            for suffix in ("", ".gz"):
+                old = self.log.with_name(f"app.log.{number}{suffix}")
+                if old.exists():
+                    old.rename(old.with_name(f"app.log.{number + 1}{suffix}"))
+
+    def _packing(self) -> Iterator[Callable[[], object]]:
+        packed, block = self.first.with_name("app.log.1.gz"), gzip.compress(self.first.read_bytes())
+        size = self._chance.randint(0, len(block))
+        yield lambda: packed.write_bytes(block[:size])
+        yield lambda: packed.write_bytes(block)
+        yield lambda: os.utime(packed, ns=(self.first.stat().st_atime_ns, self.first.stat().st_mtime_ns))
+        yield self.first.unlink
+
+
+def go_on(log: Rotated, agent: Agent, event: str, chance: random.Random) -> None:
+    if event == "append" and not log.is_rotating:
+        log.append(chance.randint(1, 40))
+    elif event == "rotate" and not log.is_rotating and log.log.exists() and log.log.stat().st_size:
+        log.rotate()
+    elif event == "step":
+        log.step()
+    elif event == "scan" or (event == "wake" and not agent.source.wake([str(log.log), str(log.log.parent)])):
+        agent.scan()
+    elif event in ("read", "stop", "fail"):
+        agent.work(lambda: event)
+    elif event == "kill":
+        agent.restart()
+
+
+def come_to_rest(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes: whatever was held back for a while is read."""
+    agent.drain()
+    monkeypatch.setattr(likeness, "QUIET_SECONDS", 0.0)
+    agent.drain()
+    held = [file.path for file in agent.source._catalog.files.values() if file.size and (file.unread or file.unjudged)]
+    assert held == []
+
+
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize(("copies", "packs", "late"), [
+    (True, False, False), (True, True, False), (False, False, False), (False, True, False), (False, False, True), (False, True, True),
+])  # fmt: skip
+@pytest.mark.parametrize(
+    "seeds", [range(30), pytest.param(range(30, 2000), marks=[pytest.mark.long, pytest.mark.timeout(1200)])], ids=["some", "many"]
+)
+def test_whatever_is_rotated_how_every_line_comes_once_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: bool, packs: bool, late: bool, kills: bool, seeds: range
+) -> None:
+    for seed in seeds:
+        chance = random.Random(seed)
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        log, agent = Rotated(directory, copies=copies, packs=packs, late=late, chance=chance), agent_for(directory)
+        log.append(chance.choice([0, 3]))
+        events = [
+            "append",
+            "append",
+            "scan",
+            "read",
+            "rotate",
+            "step",
+            "step",
+            "step",
+            "wake",
+            "stop",
+            "fail",
+            *(["kill"] if kills else []),
+        ]
+        for event in chance.choices(events, k=chance.randint(5, 60)):
+            go_on(log, agent, event, chance)
+        while log.step():
+            pass
+        with monkeypatch.context() as patch:
+            come_to_rest(agent, patch)
+        assert [int(line.split()[1]) for line in agent.lines] == list(range(log.written)), f"seed {seed}"
+        if not (kills and packs) and seeds.stop == 30:  # what was not read before a kill, and is in an archive then, is counted too
+            assert agent.losses == [], f"seed {seed}"
+        agent.source.close()
+
+
+def append(path: Path, block: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(block)
+
+
+def test_two_generations_of_equal_unread_lines_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    log, agent = tmp_path / "app.log", agent_for(tmp_path)
+    append(log, b"A\n")
+    agent.scan()
+    log.rename(tmp_path / "app.log.1")
+    agent.scan()
+    append(log, b"A\n")
+    agent.scan()
+    agent.restart()
+    agent.drain()
+    assert agent.lines == [b"A", b"A"]
+
+
+def test_a_live_log_does_not_wait_for_a_copy_of_itself(tmp_path: Path) -> None:
+    log, agent = tmp_path / "app.log", agent_for(tmp_path)
+    append(log, b"1\n2\n")
+    shutil.copy(log, tmp_path / "app.log.1")
+    agent.drain()
+    agent.restart()
+    append(log, b"3\n")
+    agent.drain()
+    assert agent.lines == [b"1", b"2", b"3"]
+    copy = next(file for file in agent.source._catalog.files.values() if file.unjudged)
+    assert view_of(copy).state == "waiting"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_short_beginning_of_an_archive_is_waited_for(tmp_path: Path, restarts: bool) -> None:
+    log, packed, text = tmp_path / "app.log.1", tmp_path / "app.log.1.gz", b"line 1\nline 2\nline 3\n"
+    append(log, text)
+    agent = agent_for(tmp_path)
+    agent.drain()
+    append(packed, gzip.compress(text[:7]))
+    if restarts:
+        agent.restart()
+    agent.drain()
+    append(packed, gzip.compress(text[7:]))
+    log.unlink()
+    agent.drain()
+    assert agent.lines == text.splitlines()
+
+
+@pytest.mark.parametrize("how", ["read", "stop", "fail"])
+def test_an_archive_of_a_log_that_is_being_read_waits_for_what_comes_of_that(tmp_path: Path, how: str) -> None:
+    log, lines = tmp_path / "app.log", [b"line %06d of the log" % number for number in range(300)]
+    append(log, b"".join(line + b"\n" for line in lines))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    (split,) = agent.source.plan(1).splits
+    result = agent._read(split, how)
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(log.read_bytes()))
+    os.truncate(log, 0)
+    append(log, b"new\n")
+    agent.scan()
+    assert agent.work() == 0
+    agent._save((result,), agent.source.settle((result,)))
+    agent.drain()
+    assert agent.lines == [*lines, b"new"]
+    assert agent.losses == []
+
+
+@pytest.mark.parametrize("packed_at", ["once", "later"])
+def test_a_log_that_is_renamed_packed_and_deleted_while_it_is_read_comes_whole(tmp_path: Path, packed_at: str) -> None:
+    log, lines = tmp_path / "app.log", [b"line %06d of the log" % number for number in range(300)]
+    append(log, b"".join(line + b"\n" for line in lines))
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    first = tmp_path / "app.log.1"
+    log.rename(first)
+    if packed_at == "later":
+        agent.scan()
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(first.read_bytes()))
+    first.unlink()
+    agent.drain()
+    assert agent.lines == lines
+    assert agent.losses == []
+
+
+def test_a_log_that_was_cut_unread_while_the_agent_was_down_is_read_from_its_copy(tmp_path: Path) -> None:
+    log, agent = tmp_path / "app.log", agent_for(tmp_path)
+    append(log, b"1\n2\n")
+    agent.scan()
+    agent.stop()
+    shutil.copy(log, tmp_path / "app.log.1")
+    os.truncate(log, 0)
+    append(log, b"3\n")
+    agent.drain()
+    assert agent.lines == [b"1", b"2", b"3"]
+    assert agent.losses == []
+
+
+@pytest.mark.parametrize("first", [b"", b"1\n"])
+def test_a_log_that_was_filled_copied_and_cut_before_it_was_first_read(tmp_path: Path, first: bytes) -> None:
+    """As when a runner takes its time to start: nobody has looked since."""
+    log, agent = tmp_path / "app.log", agent_for(tmp_path)
+    log.write_bytes(first)
+    agent.scan()
+    append(log, b"1\n2\n"[len(first) :])
+    shutil.copy(log, tmp_path / "app.log.1")
+    os.truncate(log, 0)
+    append(log, b"3\n4\n5\n")
+    agent.source._scanned_at -= 60
+    agent.work()
+    agent.drain()
+    assert agent.lines == [b"1", b"2", b"3", b"4", b"5"]
+    assert agent.losses == []
+
+
+def test_a_log_that_was_copied_and_cut_before_the_task_began_to_read_it(tmp_path: Path) -> None:
+    log, agent = tmp_path / "app.log", agent_for(tmp_path)
+    append(log, b"1\n2\n")
+    agent.scan()
+    (split,) = agent.source.plan(1).splits
+    shutil.copy(log, tmp_path / "app.log.1")
+    os.truncate(log, 0)
+    append(log, b"3\n4\n5\n")
+    result = agent._read(split, "read")
+    agent._save((result,), agent.source.settle((result,)))
+    agent.drain()
+    assert agent.lines == [b"1", b"2", b"3", b"4", b"5"]
+    assert agent.losses == []
