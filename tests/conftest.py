@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from copycat_agent.dev_broker import DevBroker, fetch_kafka
 from tests.rig.agent import AgentProcess
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 _AGENTS = pytest.StashKey[list[AgentProcess]]()
 _SHOWN_CHARACTERS = 20_000
+
+settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))  # the same histories in every run; `search` looks for new ones
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

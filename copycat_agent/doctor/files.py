@@ -19,6 +19,8 @@ from copycat_agent.sources.opening import Opener
 from copycat_agent.sources.rotation import family
 
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
+_UNPACKED = (".gz", ".zst", ".bz2", ".xz")
+"""Those that `compression: auto` reads as the text in them; not so an archive of several files."""
 _REFERENCE = re.compile(r"\$\{file:(/[^}]*)\}|\$\{cred:([A-Za-z0-9_.-]+)\}")
 FILES_CHECKED = 20_000
 """Beyond so many files of one connector only the first are asked about."""
@@ -176,14 +178,17 @@ def _examine_odd(notes: Notes, look: Look) -> None:
 
 
 def _examine_compressed(notes: Notes, look: Look) -> None:
-    """Compressed files that match a source that does not open them: shipped as if they were text."""
-    if getattr(look.options, "compression", "none") != "none":
-        return
-    found = [one.path for one in look.files if one.path.endswith(_COMPRESSED)]
+    """Compressed files that match and are not unpacked: shipped as if they were text."""
+    unpacked = _UNPACKED if look.options.compression == "auto" else ()
+    found = [one.path for one in look.files if one.path.endswith(_COMPRESSED) and not _is_unpacked(one.path, unpacked)]
     if found:
         suffixes = sorted({Path(path).suffix for path in found})
         fix = f"exclude: [{', '.join(repr('*' + suffix) for suffix in suffixes)}]"
         notes.warn("compressed", f"{names(found)}: compressed, and sent as the bytes they are", fix)
+
+
+def _is_unpacked(path: str, suffixes: tuple[str, ...]) -> bool:
+    return path.endswith(suffixes) and not path.rpartition(".")[0].endswith(".tar")
 
 
 def _examine_rotated(notes: Notes, look: Look) -> None:

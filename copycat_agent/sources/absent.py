@@ -144,8 +144,9 @@ class Absent:
         return partition in self._by_inode.get(Identity.parse(partition.key)[0].inode, ())
 
     def knows(self, identity: Identity) -> bool:
-        """Whether anything is saved of this file."""
-        return any(Identity.parse(one.key)[0] == identity for one in self._by_inode.get(identity.inode, ()))
+        """Whether anything is saved of this file. With its birth time it is known on another device too: numbers change by a remount."""
+        saved = (Identity.parse(one.key)[0] for one in self._by_inode.get(identity.inode, ()))
+        return any(one.birth_ns == identity.birth_ns and (one.birth_ns or one.device == identity.device) for one in saved)
 
     def candidates(self, path: str, head: bytes, changes: Changes | None) -> list[Saved]:
         """Those whose head a file at `path` has, and whose names are related to its name: the furthest first."""

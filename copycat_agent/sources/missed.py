@@ -27,7 +27,7 @@ from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.last_look import SLACK_NS, LastLook
 from copycat_agent.sources.opening import Opener, why_not
 from copycat_agent.sources.passed_over import PassedOver
-from copycat_agent.sources.rotation import family, is_newest, kin
+from copycat_agent.sources.rotation import family, is_newest, kin, unpacked_name
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -148,9 +148,13 @@ class Missed:
         return open_still
 
     def _unknown(self, paths: Iterable[str], rotation: _Rotation) -> Iterator[tuple[int, str]]:
-        """Files that no pattern matches, that are not followed, and that were written to since; with their times."""
-        for path in paths:
-            if self._discovery.may_match(path):
+        """Files that no pattern matches, that are not followed, and that were written to since; with their times.
+
+        An archive beside the file that it is made of is passed over: that file has all of it.
+        """
+        there = set(paths)
+        for path in there:
+            if self._discovery.may_match(path) or (unpacked_name(path) != path and unpacked_name(path) in there):
                 continue
             try:
                 info = os.lstat(path)

@@ -156,11 +156,15 @@ def test_links_that_lead_out_are_told_together_with_the_option_that_lets_them(lo
 
 
 def test_compressed_files_that_match_and_rotated_ones_that_do_not(logs: Path) -> None:
-    for name in ("a.log", "a.log.1", "b.gz"):
+    for name in ("a.log", "a.log.1", "b.gz", "c.tar.gz", "d.zip"):
         (logs / name).write_text("x\n")
-    notes = look(definition(logs, include=(f"{logs}/*.log", f"{logs}/*.gz")))
+    include = (f"{logs}/*.log", f"{logs}/*.gz", f"{logs}/*.zip")
+    plain = look(definition(logs, include=include, compression="none"))
+    assert next(step for step in plain.steps if step.name == "compressed").fix == "exclude: ['*.gz', '*.zip']"
+    notes = look(definition(logs, include=include))
     assert bad(notes) == ["compressed"]
-    assert next(step for step in notes.steps if step.name == "compressed").fix == "exclude: ['*.gz']"
+    step = next(step for step in notes.steps if step.name == "compressed")
+    assert ("c.tar.gz" in step.text, "d.zip" in step.text, "b.gz" in step.text) == (True, True, False)
     assert f"{logs}/a.log.1" in next(step for step in notes.steps if step.name == "rotated").text
 
 
