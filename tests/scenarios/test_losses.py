@@ -38,7 +38,7 @@ def test_what_was_cut_and_what_went_away_while_nobody_looked_is_entered_once(shi
         assert shipping.lines(1) == ["new"]
         shipping.wait_caught_up()
         losses = sorted((loss.path, loss.start, loss.end, loss.reason) for loss in entered(shipping))
-        assert losses == [(str(cut), 4, 100, "destroyed"), (str(gone), 0, 100, "destroyed")]
+        assert losses == [(str(cut), 0, 100, "destroyed"), (str(gone), 0, 100, "destroyed")]
         shipping.stop()
 
 
