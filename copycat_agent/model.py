@@ -56,7 +56,7 @@ class SourceOffset:
     records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
     line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
     `size` is how large the file was known to be. `gone_ms` is when it was found to be gone (epoch milliseconds), 0 while it is
-    there. `compression` is how a packed file is packed (a name in `sources.packed`), "" for all others: then `position` counts
+    there. `compression` is how a packed file is packed (a name in `sources.packing`), "" for all others: then `position` counts
     unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read.
     """
 

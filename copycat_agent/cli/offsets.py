@@ -22,7 +22,7 @@ from copycat_agent.cli.shown import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
 from copycat_agent.model import SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
-from copycat_agent.sources.placing import is_file_key, place
+from copycat_agent.sources.beginning.placing import is_file_key, place
 
 offsets = typer.Typer(
     no_args_is_help=True,

@@ -18,7 +18,7 @@ from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset, Sourc
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.document import from_document, to_document
 from copycat_agent.options import AgentOptions
-from copycat_agent.sources.placing import LineRules
+from copycat_agent.sources.beginning.placing import LineRules
 
 Changes = Mapping[SourcePartition, SourceOffset | None]
 """What to save; None deletes."""

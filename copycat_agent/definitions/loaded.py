@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import Problem
-from copycat_agent.sources.matching import shared_name
+from copycat_agent.sources.paths.matching import shared_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,9 +14,9 @@ from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, Source
 from copycat_agent.sources.base import Closeup
+from copycat_agent.sources.beginning.placing import is_file_key
 from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.matching import excluded_by, fixed_depth, mismatch
-from copycat_agent.sources.placing import is_file_key
+from copycat_agent.sources.paths.matching import excluded_by, fixed_depth, mismatch
 
 Saved = Mapping[SourcePartition, SourceOffset]
 

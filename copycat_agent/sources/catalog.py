@@ -8,19 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import left_behind, packed_files
 from copycat_agent.sources.base import Changes, Offsets
-from copycat_agent.sources.discovery import Discovery, Found, Mark
+from copycat_agent.sources.beginning.start import StartAt
 from copycat_agent.sources.followed import STARTED, Followed
 from copycat_agent.sources.meeting import Meeting
-from copycat_agent.sources.missed import Missed
-from copycat_agent.sources.opening import Opener
-from copycat_agent.sources.origins import Origins
-from copycat_agent.sources.passed_over import PassedOver
-from copycat_agent.sources.rests import Rests
+from copycat_agent.sources.packing import packed_files
+from copycat_agent.sources.paths.discovery import Discovery, Found, Mark
+from copycat_agent.sources.paths.opening import Opener
+from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.rotation import is_newest
 from copycat_agent.sources.stale import close_if_stale
-from copycat_agent.sources.start import StartAt
+from copycat_agent.sources.succession import left_behind
+from copycat_agent.sources.succession.missed import Missed
+from copycat_agent.sources.succession.origins import Origins
+from copycat_agent.sources.succession.rests import Rests
 from copycat_agent.sources.tracked import TrackedFile
 
 if TYPE_CHECKING:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources import packed_files
-from copycat_agent.sources.absent import Absent
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.descriptors import Descriptors
 from copycat_agent.sources.generations import Generations
 from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.lost import Lost
+from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.queue import Queue
 from copycat_agent.sources.rotation import family, kin
+from copycat_agent.sources.succession.absent import Absent
+from copycat_agent.sources.succession.lost import Lost
 from copycat_agent.sources.tracked import TrackedFile
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.discovery import Mark, mark
+from copycat_agent.sources.paths.discovery import Mark, mark
 
 if TYPE_CHECKING:
     from copycat_agent.sources.tracked import TrackedFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
-from copycat_agent.sources import packed_files
+from copycat_agent.sources.packing import packed_files
 
 if TYPE_CHECKING:
     from copycat_agent.sources.base import Changes, Lose

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import Frames, LineFrames, MultilineFrames
 from copycat_agent.model import SplitResult
-from copycat_agent.sources import packed_files
 from copycat_agent.sources.base import Changes, Closeup, FileView, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
 from copycat_agent.sources.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.held import give_up
 from copycat_agent.sources.log_options import LogFileOptions
-from copycat_agent.sources.lost import remember_sizes
-from copycat_agent.sources.opening import why_not
-from copycat_agent.sources.packed_stream import open_stream
-from copycat_agent.sources.released import Released
+from copycat_agent.sources.packing import packed_files
+from copycat_agent.sources.packing.packed_stream import open_stream
+from copycat_agent.sources.paths.opening import why_not
 from copycat_agent.sources.rotation import kin
 from copycat_agent.sources.stale import close_if_stale
+from copycat_agent.sources.succession.lost import remember_sizes
+from copycat_agent.sources.succession.released import Released
 from copycat_agent.sources.timers import Timers
 from copycat_agent.sources.tracked import TrackedFile
 from copycat_agent.sources.views import LagView, closeup, view_of

@@ -9,17 +9,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint, packed
+from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
-from copycat_agent.sources.discovery import NO_DESCRIPTORS, Found
+from copycat_agent.sources.beginning.start import StartAt
+from copycat_agent.sources.beginning.unopened import Unopened
 from copycat_agent.sources.followed import Followed
 from copycat_agent.sources.identity import identify
-from copycat_agent.sources.opening import Opener, why_not
-from copycat_agent.sources.passed_over import PassedOver
+from copycat_agent.sources.packing import packed
+from copycat_agent.sources.paths.discovery import NO_DESCRIPTORS, Found
+from copycat_agent.sources.paths.opening import Opener, why_not
+from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.rotation import is_rotated
-from copycat_agent.sources.start import StartAt
 from copycat_agent.sources.tracked import TrackedFile
-from copycat_agent.sources.unopened import Unopened
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources import fingerprint, packed
+from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.opening import Opener
+from copycat_agent.sources.packing import packed
+from copycat_agent.sources.paths.opening import Opener
 
 _BLOCKED_SECONDS = 60.0
 """Longest wait before a file whose topic is missing or forbidden is tried again."""

@@ -14,7 +14,7 @@ from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.log_file import LogFiles
 from copycat_agent.sources.log_options import LogFileOptions
-from copycat_agent.sources.packed_stream import open_stream
+from copycat_agent.sources.packing.packed_stream import open_stream
 
 if TYPE_CHECKING:
     from pathlib import Path

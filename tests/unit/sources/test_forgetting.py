@@ -48,8 +48,8 @@ def cycles(directory: Path, agent: Agent, count: int, *, files: int = 1, first: 
 def later(agent: Agent, seconds: float) -> None:
     """Scan as if so much time had passed."""
     with (
-        mock.patch("copycat_agent.sources.absent.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + seconds),
-        mock.patch("copycat_agent.sources.absent.time.time", side_effect=lambda: time.time_ns() / 1e9 + seconds),
+        mock.patch("copycat_agent.sources.succession.absent.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + seconds),
+        mock.patch("copycat_agent.sources.succession.absent.time.time", side_effect=lambda: time.time_ns() / 1e9 + seconds),
     ):
         agent.scan()
 

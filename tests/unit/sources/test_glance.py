@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.sources.base import Changes
-from copycat_agent.sources.discovery import Discovery, Found
 from copycat_agent.sources.glance import FULL_SECONDS, Glance
+from copycat_agent.sources.paths.discovery import Discovery, Found
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.sources import likeness
+from copycat_agent.sources.succession import likeness
 from copycat_agent.sources.views import view_of
 from tests.unit.sources.rig import Agent, agent_for
 

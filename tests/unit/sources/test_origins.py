@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from backports import zstd
 
-from copycat_agent.sources import likeness
+from copycat_agent.sources.succession import likeness
 from tests.unit.sources.rig import Agent, agent_for
 
 

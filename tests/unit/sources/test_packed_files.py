@@ -13,9 +13,10 @@ import pytest
 
 from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources import fingerprint, packed, packed_files, unpackers
-from copycat_agent.sources.packed_stream import open_stream
-from copycat_agent.sources.unpacking import Unpacker
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.packing import packed, packed_files, unpackers
+from copycat_agent.sources.packing.packed_stream import open_stream
+from copycat_agent.sources.packing.unpacking import Unpacker
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
 from tests.unit.sources.rig import Agent, agent_for
 

@@ -10,7 +10,7 @@ import pytest
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.opening import NotRegularError, Opener, open_regular
+from copycat_agent.sources.paths.opening import NotRegularError, Opener, open_regular
 from copycat_agent.sources.rotation import family
 from copycat_agent.sources.tracked import TrackedFile
 

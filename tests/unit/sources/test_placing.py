@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import SourcePartition
-from copycat_agent.sources.placing import LineRules, Place, place
+from copycat_agent.sources.beginning.placing import LineRules, Place, place
 from tests.unit.sources.rig import Agent, agent_for
 
 if TYPE_CHECKING:

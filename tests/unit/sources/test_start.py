@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import LineOptions
 from copycat_agent.formats.encoding import Encoding
-from copycat_agent.sources import line_starts, since
-from copycat_agent.sources.line_starts import LineStarts
+from copycat_agent.sources.beginning import line_starts, since
+from copycat_agent.sources.beginning.line_starts import LineStarts
+from copycat_agent.sources.beginning.start import Beginning, StartAt
 from copycat_agent.sources.log_options import LogFileOptions
-from copycat_agent.sources.opening import open_regular
-from copycat_agent.sources.start import Beginning, StartAt
+from copycat_agent.sources.paths.opening import open_regular
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:

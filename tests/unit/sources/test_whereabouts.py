@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.whereabouts import Whereabouts
+from copycat_agent.sources.paths.whereabouts import Whereabouts
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:

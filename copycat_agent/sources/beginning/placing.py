@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.errors import DataError
 from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint, packed
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.beginning.line_starts import LineStarts
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.line_starts import LineStarts
-from copycat_agent.sources.opening import open_regular
-from copycat_agent.sources.unpacking import Unpacker
-from copycat_agent.sources.whereabouts import Whereabouts
+from copycat_agent.sources.packing import packed
+from copycat_agent.sources.packing.unpacking import Unpacker
+from copycat_agent.sources.paths.opening import open_regular
+from copycat_agent.sources.paths.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader

@@ -7,7 +7,7 @@ import time
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourcePartition
-from copycat_agent.sources.unpacking import Unpacker
+from copycat_agent.sources.packing.unpacking import Unpacker
 
 KEPT = 4
 """Files whose unpacking a process keeps between two batches; each takes up to `KEEP_BYTES` and what its codec needs."""

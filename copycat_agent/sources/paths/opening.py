@@ -8,8 +8,8 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
-from copycat_agent.sources.beneath import find_beneath, find_following
-from copycat_agent.sources.patterns import fixed_part, path_regex
+from copycat_agent.sources.paths.beneath import find_beneath, find_following
+from copycat_agent.sources.paths.patterns import fixed_part, path_regex
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _ROOT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC

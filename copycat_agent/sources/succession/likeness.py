@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.formats import TAIL_BYTES, Reader
-from copycat_agent.sources import fingerprint, packed
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.packing import packed
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset
-    from copycat_agent.sources.opening import Opener
+    from copycat_agent.sources.paths.opening import Opener
     from copycat_agent.sources.tracked import TrackedFile
 
 

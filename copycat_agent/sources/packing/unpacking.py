@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from copycat_agent.formats import TAIL_BYTES, Reader
-from copycat_agent.sources import packed
 from copycat_agent.sources.fingerprint import HEAD_BYTES
+from copycat_agent.sources.packing import packed
 
 _BEHIND_BYTES = 2**16
 """Kept before what is settled: framing looks back a little where it goes on, see `formats.multiline`."""

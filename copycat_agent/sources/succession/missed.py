@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint, likeness, packed_files
-from copycat_agent.sources.absent import Saved
+from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
-from copycat_agent.sources.discovery import Discovery
 from copycat_agent.sources.followed import Followed
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.last_look import SLACK_NS, LastLook
-from copycat_agent.sources.opening import Opener, why_not
-from copycat_agent.sources.passed_over import PassedOver
+from copycat_agent.sources.packing import packed_files
+from copycat_agent.sources.paths.discovery import Discovery
+from copycat_agent.sources.paths.opening import Opener, why_not
+from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.rotation import family, is_newest, kin, unpacked_name
+from copycat_agent.sources.succession import likeness
+from copycat_agent.sources.succession.absent import Saved
+from copycat_agent.sources.succession.last_look import SLACK_NS, LastLook
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

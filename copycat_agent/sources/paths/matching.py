@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from copycat_agent.sources.patterns import fixed_part, name_regex, normalise, path_regex
+from copycat_agent.sources.paths.patterns import fixed_part, name_regex, normalise, path_regex
 
 _WILD = "*?["
 _FILLERS = ("", "a", "a1")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.formats.encoding import Encoding
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import format_duration
-from copycat_agent.sources import fingerprint, packed, since
-from copycat_agent.sources.line_starts import LineStarts
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.beginning import since
+from copycat_agent.sources.beginning.line_starts import LineStarts
+from copycat_agent.sources.packing import packed
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader

@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
-from copycat_agent.sources import fingerprint, likeness
-from copycat_agent.sources.absent import Saved
+from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.followed import Followed
-from copycat_agent.sources.opening import Opener
+from copycat_agent.sources.paths.opening import Opener
 from copycat_agent.sources.rotation import kin
+from copycat_agent.sources.succession import likeness
+from copycat_agent.sources.succession.absent import Saved
 from copycat_agent.sources.tracked import TrackedFile
 
 if TYPE_CHECKING:

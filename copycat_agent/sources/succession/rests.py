@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint, packed, packed_files
+from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.followed import Followed
-from copycat_agent.sources.origins import Origins
+from copycat_agent.sources.packing import packed, packed_files
 from copycat_agent.sources.rotation import is_rotated, kin
+from copycat_agent.sources.succession.origins import Origins
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.opening import Opener
+    from copycat_agent.sources.paths.opening import Opener
     from copycat_agent.sources.tracked import TrackedFile
 
 FollowRest = Callable[[str, int, os.stat_result], "TrackedFile | None"]

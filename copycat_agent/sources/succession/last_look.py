@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from copycat_agent.model import SourcePartition
 from copycat_agent.sources.base import Changes, Offsets
-from copycat_agent.sources.discovery import Mark
 from copycat_agent.sources.followed import STARTED
+from copycat_agent.sources.paths.discovery import Mark
 
 SLACK_NS = 20_000_000
 """The kernel's file times are those of its last tick, up to 10 ms ago."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from copycat_agent.sources.line_starts import BLOCK_BYTES, LineStarts
-from copycat_agent.sources.timestamps import recognise
+from copycat_agent.sources.beginning.line_starts import BLOCK_BYTES, LineStarts
+from copycat_agent.sources.beginning.timestamps import recognise
 
 FAR_BYTES = 2**20
 """So far a look goes on for a line that says when it was written: stack traces are shorter."""

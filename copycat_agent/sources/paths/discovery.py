@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from copycat_agent.sources.opening import LinkError, Opener, why_not
-from copycat_agent.sources.patterns import name_regex, path_regex, split_pattern
+from copycat_agent.sources.paths.opening import LinkError, Opener, why_not
+from copycat_agent.sources.paths.patterns import name_regex, path_regex, split_pattern
 
 Mark = tuple[int, int, int, int] | None
 """See `mark`."""

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint, packed_files
-from copycat_agent.sources.heads import Heads
+from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.rotation import family
+from copycat_agent.sources.succession.heads import Heads
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

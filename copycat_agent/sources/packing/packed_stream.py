@@ -6,8 +6,9 @@ import os
 from dataclasses import replace
 
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
-from copycat_agent.sources import fingerprint, unpackers
-from copycat_agent.sources.packed import OUTPUT_BYTES
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.packing import unpackers
+from copycat_agent.sources.packing.packed import OUTPUT_BYTES
 from copycat_agent.sources.stream import Stream
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourcePartition
 from copycat_agent.sources.identity import identify_by_name
-from copycat_agent.sources.opening import PassedOverError
+from copycat_agent.sources.paths.opening import PassedOverError
 
 if TYPE_CHECKING:
     from copycat_agent.sources.base import Changes
-    from copycat_agent.sources.discovery import Found
+    from copycat_agent.sources.beginning.start import StartAt
     from copycat_agent.sources.followed import Followed
-    from copycat_agent.sources.start import StartAt
+    from copycat_agent.sources.paths.discovery import Found
 
 
 _PACKED = (".gz", ".zst", ".bz2", ".xz")

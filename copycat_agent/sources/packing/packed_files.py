@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import Loss, SourceOffset, SplitResult
-from copycat_agent.sources import fingerprint, packed
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.packing import packed
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

@@ -7,12 +7,13 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 from copycat_agent.model import SourceOffset
-from copycat_agent.sources import fingerprint, packed_files
-from copycat_agent.sources.absent import Absent
+from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.opening import Opener
-from copycat_agent.sources.whereabouts import Whereabouts
+from copycat_agent.sources.packing import packed_files
+from copycat_agent.sources.paths.opening import Opener
+from copycat_agent.sources.paths.whereabouts import Whereabouts
+from copycat_agent.sources.succession.absent import Absent
 
 Follow = Callable[[str, int, os.stat_result, Changes], None]
 """`follow(name, fd, stat, changes)` takes a file up again, and its descriptor. Raises OSError, and then `fd` is the caller's."""
