@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import threading
@@ -14,6 +13,7 @@ import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.cli import exits
+from copycat_agent.cli.shown import as_json
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.executor import InlineExecutor
@@ -207,23 +207,14 @@ def _line(connector: str, message: Outgoing, *, show_origin: bool) -> str:
     record = {
         "connector": connector,
         "topic": topic,
-        "key": _text(key),
-        "value": _text(value),
-        "headers": {name: _text(content) for name, content in shown},
+        "key": as_json(key),
+        "value": as_json(value),
+        "headers": {name: as_json(content) for name, content in shown},
         **({"partition": partition} if partition is not None and partition >= 0 else {}),
         **({"timestamp_ms": timestamp_ms} if timestamp_ms else {}),
-        "path": _text(origin.get("copycat.file")),
+        "path": as_json(origin.get("copycat.file")),
         "start": int(origin.get("copycat.offset", b"0")),
         "end": int(origin.get("copycat.end", b"0")),
     }
     text = json.dumps(record, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(record, ensure_ascii=True).replace("\x7f", "\\u007f")
-
-
-def _text(content: bytes | None) -> object:
-    if content is None:
-        return None
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode()}

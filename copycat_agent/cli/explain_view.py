@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from copycat_agent.cli.first_records import FirstRecord, FirstRecords
-from copycat_agent.cli.shown import age, visible
+from copycat_agent.cli.shown import age, as_json, visible
 from copycat_agent.explain import Answer
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
@@ -258,16 +257,7 @@ def _offset(offset: SourceOffset) -> dict[str, Any]:
 
 def _record_entry(record: FirstRecord) -> dict[str, Any]:
     return {
-        "fate": record.fate, "start": record.start, "end": record.end, "topic": record.topic or None, "key": _json(record.key),
-        "value": _json(record.value), "headers": {name: _json(value) for name, value in record.headers}, "partition": record.partition,
+        "fate": record.fate, "start": record.start, "end": record.end, "topic": record.topic or None, "key": as_json(record.key),
+        "value": as_json(record.value), "headers": {name: as_json(value) for name, value in record.headers}, "partition": record.partition,
         "timestamp_ms": record.timestamp_ms or None, "why": record.why or None,
     }  # fmt: skip
-
-
-def _json(content: bytes | None) -> object:
-    if content is None:
-        return None
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,3 +82,13 @@ def without_nulls(value: object) -> object:
 def lost_bytes(connector: Mapping[str, Any]) -> int:
     """Everything this connector ever gave up, for whatever reason."""
     return sum(total["size_bytes"] for total in connector["losses"].values())
+
+
+def as_json(content: bytes | None) -> object:
+    """Bytes of a record as a JSON value: text, or `{"base64": ...}` where they are no UTF-8."""
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
