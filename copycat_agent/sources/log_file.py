@@ -298,7 +298,7 @@ class LogFiles:
         for file in self._catalog.generations.waiting(self._catalog.dirty):
             assert file.after is not None
             self._catalog.touch(file.after)  # what was just seen of it is read now, not when an event says so
-            if not file.unjudged:
+            if not (file.unjudged or file.in_flight):
                 followers[file.after] = file
         return followers
 

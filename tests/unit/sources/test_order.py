@@ -268,3 +268,22 @@ def test_a_log_that_was_copied_and_cut_before_the_task_began_to_read_it(tmp_path
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3", b"4", b"5"]
     assert agent.losses == []
+
+
+def test_a_file_under_way_is_not_planned_again_behind_an_older_one_that_came_back(tmp_path: Path) -> None:
+    directory, away = tmp_path / "logs", tmp_path / "away"
+    directory.mkdir()
+    live, old = directory / "app.log", directory / "app.log.1"
+    agent = agent_for(directory)
+    old.write_bytes(b"1\n")
+    agent.drain()
+    agent.stop()
+    old.rename(away)
+    append(away, b"2\n")
+    os.utime(away, (1, 1))
+    live.write_bytes(b"3\n")
+    agent.scan()
+    assert [split.path for split in agent.source.plan(2).splits] == [str(live)]
+    away.rename(old)
+    agent.scan()
+    assert [split.path for split in agent.source.plan(1).splits] == [str(old)]
