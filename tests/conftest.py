@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
@@ -37,6 +38,16 @@ def pytest_configure() -> None:
     """A shell starts what runs in the background with SIGINT ignored, and children inherit that: tests that send it would wait for ever."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _log_levels() -> Iterator[None]:
+    """A command that runs in this process sets the log up for itself: the next test's is as it was."""
+    loggers = [logging.getLogger(), logging.getLogger("copycat_agent")]
+    before = [(logger, logger.level) for logger in loggers]
+    yield
+    for logger, level in before:
+        logger.setLevel(level)
 
 
 @pytest.hookimpl(tryfirst=True)

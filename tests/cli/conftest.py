@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -12,22 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 PROJECT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "copycat_agent")
 Done = subprocess.CompletedProcess[str]
-
-
-@pytest.fixture(autouse=True)
-def _log_of_its_own() -> Iterator[None]:
-    """A command that runs in this process sets the log up for itself: the next test's is as it was."""
-    loggers = [logging.getLogger(), logging.getLogger("copycat_agent")]
-    before = [(logger, logger.level, logger.handlers[:]) for logger in loggers]
-    yield
-    for logger, level, handlers in before:
-        logger.setLevel(level)
-        logger.handlers[:] = handlers
 
 
 @pytest.fixture

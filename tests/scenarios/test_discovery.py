@@ -277,6 +277,6 @@ def test_ten_thousand_files_arrive_once_with_a_bounded_number_open(shipping: Shi
         return shipping.status.counts.acknowledged >= 10_000
 
     wait_until(all_read, 90, lambda: f"{shipping.status}")
-    assert 0 < most <= 512 + 1  # one more while a file is looked at for the first time
+    assert 0 < most <= 512 + 2  # one more while a file is looked at for the first time, and the handle that it is opened through
     shipping.stop()
     assert Counter(shipping.lines()) == Counter(expected)
