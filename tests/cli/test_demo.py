@@ -33,7 +33,7 @@ def test_a_directory_that_is_not_empty_is_left_alone(copycat: Callable[..., Done
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("when", ["definitions:", "starting", "broker:", "RUNNING"])
+@pytest.mark.parametrize("when", ["definitions:", "starting", pytest.param("broker:", marks=pytest.mark.long), "RUNNING"])
 def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], tmp_path: Path, when: str) -> None:
     (tmp_path / "tmp").mkdir()
     variables = environment | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1"}

@@ -50,7 +50,7 @@ def test_sigterm_while_spark_still_starts_exits_0_at_once(loaded_agent: AgentPro
     assert "stopped before everything in flight" not in loaded_agent.log
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_second_signal_exits_at_once_and_leaves_no_process(
     own_broker: DevBroker, make_agent: Callable[..., AgentProcess], logs_dir: Path, load: Load, number: signal.Signals
 ) -> None:

@@ -181,6 +181,7 @@ host.close()
 """
 
 
+@pytest.mark.long
 def test_a_damaged_archive_does_not_stop_a_start(tmp_path: Path) -> None:
     """Recorded by a real session, then damaged in its middle, cut off, and replaced by rubbish; an unreadable one besides."""
 
