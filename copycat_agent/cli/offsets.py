@@ -23,6 +23,7 @@ from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
 from copycat_agent.model import SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
 from copycat_agent.sources.beginning.placing import is_file_key, place
+from copycat_agent.sources.followed import STARTED
 
 offsets = typer.Typer(
     no_args_is_help=True,
@@ -212,7 +213,7 @@ def _selected(name: str, saved: Offsets, path: Path | None, key: str | None) -> 
         return list(saved)
     _one_of(path, key)
     wanted = os.path.abspath(path) if path else ""  # noqa: PTH100 - no links followed
-    chosen = [one for one, offset in saved.items() if one.key != "started" and (one.key == key or offset.path == wanted)]
+    chosen = [one for one, offset in saved.items() if one.key != STARTED and (one.key == key or offset.path == wanted)]
     if not chosen:
         msg = f"connector {name} has no offset of {visible(wanted or str(key))}"
         raise DataError(msg, f"see: copycat offsets show {name}")
@@ -254,7 +255,7 @@ def _read_documents(name: str, source: str) -> Changes:
         raise DataError(msg, "copycat offsets export writes what can be imported") from error
     given = from_documents(name, body)
     for partition in given:
-        if partition.key != "started" and not is_file_key(partition.key):
+        if partition.key != STARTED and not is_file_key(partition.key):
             msg = f"{partition.key!a} is no key of a file"
             raise DataError(msg, "copycat offsets export shows what keys look like")
     return given

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from copycat_agent.cli.shown import age, visible
 from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.followed import STARTED
 
 Offsets = Mapping[SourcePartition, SourceOffset]
-
-_STARTED = "started"
 
 
 def columns(rows: Iterable[Sequence[str]]) -> list[str]:
@@ -42,12 +41,12 @@ def compared(before: Offsets, after: Offsets) -> list[str]:
 
 def by_path(offsets: Offsets, *, everything: bool = False) -> list[tuple[SourcePartition, SourceOffset]]:
     """By path and key. Without `everything` files only, not the row that says when the connector first looked."""
-    chosen = (item for item in offsets.items() if everything or item[0].key != _STARTED)
+    chosen = (item for item in offsets.items() if everything or item[0].key != STARTED)
     return sorted(chosen, key=lambda item: (item[1].path, item[0].key))
 
 
 def _brief(partition: SourcePartition, offset: SourceOffset) -> str:
-    if partition.key == _STARTED:
+    if partition.key == STARTED:
         return f"first looked {age(time.time() - offset.position / 1000)} ago"
     return f"{visible(offset.path)} ({partition.key}): position {offset.position}, {_state(offset)}"
 

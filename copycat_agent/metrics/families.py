@@ -75,7 +75,8 @@ FAMILIES: tuple[Family, ...] = (
         "Files cut or rewritten in place."),
     Family("gap_bytes_total", "counter", (*_C, "reason"), samples.gaps,
         "Bytes given up for good, over all runs of the agent. destroyed: gone before they were read. too_long: beyond line.max_bytes. "
-        "rejected: bad records, passed over. hole: NUL bytes that nobody wrote."),
+        "rejected: bad records, passed over. damaged: the rest of packed files that cannot be unpacked. "
+        "hole: NUL bytes that nobody wrote."),
     Family("connector_state", "gauge", (*_C, "state"), samples.states,
         "1 for the state that the connector is in, 0 for the others."),
     Family("kafka_broker_up", "gauge", (*_C, "broker"), samples.broker_up,
