@@ -74,6 +74,10 @@ class TimestampError(DataError):
     """Kafka refuses a record for its timestamp. One that the agent gave it, when it was sent, is this host's clock's fault."""
 
 
+class DamageError(CopycatError):
+    """The rest of one file cannot be read, whoever tries: it is damaged, or not what its format says. What stands before it is good."""
+
+
 class RetriableError(CopycatError):
     """Not the record's fault and not for ever: the same split is planned again after a back-off."""
 

@@ -57,7 +57,9 @@ class SourceOffset:
     line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
     `size` is how large the file was known to be. `gone_ms` is when it was found to be gone (epoch milliseconds), 0 while it is
     there. `compression` is how a packed file is packed (a name in `sources.packing`), "" for all others: then `position` counts
-    unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read.
+    unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read. Of a spooled file:
+    `mtime_ns` is when what was read of it was last changed, and `trouble` says why it cannot be read to its end: `done` means
+    then that it is given up, and has to be set aside.
     """
 
     position: int
@@ -69,10 +71,12 @@ class SourceOffset:
     gone_ms: int = 0
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     compression: str = ""
+    mtime_ns: int = 0
+    trouble: str = ""
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        words = (self.path, self.size, self.gone_ms, self.fingerprint, self.compression)
+        words = (self.path, self.size, self.gone_ms, self.fingerprint, self.compression, self.mtime_ns, self.trouble)
         return SourceOffset, (self.position, self.records, self.done, self.skipping, *words)
 
 
@@ -136,6 +140,38 @@ class Counts:
             self.rejected + other.rejected,
             self.too_long + other.too_long,
         )
+
+
+class Column(NamedTuple):
+    """A column of a file. `type` is spelt as Spark SQL does: `string`, `bigint`, `decimal(10,2)`, `array<string>`, `struct<a: int>`."""
+
+    name: str
+    type: str = "string"
+    nullable: bool = True
+
+
+class Schema(NamedTuple):
+    """What a file says its records look like: from its header, or its own schema. `avro` is that, as JSON, of an Avro file."""
+
+    columns: tuple[Column, ...]
+    avro: str = ""
+
+
+class Delivered(NamedTuple):
+    """Where records are in Kafka: the least and the greatest of their offsets in one partition of a topic."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of everything that was read of one file, over all batches so far."""
+
+    counts: Counts = field(default_factory=Counts)
+    delivered: tuple[Delivered, ...] = ()
 
 
 class Rejection(NamedTuple):
@@ -224,7 +260,8 @@ class SplitResult:
     is none (both on one result of a batch). Of a packed file: `unpacked_size` is how many bytes it holds, once its end was
     reached, else -1; `damage` is why it cannot be unpacked further, "" when it can; `origin` is the index of the one of the
     split's `origins` that it goes on behind, -1 when it goes on behind none; `packed_position` is how many packed
-    bytes are settled, never too many.
+    bytes are settled, never too many. `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's,
+    where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`.
     """
 
     split: Split
@@ -241,10 +278,12 @@ class SplitResult:
     damage: str = ""
     origin: int = -1
     packed_position: int = 0
+    schema: Schema | None = None
+    delivered: tuple[Delivered, ...] = ()
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position)
+        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position, self.schema, self.delivered)
         rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed)
         return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
 
@@ -255,7 +294,7 @@ class Batch:
 
     `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
     value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
-    many) or `max_seconds` seconds. `samples` asks for so many records as they were sent.
+    many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka.
     """
 
     task: TaskId
@@ -265,10 +304,11 @@ class Batch:
     max_seconds: float
     max_records: int = 0
     samples: int = 0
+    tracked: bool = False
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        most = (self.max_bytes, self.max_seconds, self.max_records, self.samples)
+        most = (self.max_bytes, self.max_seconds, self.max_records, self.samples, self.tracked)
         return Batch, (self.task, self.definition, self.splits, *most)
 
 
@@ -277,7 +317,8 @@ class Record(NamedTuple):
 
     `value` is the framed bytes, or a dict of fields once a transform has made some. `start` and `end` are the bytes it
     covers in its file, delimiter included; `number` counts from 1 within the file. `timestamp_ms` is the event time in
-    epoch milliseconds, None when no transform has set one. `partial` marks a last line that was never finished.
+    epoch milliseconds, None when no transform has set one. `partial` marks a last line that was never finished. Of formats that
+    count records `start` and `end` are record numbers from 0. `schema` is the file's, where its format has one.
     """
 
     value: bytes | dict[str, Any]
@@ -289,3 +330,4 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
     timestamp_ms: int | None = None
     partial: bool = False
+    schema: Schema | None = None

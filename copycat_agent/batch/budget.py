@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from copycat_agent.formats import Chunk, Frame
+from copycat_agent.formats import Chunk, Frame, Parsed
 from copycat_agent.model import Batch
 
 _BLOCK_BYTES = 2**20
@@ -39,9 +39,9 @@ class Budget:
 
     def pieces(self, frame: Frame) -> Iterator[Frame]:
         """`frame`, cut to what is left; its last piece may be missing. Ask `is_spent` before taking the next one."""
-        while self._is_small and isinstance(frame, Chunk):
+        while self._is_small and isinstance(frame, Chunk | Parsed):
             index = frame.fitting(self._records, self._bytes)
-            if index == len(frame.raw):
+            if index == frame.total:
                 break
             piece, frame = frame.cut(index)
             yield piece

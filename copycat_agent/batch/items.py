@@ -8,7 +8,7 @@ from copycat_agent.batch.letters import OMITTED, dead_letter, with_raw
 from copycat_agent.batch.pipeline import Bound, StageError
 from copycat_agent.batch.progress import Progress
 from copycat_agent.errors import CopycatError, DataError, FatalError
-from copycat_agent.formats import Chunk, LongLine, Row
+from copycat_agent.formats import Chunk, LongLine, Parsed, Row
 from copycat_agent.model import Rejection
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing
@@ -45,7 +45,7 @@ def kept_bytes(item: Item) -> int | None:
     raw = item.message[1] if item.message is not None else None
     if raw is None:
         return 0
-    return len(raw) if len(raw) < len(item.row.value) else None
+    return len(raw) if len(raw) < len(item.row.bytes) else None
 
 
 class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
@@ -68,7 +68,7 @@ class Items:
         self._too_long = _TOO_LONG if getattr(definition.source, "multiline", None) is None else _TOO_LONG_GROUP
         self.too_long = self._too_long.partition(" is ")[2]
 
-    def of_rows(self, progress: Progress, bound: Bound, chunk: Chunk, begun: int) -> tuple[list[Item], StopAt | None]:
+    def of_rows(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, begun: int) -> tuple[list[Item], StopAt | None]:
         """Items of the chunk's rows from the `begun`-th on, up to the one that stops the connector, if one does."""
         first = progress.sent_records + 1
         items: list[Item] = []
@@ -113,7 +113,7 @@ class Items:
         item = item._replace(message=None, outcome="rejected", stage=stage, why=error.message)
         if self._errors.dlq is None:
             return item
-        raw = row.value if self._errors.dlq.include_raw else None
+        raw = row.bytes if self._errors.dlq.include_raw else None
         said = None if raw is not None else b"omitted: errors.dlq.include_raw is false"
         if raw is not None and item.head_bytes is not None:
             said = f"cut: the first {len(raw)} bytes, {self._too_long}".encode()

@@ -7,7 +7,7 @@ from collections import Counter
 from copycat_agent.batch.items import Item, kept_bytes
 from copycat_agent.batch.progress import Progress
 from copycat_agent.errors import FileError
-from copycat_agent.formats import Chunk, Gap, LongLine, Row, SkippedRest
+from copycat_agent.formats import Chunk, Gap, LongLine, Parsed, Row, SkippedRest
 from copycat_agent.model import Counts
 
 _HOLE_WORDS = "NUL bytes that nobody wrote: the file was cut under its writer, or its host crashed"
@@ -35,16 +35,16 @@ def _lose_what_is_not_sent(progress: Progress, item: Item) -> None:
         progress.lose(row.start + kept, end, "rejected", 1, f"stage {item.stage}: {item.why}")
 
 
-def passed(progress: Progress, chunk: Chunk) -> None:
+def passed(progress: Progress, chunk: Chunk | Parsed) -> None:
     """All of the chunk is on its way; what it has fewer values than lines are empty lines that were left out."""
-    progress.count(Counts(dropped=len(chunk.raw) - len(chunk.values)))
-    progress.advance(chunk.end, len(chunk.raw), chunk.tail)
+    progress.count(Counts(dropped=chunk.total - len(chunk.values)))
+    progress.advance(chunk.end, chunk.total, chunk.tail, chunk.size_bytes)
 
 
-def passed_up_to(progress: Progress, chunk: Chunk, row: Row, sent: int) -> None:
+def passed_up_to(progress: Progress, chunk: Chunk | Parsed, row: Row, sent: int) -> None:
     """Only what stands before `row` is on its way, `sent` records of it."""
     progress.count(Counts(dropped=row.ordinal - sent))
-    progress.advance(row.start, row.ordinal, chunk.tail_before(row.ordinal))
+    progress.advance(row.start, row.ordinal, chunk.tail_before(row.ordinal), chunk.weight(row.ordinal))
 
 
 def passed_long_line(progress: Progress, line: LongLine, sent: list[Item], why: str, *, is_dropped: bool) -> None:
@@ -52,20 +52,20 @@ def passed_long_line(progress: Progress, line: LongLine, sent: list[Item], why: 
     count(progress, sent)
     progress.lose(line.start if is_dropped else line.start + len(line.head), line.end, "too_long", 1, why)
     progress.count(Counts(too_long=1))
-    progress.advance(line.end, 1, line.tail, skipping=not line.complete)
+    progress.advance(line.end, 1, line.tail, line.end - line.start, skipping=not line.complete)
 
 
 def passed_rest(progress: Progress, rest: SkippedRest, why: str) -> None:
     """More of an over-long line is passed, which was counted when its beginning was."""
     progress.lose(rest.start, rest.end, "too_long", 0, why)
-    progress.advance(rest.end, 0, rest.tail, skipping=not rest.complete)
+    progress.advance(rest.end, 0, rest.tail, rest.end - rest.start, skipping=not rest.complete)
 
 
 def passed_gap(progress: Progress, gap: Gap) -> None:
     """Bytes of no record are passed: of a hole people hear, the mark at the beginning of a text is no loss."""
     if gap.reason == "hole":
         progress.lose(gap.start, gap.end, "hole", 0, _HOLE_WORDS)
-    progress.advance(gap.end, 0, gap.tail)
+    progress.advance(gap.end, 0, gap.tail, gap.end - gap.start)
 
 
 def move(progress: Progress) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from copycat_agent.converters import CONVERTERS, Converter, build_converter
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Row
+from copycat_agent.formats import Chunk, Parsed, Row, Unparsed
 from copycat_agent.model import Record, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing
@@ -46,8 +46,9 @@ class Pipeline:
         self.topic = compile_template(record.topic)
         self.key = None if record.key is None else compile_template(record.key)
         self.headers = {name: compile_template(text) for name, text in record.headers.items()}
-        self.convert_key = _converter(definition, "key")
-        self.convert_value = _converter(definition, "value")
+        has_fields = bool(definition.transforms) or getattr(self.frames, "makes_fields", False)
+        self.convert_key = _converter(definition, "key", has_fields=has_fields)
+        self.convert_value = _converter(definition, "value", has_fields=has_fields)
 
     def bind(self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None) -> Bound:
         """The pipeline for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
@@ -101,7 +102,9 @@ class Bound:
 
     def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
         """What to send for one row, None when a transform dropped it. Raises `StageError` for a bad record."""
-        record: Record | None = Record(row.value, row.start, row.end, number, partial=partial)
+        if isinstance(row.value, Unparsed):
+            raise StageError("parse", DataError(row.value.why, row.value.hint))
+        record: Record | None = Record(row.value, row.start, row.end, number, partial=partial, schema=row.schema)
         stage: Literal["transform", "record", "convert"] = "transform"
         try:
             for step in self._pipeline.steps:
@@ -156,9 +159,19 @@ class Bulk:
     tail: Outgoing
     convert: Converter | None
 
+    def values(self, chunk: Chunk | Parsed) -> list[bytes]:
+        """The chunk's records as Kafka gets them. Raises DataError when one of them is a bad one."""
+        if self.convert is None and isinstance(chunk, Chunk):
+            return chunk.values
+        convert, values = self.convert, chunk.values
+        if any(isinstance(value, Unparsed) for value in values):
+            msg = "a record could not be read"
+            raise DataError(msg)
+        return list(values) if convert is None else [convert(value) for value in values]  # type: ignore[arg-type]
+
 
 class StageError(Exception):
-    """A bad record, and in which stage it showed: frame, transform, record, convert or send."""
+    """A bad record, and in which stage it showed: frame, parse, transform, record, convert or send."""
 
     def __init__(self, stage: str, error: DataError) -> None:
         super().__init__(stage, error)
@@ -184,14 +197,14 @@ def _is_raw(definition: Definition) -> bool:
     return not definition.transforms and value is not None and CONVERTERS[value.type].is_identity
 
 
-def _converter(definition: Definition, part: Literal["key", "value"]) -> Converter | None:
+def _converter(definition: Definition, part: Literal["key", "value"], *, has_fields: bool) -> Converter | None:
     """The converter of keys (never None) or values; None where bytes can go as they are."""
     options = getattr(definition.converters, part)
     if part == "key":
         return build_converter(options) if options else str.encode  # type: ignore[return-value]
     if options is None:
-        return _by_shape if definition.transforms else None
-    return None if CONVERTERS[options.type].is_identity and not definition.transforms else build_converter(options)
+        return _by_shape if has_fields else None
+    return None if CONVERTERS[options.type].is_identity and not has_fields else build_converter(options)
 
 
 def _by_shape(value: bytes | str | dict[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from copycat_agent.batch.losses import Losses
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import TAIL_BYTES
-from copycat_agent.model import Counts, Loss, LossReason, Rejection, Sample, Split, SplitResult
+from copycat_agent.model import Counts, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult
 from copycat_agent.sources.stream import Stream
 
 REJECTIONS_NAMED = 10
@@ -27,6 +27,9 @@ class Progress:
         self.settled = split.offset
         self.sent_position = split.offset.position
         self.sent_records = split.offset.records
+        self._unsettled_bytes = 0
+        self.damage = ""
+        self.schema: Schema | None = None
         self._limit = split.end
         self._skipping = split.offset.skipping
         self._tail = self._settled_tail = b""
@@ -40,8 +43,8 @@ class Progress:
 
     @property
     def unsettled_bytes(self) -> int:
-        """Bytes sent but not settled."""
-        return self.sent_position - self.settled.position
+        """What was read for records that are sent but not settled."""
+        return self._unsettled_bytes
 
     def begin(self, stream: Stream) -> None:
         """Its file is open and is what was read before. Raises FileError.
@@ -55,7 +58,7 @@ class Progress:
         self.sent_records, self._skipping = self.settled.records, self.settled.skipping
         self._limit = position + self.split.end - self.split.offset.position
         self.at_end = stream.waits
-        self._tail = self._settled_tail = stream.read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
+        self._tail = self._settled_tail = stream.tail(position)
 
     @property
     def skipping(self) -> bool:
@@ -72,9 +75,10 @@ class Progress:
         assert self.stream is not None
         self.at_end = self.stream.is_exhausted(self._limit)
 
-    def advance(self, end: int, records: int, tail: bytes, *, skipping: bool = False) -> None:
-        """Everything before byte `end` is on its way, `records` more of them; `tail` are the last bytes before `end`."""
-        self._unsettled += Counts(read=records, read_bytes=end - self.sent_position)
+    def advance(self, end: int, records: int, tail: bytes, size_bytes: int, *, skipping: bool = False) -> None:
+        """Everything before `end` is on its way: `records` more, read from `size_bytes`. `tail` are the last bytes before `end`."""
+        self._unsettled += Counts(read=records, read_bytes=size_bytes)
+        self._unsettled_bytes += size_bytes
         self.sent_position = end
         self.sent_records += records
         self._skipping = skipping
@@ -138,6 +142,7 @@ class Progress:
     def _forget(self) -> None:
         """Nothing is on its way any more."""
         self._unsettled = Counts()
+        self._unsettled_bytes = 0
         self._unsettled_rejections.clear()
         self._unsettled_losses.clear()
         self._unsettled_samples.clear()
@@ -153,6 +158,8 @@ class Progress:
             error=self.error or error,
             rejections=tuple(self._rejections),
             losses=tuple(self._losses),
+            damage=self.damage,
+            schema=self.schema,
         )
         return result if self.stream is None else self.stream.complete(result)
 

@@ -18,8 +18,8 @@ from copycat_agent.batch.pipeline import Bound, Pipeline
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.samples import Samples
 from copycat_agent.batch.sending import Sender
-from copycat_agent.errors import BlockedError, DataError, FileError
-from copycat_agent.formats import Chunk, Frame, Gap, LongLine, SkippedRest
+from copycat_agent.errors import BlockedError, DamageError, DataError, FileError
+from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.model import Batch, Counts
 from copycat_agent.producer import Refused, TaskProducer
@@ -74,7 +74,7 @@ class BatchRun:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
         begun = time.monotonic()
         try:
-            stream = progress.stream = self._pipeline.source.open(progress.split)
+            stream = progress.stream = self._pipeline.source.open(progress.split, self._pipeline.frames)
             self._open.append(progress)
             if stream.is_what_was_read():
                 progress.begin(stream)
@@ -104,18 +104,22 @@ class BatchRun:
     def _read(self, progress: Progress) -> None:
         bound = self._bound(progress)
         bounds = None
-        while bounds != (bounds := progress.bounds()):  # a packed file's end shows when it is reached
-            for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
-                for piece in self._budget.pieces(frame):
-                    if not self._read_piece(progress, bound, piece):
-                        return
-        progress.reach_end()
+        try:
+            while bounds != (bounds := progress.bounds()):  # a packed file's end shows when it is reached
+                for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
+                    for piece in self._budget.pieces(frame):
+                        if not self._read_piece(progress, bound, piece):
+                            return
+        except DamageError as error:
+            progress.damage, progress.at_end = error.message, True
+        else:
+            progress.reach_end()
 
     def _read_piece(self, progress: Progress, bound: Bound, frame: Frame) -> bool:
         """Send a frame or a piece of one. False when reading should end here."""
-        before = progress.sent_position
+        before = progress.unsettled_bytes
         records = self._send(progress, bound, frame)
-        self._budget.take(progress.sent_position - before, records)
+        self._budget.take(progress.unsettled_bytes - before, records)
         if self._run_is_full():
             self._settle()
             if progress.sent_position != frame.end:
@@ -129,8 +133,8 @@ class BatchRun:
         """Frames from what is sent on."""
         assert progress.stream is not None
         (end, is_end), split = progress.bounds(), progress.split
-        return self._pipeline.frames.frames(
-            progress.stream.read,
+        return progress.stream.frames(
+            self._pipeline.frames,
             progress.sent_position,
             end,
             skipping=progress.skipping,
@@ -170,6 +174,8 @@ class BatchRun:
             self._samples.of_items(progress, sent)
             passed_long_line(progress, frame, sent, self._items.too_long, is_dropped=self._items.drops_long_lines)
             return _messages(sent)
+        if isinstance(frame, Parsed):
+            progress.schema = frame.schema or progress.schema
         begun = records = 0 if bound.bulk is None or frame.partial else self._send_bulk(progress, bound, frame)
         progress.count(Counts(acknowledged=begun))
         if begun < len(frame.values):
@@ -177,15 +183,14 @@ class BatchRun:
         passed(progress, frame)
         return records
 
-    def _send_bulk(self, progress: Progress, bound: Bound, chunk: Chunk) -> int:
+    def _send_bulk(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed) -> int:
         """The fast way, for records that differ in their value only. Returns how many values went before the first bad one."""
-        bulk, values = bound.bulk, chunk.values
+        bulk = bound.bulk
         assert bulk is not None
-        if bulk.convert is not None:
-            try:
-                values = [bulk.convert(value) for value in values]
-            except DataError:
-                return 0
+        try:
+            values = bulk.values(chunk)
+        except DataError:
+            return 0
         sent = len(values)
         try:
             self._producer.send(bulk.topic, values, bulk.tail)
@@ -194,7 +199,7 @@ class BatchRun:
         self._samples.of_values(progress, chunk, bulk.topic, values[:sent] if sent < len(values) else values, bulk.tail)
         return sent
 
-    def _send_rows(self, progress: Progress, bound: Bound, chunk: Chunk, begun: int) -> int:
+    def _send_rows(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, begun: int) -> int:
         """The other way, from the `begun`-th value on: each row on its own account. Returns how many records that made."""
         items, stop = self._items.of_rows(progress, bound, chunk, begun)
         sent, earlier = self._sender.hand_over(progress, items)
@@ -263,7 +268,7 @@ class BatchRun:
 
     def _send_slowly(self, progress: Progress, bound: Bound, frame: Frame, until: float) -> bool:
         """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
-        if isinstance(frame, Chunk):
+        if isinstance(frame, Chunk | Parsed):
             return self._send_rows_slowly(progress, bound, frame, until)
         if isinstance(frame, LongLine):
             _, stop = self._sender.deliver(progress, [self._items.of_long_line(progress, bound, frame)])
@@ -276,7 +281,7 @@ class BatchRun:
             passed_rest(progress, frame, self._items.too_long)
         return True
 
-    def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk, until: float) -> bool:
+    def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, until: float) -> bool:
         items, stop = self._items.of_rows(progress, bound, chunk, 0)
         delivered = 0
         while delivered < len(items):
@@ -301,7 +306,7 @@ def _messages(items: list[Item]) -> int:
 
 def _up_to(frame: Frame, target: int) -> Frame:
     """The part of `frame` before byte `target`, where it can be cut: reading anew cuts blocks elsewhere."""
-    if not isinstance(frame, Chunk) or frame.end <= target:
+    if not isinstance(frame, Chunk | Parsed) or frame.end <= target:
         return frame
     index = frame.before(target)
-    return frame.cut(index)[0] if 0 < index < len(frame.raw) else frame
+    return frame.cut(index)[0] if 0 < index < frame.total else frame

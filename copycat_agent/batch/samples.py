@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from copycat_agent.batch.items import Item
 from copycat_agent.batch.progress import Progress
-from copycat_agent.formats import Chunk
+from copycat_agent.formats import Chunk, Parsed
 from copycat_agent.model import Sample
 from copycat_agent.producer import Outgoing
 
@@ -20,7 +20,7 @@ class Samples:
         self._wanted = wanted
         self._progresses = progresses
 
-    def of_values(self, progress: Progress, chunk: Chunk, topic: str, values: Sequence[bytes], tail: Outgoing) -> None:
+    def of_values(self, progress: Progress, chunk: Chunk | Parsed, topic: str, values: Sequence[bytes], tail: Outgoing) -> None:
         """From records that differ in their value only; `values` are those of the chunk's first records."""
         if self._wanted:
             for row, value in zip(chunk.rows(), values[: self._room()], strict=False):

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from copycat_agent.formats.encoding import encoding_problem
 from copycat_agent.formats.lines import LineFrames, LineOptions
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Frames, Gap, LongLine, Reader, Row, SkippedRest, Text
+from copycat_agent.formats.model import (
+    TAIL_BYTES,
+    Chunk,
+    Frame,
+    Frames,
+    Gap,
+    LongLine,
+    Parsed,
+    Reader,
+    RecordFile,
+    RecordFormat,
+    Row,
+    SkippedRest,
+    Text,
+    Unparsed,
+)
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
 
@@ -19,9 +34,13 @@ __all__ = [
     "LongLine",
     "MultilineFrames",
     "MultilineOptions",
+    "Parsed",
     "Reader",
+    "RecordFile",
+    "RecordFormat",
     "Row",
     "SkippedRest",
     "Text",
+    "Unparsed",
     "encoding_problem",
 ]

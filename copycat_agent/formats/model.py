@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, Protocol
+import bisect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from copycat_agent.model import Schema
 
 TAIL_BYTES = 256
 """Bytes before a position that its fingerprint covers."""
@@ -41,12 +44,32 @@ class Text(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One record within a chunk: bytes `start` up to, not including, `end`, delimiter included. `ordinal` lines go before it."""
+    """One record within a chunk: bytes `start` up to, not including, `end`, delimiter included. `ordinal` lines go before it.
 
-    value: bytes
+    Of a parsed record `value` are its fields or what makes it a bad one, `raw` its bytes as they stand in the file (a rendering
+    of its fields where no such bytes exist), `schema` that of its file.
+    """
+
+    value: bytes | dict[str, Any] | Unparsed
     start: int
     end: int
     ordinal: int
+    raw: bytes | None = None
+    schema: Schema | None = None
+
+    @property
+    def bytes(self) -> bytes:
+        """The record as bytes, for a dead letter."""
+        if self.raw is not None:
+            return self.raw
+        return self.value if isinstance(self.value, bytes) else b""
+
+
+class Unparsed(NamedTuple):
+    """What a format could find, but not read: a bad record. `why` never holds its data."""
+
+    why: str
+    hint: str = ""
 
 
 class Chunk(NamedTuple):
@@ -66,6 +89,20 @@ class Chunk(NamedTuple):
     skip_empty: bool
     tail: bytes
     partial: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What it weighs: the bytes it covers."""
+        return self.end - self.start
+
+    @property
+    def total(self) -> int:
+        """How many stretches it is made of."""
+        return len(self.raw)
+
+    def weight(self, index: int) -> int:
+        """How many bytes its first `index` stretches cover."""
+        return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
 
     def rows(self) -> Iterator[Row]:
         """The records with their places in the file; skipped empty lines are left out."""
@@ -101,7 +138,7 @@ class Chunk(NamedTuple):
         """The first `index` stretches and the others, each a chunk. Neither may be empty."""
         assert 0 < index < len(self.raw), "half of a chunk is a chunk"
         first, others = self.raw[:index], self.raw[index:]
-        middle = self.start + sum(map(len, first)) + index * len(self.delimiter)
+        middle = self.start + self.weight(index)
         tail = self.tail[-(self.end - middle) :]
         return (
             self._replace(raw=first, values=self._values(first), end=middle, tail=self.tail_before(index)),
@@ -146,15 +183,102 @@ class SkippedRest(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes of no record. hole: NUL bytes that nobody wrote; a line before it ends there. bom: the mark at byte 0 of a text."""
+    """Bytes of no record. hole: NUL bytes that nobody wrote; a line before it ends there. bom: the mark at byte 0 of a text.
+
+    header: what a format has before, between or after its records, on purpose.
+    """
 
     start: int
     end: int
     tail: bytes
-    reason: Literal["hole", "bom"]
+    reason: Literal["hole", "bom", "header"]
 
 
-Frame = Chunk | LongLine | SkippedRest | Gap
+class Parsed(NamedTuple):
+    """A run of records that a format has found and read, the counterpart of `Chunk`.
+
+    Record i is `values[i]`, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
+    numbers of formats that count those. What stands between two records belongs to the first. `raw[i]` are its bytes as they stand
+    in the file; `raw` is None where a format has none. `size_bytes` is what the run weighs: the bytes that were read for it.
+    `tail` are the last bytes before its end, b"" where places are record numbers.
+    """
+
+    values: Sequence[bytes | dict[str, Any] | Unparsed]
+    places: Sequence[int]
+    size_bytes: int
+    raw: Sequence[bytes] | None = None
+    tail: bytes = b""
+    schema: Schema | None = None
+
+    @property
+    def start(self) -> int:
+        """Where its first record begins."""
+        return self.places[0]
+
+    @property
+    def end(self) -> int:
+        """Where its last record ends."""
+        return self.places[-1]
+
+    @property
+    def total(self) -> int:
+        """How many records it is made of."""
+        return len(self.values)
+
+    @property
+    def partial(self) -> bool:
+        """A format knows where its records end."""
+        return False
+
+    def weight(self, index: int) -> int:
+        """What its first `index` records weigh, about."""
+        return self.size_bytes * index // len(self.values)
+
+    def rows(self) -> Iterator[Row]:
+        """The records with their places."""
+        for index, value in enumerate(self.values):
+            raw = None if self.raw is None else self.raw[index]
+            yield Row(value, self.places[index], self.places[index + 1], index, raw, self.schema)
+
+    def fitting(self, records: int, size_bytes: int) -> int:
+        """How many records are no more than so many, and weigh about so much; at least one."""
+        count = len(self.values)
+        by_size = count if self.size_bytes <= size_bytes else count * size_bytes // self.size_bytes
+        return max(1, min(count, records, by_size))
+
+    def before(self, position: int) -> int:
+        """How many records begin before `position`."""
+        return bisect.bisect_left(self.places, position, 0, len(self.values))
+
+    def cut(self, index: int) -> tuple[Parsed, Parsed]:
+        """The first `index` records and the others. Neither may be empty."""
+        assert 0 < index < len(self.values), "half of a run is a run"
+        share = self.weight(index)
+        raw = self.raw
+        return (
+            self._replace(
+                values=self.values[:index],
+                places=self.places[: index + 1],
+                size_bytes=share,
+                raw=None if raw is None else raw[:index],
+                tail=self.tail_before(index),
+            ),
+            self._replace(
+                values=self.values[index:],
+                places=self.places[index:],
+                size_bytes=self.size_bytes - share,
+                raw=None if raw is None else raw[index:],
+                tail=self.tail[-(self.places[-1] - self.places[index]) :],
+            ),
+        )
+
+    def tail_before(self, index: int) -> bytes:
+        """What of `tail` stands before the `index`-th record."""
+        behind = self.places[-1] - self.places[index]
+        return self.tail[:-behind] if behind else self.tail
+
+
+Frame = Chunk | Parsed | LongLine | SkippedRest | Gap
 
 
 class Frames(Protocol):
@@ -180,4 +304,70 @@ class Frames(Protocol):
         `skipping`: `start` lies inside an over-long record. `final`: what stands before `end` without a delimiter is a record.
         `flush`: an open group of whole lines before `end` is a record. `block_bytes`: read that little at a time; a record that
         is longer comes alone. Ends when no complete record is left. Raises what `read` raises.
+        """
+
+
+class RecordFile(Protocol):
+    """A whole file as a record format reads it: unpacked bytes by position, and what the format keeps of it.
+
+    Calling it is `Reader`. Raises FileError when the file cannot be read now, and DamageError where it cannot be unpacked.
+    """
+
+    @property
+    def size(self) -> int:
+        """Unpacked bytes in the file; -1 while that is not known, as of a packed one."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for words."""
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        """What a format wants to find again when the next batch of this file runs in this process: empty at first, and after a kill."""
+
+    def __call__(self, position: int, size: int, /) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file. Going back far in a packed file costs."""
+
+
+class RecordFormat(Protocol):
+    """Finds and reads the records of one connector's files: `Frames` for whole files. Stateless: what is a file's is in its `memo`."""
+
+    @property
+    def on_too_long(self) -> Literal["dlq", "truncate", "drop"]:
+        """What becomes of a record over the limit."""
+
+    @property
+    def counts_records(self) -> bool:
+        """Whether positions are record numbers from 0. Else they are bytes."""
+
+    @property
+    def finds_end(self) -> bool:
+        """Whether it finds the end of a packed file by itself, where a read comes short. Else it is asked again once the end is known."""
+
+    @property
+    def makes_fields(self) -> bool:
+        """Whether values are fields, which become JSON when no converter is named. Else they are bytes."""
+
+    def frames(
+        self,
+        file: RecordFile,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = True,
+        flush: bool = False,
+        block_bytes: int | None = None,
+    ) -> Iterator[Frame]:
+        """Frames from position `start`, which is 0 or where a frame or one of its records ended; none reaches beyond `end`.
+
+        `final`: the file ends at `end`; what is unfinished there is a record or damage. Else it is left for later. `block_bytes`:
+        read about that little at a time. Raises what `file` raises, and DamageError, with the byte or the record in its words, where
+        nothing behind can be read: every record before it has been yielded then.
+        """
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """Positions, in order and between 0 and the end, that cut the file into up to `parts` ranges of records; () when it cannot be cut.
+
+        Called by the driver, with an unpacked file. What is before the first record belongs to the first range.
         """

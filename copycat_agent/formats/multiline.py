@@ -91,7 +91,7 @@ class _Walk:
             yield from self._long_line(frame)
         elif isinstance(frame, SkippedRest):
             yield from self._rest_of_line(frame)
-        else:
+        elif isinstance(frame, Gap):
             yield from self._gap(frame)
 
     def close(self) -> Iterator[Frame]:

@@ -36,14 +36,16 @@ COLUMNS = (
     "tail",
     "updated_ms",
     "compression",
+    "mtime_ns",
+    "trouble",
 )
 """Columns of a row before its checksum, in the order of `encode` and `decode`."""
 
 _ALL = ", ".join((*COLUMNS, "checksum"))
 SELECT = f"SELECT {_ALL} FROM offsets"  # noqa: S608 - constants
-_OLD_SELECT = SELECT.replace("compression", "'' AS compression")
-_COMPRESSION_SINCE = 3
-"""The version that knows packed files."""
+_SINCE = {3: (("compression", "''"),), 4: (("mtime_ns", "0"), ("trouble", "''"))}
+"""Columns that came later, by version, with what they hold where nothing is known."""
+_ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
 UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
 
 
@@ -66,13 +68,15 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         print_.tail,
         time.time_ns() // 1_000_000,
         offset.compression,
+        offset.mtime_ns,
+        offset.trouble,
     )
     return (*row, offset_checksum(row))
 
 
 def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
     """The reverse of `encode`."""
-    connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, _, compression, *_ = row
+    connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, _, *later = row
     offset = SourceOffset(
         position=json.loads(position),
         records=records,
@@ -82,7 +86,9 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
         size=size,
         gone_ms=gone_ms,
         fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
-        compression=compression,
+        compression=later[0],
+        mtime_ns=later[1],
+        trouble=later[2],
     )
     return SourcePartition(connector, key), offset
 
@@ -90,12 +96,20 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
 def select(connection: sqlite3.Connection) -> str:
     """`SELECT` for a store of any version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return SELECT if version >= _COMPRESSION_SINCE else _OLD_SELECT
+    query = SELECT
+    for since, columns in _SINCE.items():
+        if version < since:
+            for name, nothing in columns:
+                query = query.replace(name, f"{nothing} AS {name}")
+    return query
 
 
 def offset_checksum(row: Row) -> int:
-    """Of an offset's `COLUMNS`. Compression is left out of it where there is none: older versions had no such column."""
-    return checksum(row if row[-1] else row[:-1])
+    """Of an offset's `COLUMNS`. Later ones are left out from the last on that holds anything: older versions had no such columns."""
+    size = len(row)
+    while size > _ALWAYS and not row[size - 1]:
+        size -= 1
+    return checksum(row[:size])
 
 
 def checksum(row: Row) -> int:
@@ -168,6 +182,12 @@ def _add_compression(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE offsets ADD COLUMN compression TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression}
+def _add_spooled(connection: sqlite3.Connection) -> None:
+    """What is known of spooled files; none were read before."""
+    connection.execute("ALTER TABLE offsets ADD COLUMN mtime_ns INTEGER NOT NULL DEFAULT 0")
+    connection.execute("ALTER TABLE offsets ADD COLUMN trouble TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled}
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

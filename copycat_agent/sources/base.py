@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from copycat_agent.formats import Frames
+from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
 from copycat_agent.sources.stream import Stream
@@ -174,12 +174,12 @@ class Source(Protocol):
 class SourceKind:
     """An entry of `SOURCES`.
 
-    `make(connector, options, delivery options, saved offsets, log)` builds the driver's half; `open` and `framing` are the
-    task's: how to open a split, and how to find records in it. `framing(options, raw=...)`: `raw` asks for the bytes of records as
-    they stand in the file, else text comes as UTF-8 whatever the file's encoding.
+    `make(connector, options, delivery options, saved offsets, log)` builds the driver's half; `open` and `framing` are the task's:
+    how to open a split for what `framing` made, and how to find records in it. `framing(options, raw=...)`: `raw` asks for the
+    bytes of records as they stand in the file, else text comes as UTF-8 whatever the file's encoding.
     """
 
     options: type[SourceOptions]
     make: Callable[..., Source]
-    open: Callable[[Split], Stream]
-    framing: Callable[..., Frames]
+    open: Callable[[Split, Any], Stream]
+    framing: Callable[..., Frames | RecordFormat]

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TypedDict, Unpack, cast
 
 from copycat_agent.errors import FileError
+from copycat_agent.formats import TAIL_BYTES, Frame, Frames, RecordFormat
 from copycat_agent.model import Fingerprint, Split, SplitResult
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.unwritten import Unwritten
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+
+
+class How(TypedDict, total=False):
+    """How to frame, see `Frames.frames`."""
+
+    skipping: bool
+    final: bool
+    flush: bool
+    block_bytes: int | None
 
 
 class Stream:
@@ -70,6 +82,14 @@ class Stream:
     def is_what_was_read(self) -> bool:
         """Before reading: whether the bytes up to the split's offset are those that were read before."""
         return fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
+
+    def tail(self, position: int) -> bytes:
+        """The bytes just before `position`, as many as a fingerprint covers."""
+        return self.read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
+
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+        """The frames that `framing` finds in it, see `Frames.frames`."""
+        return cast("Frames", framing).frames(self.read, start, end, **how)
 
     def bounds(self, limit: int) -> tuple[int, bool]:
         """Where framing has to end, `limit` at most, and whether that is where the split's `final` and `flush` hold."""

@@ -12,8 +12,9 @@ from copycat_agent.sources.packing.packed import OUTPUT_BYTES
 from copycat_agent.sources.stream import Stream
 
 
-def open_stream(split: Split) -> Stream:
-    """The split's file, packed or not. Raises FileError."""
+def open_stream(split: Split, framing: object = None) -> Stream:
+    """The split's file, packed or not; how it is framed is no matter. Raises FileError."""
+    del framing
     return PackedStream(split) if split.offset.compression else Stream(split)
 
 

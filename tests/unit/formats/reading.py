@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from copycat_agent.formats import TAIL_BYTES, Chunk, Frame, Gap, LineFrames, LineOptions, LongLine
+from copycat_agent.formats import TAIL_BYTES, Chunk, Frame, Gap, LineFrames, LineOptions, LongLine, SkippedRest
 from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.formats.holes import HOLE_BYTES, INNER_HOLE_BYTES
 
@@ -182,6 +182,7 @@ class Reading:
         elif isinstance(frame, Gap):
             self._take_gap(frame)
         else:
+            assert isinstance(frame, SkippedRest)
             assert self.skipping
             self.seen[-1] = self.seen[-1]._replace(end=frame.end)
             self.skipping = not frame.complete
@@ -191,6 +192,7 @@ class Reading:
         if self.seen and self.seen[-1].kind == gap.reason == "hole" and self.seen[-1].end == gap.start:
             self.seen[-1] = self.seen[-1]._replace(end=gap.end)
         else:
+            assert gap.reason != "header"
             self.seen.append(Seen(gap.reason, b"", gap.start, gap.end))
 
     def _take_chunk(self, chunk: Chunk) -> None:
@@ -201,7 +203,7 @@ class Reading:
             tail = chunk.tail_before(row.ordinal)
             assert self.file.data[: row.start].endswith(tail)
             assert len(tail) >= min(TAIL_BYTES, row.start - chunk.start)
-        self.seen += [Seen("partial" if chunk.partial else "line", row.value, row.start, row.end) for row in rows]
+        self.seen += [Seen("partial" if chunk.partial else "line", row.bytes, row.start, row.end) for row in rows]
 
 
 def read_all(

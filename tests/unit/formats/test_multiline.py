@@ -68,7 +68,7 @@ class Reading:
             rows = list(frame.rows())
             assert [row.value for row in rows] == frame.values
             kind: Literal["record", "partial"] = "partial" if frame.partial else "record"
-            self.seen += [Seen(kind, row.value, row.start, row.end) for row in rows]
+            self.seen += [Seen(kind, row.bytes, row.start, row.end) for row in rows]
         elif isinstance(frame, LongLine):
             assert not self.skipping
             self.seen.append(Seen("long", frame.head, frame.start, frame.end))

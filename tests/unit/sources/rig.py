@@ -119,7 +119,7 @@ class Agent:
                 assert isinstance(frame, Chunk)
                 rows = list(frame.rows())[: 1 if stop else None]
                 end = rows[-1].end
-                self.lines += [row.value for row in rows]
+                self.lines += [row.bytes for row in rows]
                 tail = stream.read(max(0, end - 256), min(256, end))
                 records = offset.records + len(rows)
                 offset = replace(offset, position=end, records=records, path=split.path, fingerprint=stream.fingerprint(end, tail))

@@ -40,11 +40,11 @@ class GroupingAgent(Agent):
     def _frames(self, split: Split, stream: Stream, *, stop: bool) -> SplitResult:
         offset = split.offset
         frames = LOG_FILE.framing(self.options, raw=False)
-        for frame in frames.frames(stream.read, offset.position, split.end, final=split.final, flush=split.flush):
+        for frame in stream.frames(frames, offset.position, split.end, final=split.final, flush=split.flush):
             assert isinstance(frame, Chunk)
             rows = list(frame.rows())[: 1 if stop else None]
             end = rows[-1].end
-            self.lines += [row.value for row in rows]
+            self.lines += [row.bytes for row in rows]
             tail = stream.read(max(0, end - 256), min(256, end))
             offset = replace(offset, position=end, path=split.path, fingerprint=stream.fingerprint(end, tail))
             if stop:
