@@ -1,6 +1,6 @@
 """Kafka Connect's jars: fetched once through the Ivy inside PySpark's jars, as the development broker's are, and kept beside them.
 
-The spooldir plugin is not there: the public Maven repository that Ivy asks does not have it (2.0.66, 2.0.67, 1.0.31 tried).
+The spooldir plugin is not there: the public Maven repository that Ivy asks does not have it. `benchmarks/spooldir` builds it.
 """
 
 from __future__ import annotations

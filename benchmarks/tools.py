@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,14 @@ _CONNECT_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
 """What Kafka's own connect-standalone.sh gives its JVM."""
+
+
+_LOGGING = """status=error
+appender.console.type=Console
+appender.console.name=console
+rootLogger.level=warn
+rootLogger.appenderRef.console.ref=console
+"""
 
 
 @dataclass(frozen=True)
@@ -64,35 +72,39 @@ def copycat(job: Job) -> list[Process]:
         }
         (definitions / f"{topic}.yaml").write_text(json.dumps(definition))
     command = [sys.executable, "-m", "copycat_agent", "run", str(definitions), "--state-dir", str(job.work / "state")]
-    return [_start(job, command)]
+    return [start(job.work, command)]
 
 
 def kcat(job: Job) -> list[Process]:
     """kcat -P -l: what librdkafka alone can do; one process for each file. It reads once and ends."""
     common = ["kcat", "-P", "-b", job.bootstrap, "-z", "lz4", "-X", "acks=all"]
-    return [_start(job, [*common, "-t", topic, "-l", str(path)]) for path, topic in job.pairs]
+    return [start(job.work, [*common, "-t", topic, "-l", str(path)]) for path, topic in job.pairs]
 
 
 def filestream(job: Job) -> list[Process]:
     """Kafka Connect standalone with one FileStreamSource for each file."""
-    job.work.mkdir(parents=True, exist_ok=True)
-    string = "org.apache.kafka.connect.storage.StringConverter"
-    worker = _properties(job.work / "worker.properties", {
-        "bootstrap.servers": job.bootstrap, "key.converter": string, "value.converter": string,
-        "offset.storage.file.filename": str(job.work / "connect.offsets"), "listeners": f"http://127.0.0.1:{free_port()}",
-        "producer.acks": "all", "producer.compression.type": "lz4",
-    })  # fmt: skip
-    connectors = [
-        _properties(job.work / f"{topic}.properties", {
-            "name": topic, "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "tasks.max": "1",
-            "file": str(path), "topic": topic,
-        })
+    connectors = {
+        topic: {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "file": str(path), "topic": topic}
         for path, topic in job.pairs
-    ]  # fmt: skip
-    logging = "status=error\nrootLogger.level=warn\n"
-    (job.work / "log4j2.properties").write_text(logging)
-    options = (*_CONNECT_JVM, f"-Dlog4j2.configurationFile={job.work / 'log4j2.properties'}", "-cp", class_path())
-    return [_start(job, [java(), *options, "org.apache.kafka.connect.cli.ConnectStandalone", worker, *connectors])]
+    }
+    return connect(job.work, job.bootstrap, connectors)
+
+
+def connect(work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, str]], plugin: str = "") -> list[Process]:
+    """Kafka Connect standalone, as Kafka's own script starts it. `plugin`: its `plugin.path`."""
+    work.mkdir(parents=True, exist_ok=True)
+    string = "org.apache.kafka.connect.storage.StringConverter"
+    worker = _properties(work / "worker.properties", {
+        "bootstrap.servers": bootstrap, "key.converter": string, "value.converter": string,
+        "offset.storage.file.filename": str(work / "connect.offsets"), "listeners": f"http://127.0.0.1:{free_port()}",
+        "producer.acks": "all", "producer.compression.type": "lz4", **({"plugin.path": plugin} if plugin else {}),
+    })  # fmt: skip
+    files = [
+        _properties(work / f"{name}.properties", {"name": name, "tasks.max": "1", **settings}) for name, settings in connectors.items()
+    ]
+    (work / "log4j2.properties").write_text(_LOGGING)
+    options = (*_CONNECT_JVM, f"-Dlog4j2.configurationFile={work / 'log4j2.properties'}", "-cp", class_path())
+    return [start(work, [java(), *options, "org.apache.kafka.connect.cli.ConnectStandalone", worker, *files])]
 
 
 TOOLS: dict[str, Tool] = {
@@ -122,10 +134,10 @@ def describe_machine() -> str:
     return f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB, Python {sys.version.split()[0]}"
 
 
-def _start(job: Job, command: Sequence[str]) -> Process:
-    """Its words go to `output.log`."""
-    job.work.mkdir(parents=True, exist_ok=True)
-    with (job.work / "output.log").open("ab") as log:
+def start(work: Path, command: Sequence[str]) -> Process:
+    """A process whose words go to `output.log` in `work`."""
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "output.log").open("ab") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 

@@ -166,12 +166,38 @@ class Delivered(NamedTuple):
     last: int
 
 
+AccountState = Literal["", "read", "skipped", "failed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of everything that was read of one file, over all batches so far."""
+    """What became of everything that was read of one file, over all batches so far.
+
+    `path` is its last known name. `state` is "" or "read" for a file that was read, or is being read: "read" where it had failed before.
+    `why` says more, in words. `undated` of its records had no time to be chosen by, and were sent.
+    """
 
     counts: Counts = field(default_factory=Counts)
     delivered: tuple[Delivered, ...] = ()
+    path: str = ""
+    state: AccountState = ""
+    why: str = ""
+    undated: int = 0
+
+    def __add__(self, later: Account) -> Account:
+        """This one, and what became of more of the same file."""
+        places: dict[tuple[str, int], Delivered] = {}
+        for one in (*self.delivered, *later.delivered):
+            known = places.get(one[:2], one)
+            places[one[:2]] = Delivered(*one[:2], min(known.first, one.first), max(known.last, one.last))
+        return Account(
+            self.counts + later.counts,
+            tuple(sorted(places.values())),
+            later.path or self.path,
+            later.state or self.state,
+            later.why if later.state else later.why or self.why,
+            self.undated + later.undated,
+        )
 
 
 class Rejection(NamedTuple):
@@ -261,7 +287,7 @@ class SplitResult:
     reached, else -1; `damage` is why it cannot be unpacked further, "" when it can; `origin` is the index of the one of the
     split's `origins` that it goes on behind, -1 when it goes on behind none; `packed_position` is how many packed
     bytes are settled, never too many. `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's,
-    where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`.
+    where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`. `undated`: see `Account`.
     """
 
     split: Split
@@ -280,10 +306,11 @@ class SplitResult:
     packed_position: int = 0
     schema: Schema | None = None
     delivered: tuple[Delivered, ...] = ()
+    undated: int = 0
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position, self.schema, self.delivered)
+        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position, self.schema, self.delivered, self.undated)
         rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed)
         return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
 

@@ -35,6 +35,7 @@ __all__ = [
     "HIDDEN",
     "AgentOptions",
     "ApiOptions",
+    "BeforeValidator",
     "ByteSize",
     "ConnectorName",
     "ConverterOptions",
@@ -51,12 +52,14 @@ __all__ = [
     "LogOptions",
     "OauthOptions",
     "Options",
+    "Patterns",
     "RecordOptions",
     "Regex",
     "ScalarText",
     "Secret",
     "SecretStr",
     "SecurityOptions",
+    "SerializeAsAny",
     "SourceOptions",
     "SparkOptions",
     "TopicOptions",
@@ -198,6 +201,13 @@ Secret = Annotated[SecretStr, PlainSerializer(lambda _: HIDDEN, return_type=str)
 ScalarText = Annotated[str, BeforeValidator(_as_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """Text for which a number or boolean is accepted too, taken as it is written."""
 
+Patterns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""One pattern, or a list of them."""
+
 
 class Options(BaseModel):
     """Base of every section: frozen, compared by value, unknown keys are errors, nothing is coerced silently."""
@@ -288,7 +298,11 @@ class DeliveryOptions(Options):
     """What is promised and how work is cut."""
 
     guarantee: Literal["at_least_once"] = Field("at_least_once", description="Nothing is lost; repeats only in the uncommitted window.")
-    ordering: Literal["file"] = Field("file", description="Order within one file, and within a rotation chain.")
+    ordering: Literal["file", "none"] = Field(
+        "file",
+        description="file: order within one file, and within a rotation chain. none, for spool_dir: a large file is cut into ranges of "
+        "16 MiB or more that are read side by side; not while `@record.number` is used.",
+    )
     tasks_max: int = Field(2, ge=1, le=64, description="Tasks of this connector that work side by side.")
     max_batch_bytes: ByteSize = Field(64 * 2**20, ge=64 * 2**10, description="A task reads at most this much per round.")
     max_batch_time: Duration = Field(5.0, gt=0, description="A task reads at most this long per round.")

@@ -134,17 +134,18 @@ def resident(address: str, run: Run, level: int, partition: Iterable[int]) -> It
     return iter(())
 
 
-def bounded(stop_file: str, run: Run, partition: Iterable[Batch]) -> Iterator[bytes]:
-    """Function over the partition of a bounded task, which holds a batch: run it, yield its packed results.
+def bounded(stop_file: str, run: Run, partition: Iterable[tuple[Batch, dict[str, str]]]) -> Iterator[bytes]:
+    """Function over the partition of a bounded task, which holds a batch and what it needs in the environment: run it, yield its results.
 
-    When `stop_file` appears, the batch shall settle.
+    They are packed. When `stop_file` appears, the batch shall settle. What is set here never shows in /proc/PID/environ.
     """
-    (batch,) = partition
-    return iter([packed(batch, run_safely(batch, _producers(), functools.partial(os.path.exists, stop_file), run))])
+    ((batch, environ),) = partition
+    os.environ.update(environ)
+    return iter([packed(batch, run_safely(batch, shared_producers(), functools.partial(os.path.exists, stop_file), run))])
 
 
 @functools.cache
-def _producers() -> Producers:
+def shared_producers() -> Producers:
     """The producers that bounded tasks of one process share, one job after the other."""
     return Producers()
 

@@ -17,7 +17,7 @@ from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Reload
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
-from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
@@ -69,7 +69,7 @@ class Agent:
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
-            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle)
+            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle)
             if settings.socket_path:
                 server = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api.listen, self._mounts)
                 server.start()
@@ -210,6 +210,14 @@ class Agent:
     def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
         """See `Control.offsets`."""
         return self._store.read(name)
+
+    def accounts(self, name: str) -> Mapping[SourcePartition, Account]:
+        """What runs to the end did with each file since the last `begin_accounts`."""
+        return self._store.accounts(name)
+
+    def begin_accounts(self, name: str) -> None:
+        """The next run to the end begins its account with nothing."""
+        self._store.begin_accounts(name)
 
     def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
         """See `Control.set_offsets`."""

@@ -25,7 +25,7 @@ def run_batch(batch: Batch, producers: Producers, stopping: Callable[[], bool]) 
     try:
         pipeline = compiled(batch.definition)
         kafka = pipeline.definition.kafka
-        producer = producers.take(batch.task, kafka)
+        producer = producers.take(batch.task, kafka, tracked=batch.tracked)
     except Exception as error:  # noqa: BLE001 - see invariant 7: a batch never raises
         return tuple(SplitResult(split, split.offset, error=_as_value(error)) for split in batch.splits)
     run = BatchRun(batch, pipeline, producer, stopping)

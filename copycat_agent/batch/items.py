@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from copycat_agent.batch.letters import OMITTED, dead_letter, with_raw
+from copycat_agent.batch.letters import NO_BYTES, OMITTED, RENDERED, dead_letter, rendered, with_raw
 from copycat_agent.batch.pipeline import Bound, StageError
 from copycat_agent.batch.progress import Progress
 from copycat_agent.errors import CopycatError, DataError, FatalError
@@ -16,6 +16,7 @@ from copycat_agent.producer import Outgoing
 Outcome = Literal["acknowledged", "dead_lettered", "dropped", "rejected"]
 
 _TOO_LONG = "the line is longer than line.max_bytes"
+_TOO_LONG_RECORD = "the record is longer than format.max_bytes"
 _TOO_LONG_GROUP = "the record is longer than multiline.max_lines, multiline.max_bytes or line.max_bytes"
 RAW_BYTES_CUT = 2**19
 """Raw bytes that a dead letter keeps once Kafka refused more of them: half of what a topic takes by default."""
@@ -27,7 +28,8 @@ class Item(NamedTuple):
     """One row, what to send for it (None: nothing), and what it counts as once that is acknowledged.
 
     `number` is the record's within its file, `partial` that nobody will finish it, `head_bytes` that the row's value is only the
-    first so many bytes of its line, which is over the limit. `stage` and `why` are a bad record's.
+    first so many bytes of its line, which is over the limit. `stage` and `why` are a bad record's. `by_record`: its place in the
+    file is a record number.
     """
 
     row: Row
@@ -38,6 +40,7 @@ class Item(NamedTuple):
     head_bytes: int | None = None
     stage: str = ""
     why: str = ""
+    by_record: bool = False
 
 
 def kept_bytes(item: Item) -> int | None:
@@ -60,12 +63,14 @@ class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
 class Items:
     """Makes the items of one connector's frames, by its `errors` section."""
 
-    def __init__(self, definition: Definition, on_too_long: Literal["dlq", "truncate", "drop"]) -> None:
+    def __init__(self, definition: Definition, on_too_long: Literal["dlq", "truncate", "drop"], *, by_record: bool = False) -> None:
+        """`by_record`: places in the files are record numbers."""
+        self._by_record = by_record
         self._definition = definition
         self._errors = definition.errors
         self._on_too_long = on_too_long
         self.drops_long_lines = on_too_long == "drop"
-        self._too_long = _TOO_LONG if getattr(definition.source, "multiline", None) is None else _TOO_LONG_GROUP
+        self._too_long = _too_long(definition)
         self.too_long = self._too_long.partition(" is ")[2]
 
     def of_rows(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, begun: int) -> tuple[list[Item], StopAt | None]:
@@ -99,36 +104,56 @@ class Items:
                 return item if message is None else item._replace(message=message, outcome="acknowledged")
         except StageError as bad:
             return self.bad(progress, item, bad.stage, bad.error)
-        error = DataError(self._too_long, "raise the limit, or set line.on_too_long")
+        error = DataError(self._too_long, "raise the limit, or set on_too_long")
         return self.bad(progress, item, "frame", error)
 
     def bad(self, progress: Progress, item: Item, stage: str, error: DataError) -> Item:
         """What becomes of a bad record. Raises StopAt when the connector tolerates none."""
         path, row, definition = progress.split.path, item.row, self._definition
         if self._errors.tolerance == "none":
-            words = f"{path!r}, bytes {row.start} to {row.end}, stage {stage}: {error.message}"
+            words = f"{self._where(progress, item)}, stage {stage}: {error.message}"
             hint = f"{error.hint or 'correct the definition'}, or set errors.tolerance: all; then: copycat ctl restart {definition.name}"
             raise StopAt(row, FatalError(words, hint))
         progress.reject(Rejection(path, row.start, row.end, stage, error.message))
-        item = item._replace(message=None, outcome="rejected", stage=stage, why=error.message)
+        full = rendered(row)
+        item = item._replace(row=full, message=None, outcome="rejected", stage=stage, why=error.message, by_record=self._by_record)
         if self._errors.dlq is None:
             return item
-        raw = row.bytes if self._errors.dlq.include_raw else None
-        said = None if raw is not None else b"omitted: errors.dlq.include_raw is false"
-        if raw is not None and item.head_bytes is not None:
-            said = f"cut: the first {len(raw)} bytes, {self._too_long}".encode()
-        letter = dead_letter(definition, progress.split, row, item.number, stage, error, partial=item.partial)
+        raw, said = self._raw(row, full, item.head_bytes)
+        letter = dead_letter(definition, progress.split, full, item.number, stage, error, partial=item.partial, by_record=self._by_record)
         return item._replace(message=with_raw(letter, raw, said), outcome="dead_lettered")
+
+    def _raw(self, row: Row, full: Row, head_bytes: int | None) -> tuple[bytes | None, bytes | None]:
+        """What of the record's bytes goes into its letter, and what the letter says about that. `full` is the row, `rendered`."""
+        assert self._errors.dlq is not None
+        if not self._errors.dlq.include_raw:
+            return None, b"omitted: errors.dlq.include_raw is false"
+        if full.raw is None and not isinstance(full.value, bytes):
+            return None, NO_BYTES
+        if head_bytes is not None:
+            return full.bytes, f"cut: the first {len(full.bytes)} bytes, {self._too_long}".encode()
+        return full.bytes, None if full is row else RENDERED
+
+    def _where(self, progress: Progress, item: Item) -> str:
+        place = f"record {item.number}" if self._by_record else f"bytes {item.row.start} to {item.row.end}"
+        return f"{progress.split.path!r}, {place}"
 
     def smaller(self, progress: Progress, item: Item, reason: DataError) -> Item:
         """A dead letter that was refused itself, with its raw bytes cut, then without any. Raises StopAt when none were refused."""
         assert item.message is not None
         topic, value = item.message[:2]
         if value is None:
-            where = f"{progress.split.path!r}, bytes {item.row.start} to {item.row.end}"
+            where = self._where(progress, item)
             hint = f"correct the dead-letter topic's settings; then: copycat ctl restart {self._definition.name}"
             raise StopAt(item.row, FatalError(f"{where}: the dead-letter topic {topic} refuses the letter: {reason.message}", hint))
         said, kept = OMITTED, None
         if len(value) > RAW_BYTES_CUT:
             said, kept = b"cut: the first %d bytes, more are refused by the topic" % RAW_BYTES_CUT, value[:RAW_BYTES_CUT]
         return item._replace(message=with_raw(item.message, kept, said))
+
+
+def _too_long(definition: Definition) -> str:
+    """Why an over-long record is bad, in the words of the definition."""
+    if getattr(definition.source, "multiline", None) is not None:
+        return _TOO_LONG_GROUP
+    return _TOO_LONG_RECORD if hasattr(getattr(definition.source, "format", None), "max_bytes") else _TOO_LONG

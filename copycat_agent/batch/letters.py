@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import json
+
 from copycat_agent.batch.pipeline import host_name, origin_headers
+from copycat_agent.converters import CONVERTERS
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Row
 from copycat_agent.model import Split
@@ -28,29 +31,70 @@ PARTIAL = "copycat.partial"
 RAW = "copycat.raw"
 """What became of the raw bytes; absent when the value is all of them."""
 
+PLACES = "copycat.places"
+"""`records` where the file's positions are record numbers; absent where they are bytes."""
+
+COLUMNS = "copycat.columns"
+"""Names of the file's columns, a JSON array, where the record's bytes mean nothing without them."""
+_COLUMNS_BYTES = 2**14
+
 OMITTED = b"omitted: refused by the topic"
+RENDERED = b"rendered: the file holds no bytes of this record alone, these are its fields as JSON"
+NO_BYTES = b"omitted: the file holds no bytes of this record alone"
+
+_json = CONVERTERS["json"].build(CONVERTERS["json"].options(type="json"))
 
 
-def dead_letter(
-    definition: Definition, split: Split, row: Row, number: int, stage: str, error: DataError, *, partial: bool
-) -> Outgoing:  # fmt: skip
-    """The dead letter of one bad record, without its raw bytes: see `with_raw`. The definition has a dead-letter topic."""
+def rendered(row: Row) -> Row:
+    """The row with bytes: where the file holds none, its fields as JSON; still none where those are not known, or cannot be written so."""
+    if row.raw is not None or not isinstance(row.value, dict):
+        return row
+    try:
+        return row._replace(raw=_json(row.value))
+    except DataError:
+        return row
+
+
+def dead_letter(  # noqa: PLR0913 - all that it says
+    definition: Definition,
+    split: Split,
+    row: Row,
+    number: int,
+    stage: str,
+    error: DataError,
+    *,
+    partial: bool,
+    by_record: bool = False,
+) -> Outgoing:
+    """The dead letter of one bad record, without its raw bytes: see `with_raw`. The definition has a dead-letter topic.
+
+    `by_record`: places in the file are record numbers.
+    """
     dlq = definition.errors.dlq
     assert dlq is not None
     headers = [
         (CONNECTOR, definition.name.encode()),
         (HOST, host_name().encode("utf-8", "backslashreplace")),
         *origin_headers(split.path, row.start, row.end),
-        (LENGTH, b"%d" % (row.end - row.start)),
+        (LENGTH, b"%d" % (len(row.bytes) if by_record else row.end - row.start)),
         (RECORD, b"%d" % number),
         (FILE_KEY, split.partition.key.encode()),
         (FILE_TIME, b"%d" % split.mtime_ms),
         *(((PARTIAL, b"true"),) if partial else ()),
+        *(((PLACES, b"records"),) if by_record else _columns(row)),
         (STAGE, stage.encode()),
         (ERROR, type(error).__name__.encode()),
         (MESSAGE, error.message.encode("utf-8", "backslashreplace")),
     ]
     return dlq.topic, None, None, -1, None, None, 0, headers
+
+
+def _columns(row: Row) -> tuple[tuple[str, bytes], ...]:
+    """The header with the columns' names, unless there are none, or too many for a header."""
+    if row.schema is None or row.raw is None:
+        return ()
+    names = json.dumps([column.name for column in row.schema.columns]).encode()
+    return ((COLUMNS, names),) if len(names) <= _COLUMNS_BYTES else ()
 
 
 def with_raw(letter: Outgoing, raw: bytes | None, said: bytes | None) -> Outgoing:

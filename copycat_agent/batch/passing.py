@@ -28,6 +28,10 @@ def _lose_what_is_not_sent(progress: Progress, item: Item) -> None:
     if item.outcome not in {"rejected", "dead_lettered"} or (kept := kept_bytes(item)) is None:
         return
     row = item.row
+    if item.by_record:
+        size_bytes = len(row.bytes) - kept
+        progress.lose(row.start, row.end, "rejected", 1, f"stage {item.stage}: {item.why}", size_bytes=size_bytes)
+        return
     end = row.end if item.head_bytes is None else row.start + item.head_bytes
     if item.stage == "frame":
         progress.lose(row.start + kept, end, "too_long", 0, item.why.partition(" is ")[2])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+from copycat_agent.batch.window import BoundWindow, window_of
 from copycat_agent.converters import CONVERTERS, Converter, build_converter
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Chunk, Parsed, Row, Unparsed
@@ -26,6 +27,8 @@ Headers = tuple[tuple[str, bytes], ...]
 _SPLIT_NAMES = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector"})
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 ANY_PARTITION = -1
+_TAKE_TEXT = ("string", "bytes")
+"""Converters that take the bytes of a record that also has fields."""
 
 
 @lru_cache(maxsize=256)
@@ -42,6 +45,7 @@ class Pipeline:
         self.source = SOURCES[definition.source.type]
         self.frames = self.source.framing(definition.source, raw=_is_raw(definition))
         self.steps = tuple(build_transform(step) for step in definition.transforms)
+        self.window = window_of(definition, raw=_is_raw(definition))
         record = definition.record
         self.topic = compile_template(record.topic)
         self.key = None if record.key is None else compile_template(record.key)
@@ -49,13 +53,22 @@ class Pipeline:
         has_fields = bool(definition.transforms) or getattr(self.frames, "makes_fields", False)
         self.convert_key = _converter(definition, "key", has_fields=has_fields)
         self.convert_value = _converter(definition, "value", has_fields=has_fields)
+        value = definition.converters.value
+        self._wants_bytes = value is not None and CONVERTERS[value.type].is_identity
+        self._wants_fields = value is not None and value.type not in _TAKE_TEXT
 
-    def bind(self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None) -> Bound:
+    def bind(
+        self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None, window: BoundWindow | None = None
+    ) -> Bound:
         """The pipeline for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
 
         `host` is the one with the file, None for this one. Raises DataError when a template cannot be rendered for any record of this file.
         """
-        return Bound(self, split, partitions, run, host_name() if host is None else host)
+        return Bound(self, split, partitions, run, host_name() if host is None else host, window)
+
+    def takes_raw(self, *, as_is: bool) -> bool:
+        """Whether the value of a record with fields is its raw bytes, as long as no step makes other fields of it; `as_is` see `Parsed`."""
+        return self._wants_bytes or (as_is and not self._wants_fields)
 
     def literal_topics(self) -> tuple[str, ...]:
         """Topics known before any record is read."""
@@ -65,8 +78,11 @@ class Pipeline:
 class Bound:
     """A pipeline and a split: makes messages of rows."""
 
-    def __init__(self, pipeline: Pipeline, split: Split, partitions: Callable[[str], int], run: int, host: str) -> None:
+    def __init__(
+        self, pipeline: Pipeline, split: Split, partitions: Callable[[str], int], run: int, host: str, window: BoundWindow | None
+    ) -> None:
         definition = pipeline.definition
+        self._window = window
         self._pipeline = pipeline
         self._split = split
         self._partitions = partitions
@@ -85,6 +101,7 @@ class Bound:
         templates: list[Template] = [*pipeline.headers.values(), *([pipeline.key] if pipeline.key else [])]
         return (
             not pipeline.steps
+            and self._window is None
             and pipeline.topic.is_literal
             and not self._record.origin_headers
             and all(template.fields <= _SPLIT_NAMES for template in templates)
@@ -98,7 +115,7 @@ class Bound:
         partition = self._partition_of(topic, key)
         plain = key is None and not headers and partition == ANY_PARTITION and not self._timestamp
         tail = () if plain else (key, partition, None, None, self._timestamp, list(headers) or None)
-        return Bulk(topic, tail, self._pipeline.convert_value)
+        return Bulk(topic, tail, self._pipeline.convert_value, self._pipeline.takes_raw)
 
     def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
         """What to send for one row, None when a transform dropped it. Raises `StageError` for a bad record."""
@@ -106,22 +123,31 @@ class Bound:
             raise StageError("parse", DataError(row.value.why, row.value.hint))
         record: Record | None = Record(row.value, row.start, row.end, number, partial=partial, schema=row.schema)
         stage: Literal["transform", "record", "convert"] = "transform"
+        if self._window is not None:
+            self._window.see(row)
         try:
             for step in self._pipeline.steps:
                 record = step(record)  # type: ignore[arg-type]
                 if record is None:
                     return None
             assert record is not None
+            if self._window is not None and not self._window.takes(record):
+                return None
             stage = "record"
             topic = self._topic_of(record)
             key = self._key_of(record)
             headers = self._headers_of(record, extra)
             stage = "convert"
-            convert = self._pipeline.convert_value
-            value = convert(record.value) if convert else record.value
+            value = self._value_of(record, row)
         except DataError as error:
             raise StageError(stage, error) from None
         return topic, value, key, self._partition_of(topic, key), None, None, self._timestamp, list(headers) or None
+
+    def _value_of(self, record: Record, row: Row) -> Any:  # noqa: ANN401 - what `produce` takes
+        pipeline, value = self._pipeline, record.value
+        if row.raw is not None and value is row.value and pipeline.takes_raw(as_is=row.as_is):
+            value = row.raw
+        return pipeline.convert_value(value) if pipeline.convert_value else value
 
     def _topic_of(self, record: Record) -> str:
         topic = self._topic(record)
@@ -153,20 +179,26 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Everything but the values, for a split whose records differ in nothing else. `convert` None: values go as they are."""
+    """Everything but the values, for a split whose records differ in nothing else. `convert` None: values go as they are.
+
+    `takes_raw` is `Pipeline.takes_raw`.
+    """
 
     topic: str
     tail: Outgoing
     convert: Converter | None
+    takes_raw: Callable[..., bool]
 
     def values(self, chunk: Chunk | Parsed) -> list[bytes]:
         """The chunk's records as Kafka gets them. Raises DataError when one of them is a bad one."""
         if self.convert is None and isinstance(chunk, Chunk):
             return chunk.values
         convert, values = self.convert, chunk.values
-        if any(isinstance(value, Unparsed) for value in values):
+        if Unparsed in set(map(type, values)):
             msg = "a record could not be read"
             raise DataError(msg)
+        if isinstance(chunk, Parsed) and chunk.raw is not None and self.takes_raw(as_is=chunk.as_is):
+            values, convert = chunk.raw, None if convert is _by_shape else convert
         return list(values) if convert is None else [convert(value) for value in values]  # type: ignore[arg-type]
 
 

@@ -6,9 +6,10 @@ import time
 from dataclasses import replace
 
 from copycat_agent.batch.losses import Losses
+from copycat_agent.batch.window import BoundWindow
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import TAIL_BYTES
-from copycat_agent.model import Counts, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult
+from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult
 from copycat_agent.sources.stream import Stream
 
 REJECTIONS_NAMED = 10
@@ -32,12 +33,17 @@ class Progress:
         self.schema: Schema | None = None
         self._limit = split.end
         self._skipping = split.offset.skipping
-        self._tail = self._settled_tail = b""
+        self._tail: bytes | None = b""
+        self._settled_tail = b""
         self._counts = Counts()
         self._unsettled = Counts()
         self._rejections: list[Rejection] = []
         self._unsettled_rejections: list[Rejection] = []
         self._losses, self._unsettled_losses = Losses(), Losses()
+        self._places: dict[tuple[str, int], Delivered] = {}
+        self._unsettled_places: dict[tuple[str, int], Delivered] = {}
+        self.window: BoundWindow | None = None
+        self._undated = 0
         self.samples: list[Sample] = []
         self._unsettled_samples: list[Sample] = []
 
@@ -76,13 +82,22 @@ class Progress:
         self.at_end = self.stream.is_exhausted(self._limit)
 
     def advance(self, end: int, records: int, tail: bytes, size_bytes: int, *, skipping: bool = False) -> None:
-        """Everything before `end` is on its way: `records` more, read from `size_bytes`. `tail` are the last bytes before `end`."""
+        """Everything before `end` is on its way: `records` more, read from `size_bytes`. `tail` are the last bytes before `end`.
+
+        A part of what a format found at once comes with fewer of them than it covers, or with none.
+        """
         self._unsettled += Counts(read=records, read_bytes=size_bytes)
-        self._unsettled_bytes += size_bytes
+        self._unsettled_bytes += max(size_bytes, records)  # rows without bytes have to be waited for, too
+        self._tail = self._tail_after(tail, end - self.sent_position)
         self.sent_position = end
         self.sent_records += records
         self._skipping = skipping
-        self._tail = (self._tail + tail)[-TAIL_BYTES:]
+
+    def _tail_after(self, tail: bytes, passed: int) -> bytes | None:
+        """The last bytes once `passed` more are on their way, of which `tail` are the last; None when they have to be read again."""
+        if len(tail) >= TAIL_BYTES:
+            return tail[-TAIL_BYTES:]
+        return None if self._tail is None or len(tail) < passed else (self._tail + tail)[-TAIL_BYTES:]
 
     def count(self, counts: Counts) -> None:
         """What becomes of records on their way, once they are settled."""
@@ -93,12 +108,16 @@ class Progress:
         if len(self._rejections) + len(self._unsettled_rejections) < REJECTIONS_NAMED:
             self._unsettled_rejections.append(rejection)
 
-    def lose(self, start: int, end: int, reason: LossReason, records: int, detail: str) -> None:
-        """Bytes `start` to `end` are given up on, once what was sent is settled; `records` are harmed by it."""
+    def lose(self, start: int, end: int, reason: LossReason, records: int, detail: str, *, size_bytes: int | None = None) -> None:
+        """Bytes `start` to `end` are given up on, once what was sent is settled; `records` are harmed by it.
+
+        `size_bytes`: how many bytes that is, where positions are record numbers.
+        """
         if end > start:
             at_ms = int(time.time() * 1000)
             split = self.split
-            self._unsettled_losses.add(Loss(split.partition, split.path, start, end, end - start, records, reason, detail, at_ms))
+            size = end - start if size_bytes is None else size_bytes
+            self._unsettled_losses.add(Loss(split.partition, split.path, start, end, size, records, reason, detail, at_ms))
 
     @property
     def sampled(self) -> int:
@@ -109,26 +128,42 @@ class Progress:
         """A record on its way, for `samples` once it is settled."""
         self._unsettled_samples.append(sample)
 
+    def place(self, topic: str, partition: int, offset: int) -> None:
+        """Kafka has a record of this split here. Called for each: it is quick."""
+        places = self._unsettled_places
+        known = places.get((topic, partition))
+        if known is None:
+            places[topic, partition] = Delivered(topic, partition, offset, offset)
+        elif offset > known.last:
+            places[topic, partition] = known._replace(last=offset)
+        elif offset < known.first:
+            places[topic, partition] = known._replace(first=offset)
+
     def settle(self) -> None:
         """Kafka has everything that was sent: the offset moves there, with a fingerprint of what was read."""
         if self.sent_position == self.settled.position and self._skipping == self.settled.skipping:
             return
         assert self.sent_position >= self.settled.position, "an offset never moves back"
         assert self.stream is not None
+        tail = self.stream.tail(self.sent_position) if self._tail is None else self._tail
         self.settled = replace(
             self.settled,
             position=self.sent_position,
             records=self.sent_records,
             skipping=self._skipping,
             path=self.split.path,
-            fingerprint=self.stream.fingerprint(self.sent_position, self._tail),
+            fingerprint=self.stream.fingerprint(self.sent_position, tail),
         )
-        self._settled_tail = self._tail
+        self._tail = self._settled_tail = tail
         self._counts += self._unsettled
         self._rejections += self._unsettled_rejections
         for loss in self._unsettled_losses:
             self._losses.add(loss)
         self.samples += self._unsettled_samples
+        for key, one in self._unsettled_places.items():
+            known = self._places.get(key, one)
+            self._places[key] = Delivered(*key, min(known.first, one.first), max(known.last, one.last))
+        self._undated += self.window.take_undated() if self.window else 0
         self._forget()
 
     def rewind(self) -> None:
@@ -146,6 +181,9 @@ class Progress:
         self._unsettled_rejections.clear()
         self._unsettled_losses.clear()
         self._unsettled_samples.clear()
+        self._unsettled_places = {}
+        if self.window:
+            self.window.take_undated()
 
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""
@@ -160,6 +198,8 @@ class Progress:
             losses=tuple(self._losses),
             damage=self.damage,
             schema=self.schema,
+            delivered=tuple(sorted(self._places.values())),
+            undated=self._undated,
         )
         return result if self.stream is None else self.stream.complete(result)
 

@@ -46,11 +46,12 @@ class BatchRun:
         self._pipeline = pipeline
         self._producer = producer
         self._stopping = stopping
+        self._tracked = batch.tracked
         self._budget = Budget(batch)
         self._samples = Samples(batch.samples, self.progresses)
         self._grace_seconds = GRACE_SECONDS
         self._open: list[Progress] = []
-        self._items = Items(pipeline.definition, pipeline.frames.on_too_long)
+        self._items = Items(pipeline.definition, pipeline.frames.on_too_long, by_record=getattr(pipeline.frames, "counts_records", False))
         self._sender = Sender(producer, self._items)
 
     def run(self) -> None:
@@ -127,7 +128,13 @@ class BatchRun:
         return not self._spent()
 
     def _bound(self, progress: Progress) -> Bound:
-        return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs))
+        """The pipeline for what is sent of this split next; its records are the split's, wherever they come to lie."""
+        if self._tracked:
+            self._producer.attribute(progress.place)
+        if self._pipeline.window is not None:
+            assert progress.stream is not None
+            progress.window = self._pipeline.window.bind(progress.stream.read, progress.sent_position, progress.split.mtime_ms)
+        return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs), window=progress.window)
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         """Frames from what is sent on."""

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
-    "run": "run", "check": "check", "doctor": "doctor", "plan": "plan", "explain": "explain", "status": "status", "top": "top", "ls": "ls",
+    "run": "run", "backfill": "backfill", "check": "check", "doctor": "doctor", "plan": "plan", "explain": "explain", "status": "status",
+    "top": "top", "ls": "ls",
     "describe": "describe", "tap": "tap", "losses": "losses", "schema": "check", "dev-broker": "dev_broker", "demo": "demo",
     "completion": "completion", "version": "version", "ctl": "ctl", "offsets": "offsets", "dlq": "dlq",
 }  # fmt: skip

@@ -55,7 +55,7 @@ def letter_text(letter: Letter, topic: str) -> str:
     lines = [
         f"{visible(topic)}[{letter.partition}] {letter.offset}  {_moment(letter.at_ms) or '-'}",
         f"  stage {visible(letter.stage)}, {visible(letter.error)}: {visible(letter.message)}",
-        f"  {visible(letter.path)}, bytes {letter.start} to {letter.end}, record {letter.number}{host}",
+        f"  {visible(letter.path)}, {letter.place}{host}",
     ]
     if letter.said:
         lines.append(f"  raw bytes {visible(letter.said)}")
@@ -99,7 +99,7 @@ def report_text(report: Report, *, dry_run: bool) -> str:
 
 
 def _left(letter: Letter, topic: str) -> str:
-    return f"{visible(topic)}[{letter.partition}] {letter.offset}, {visible(letter.path)}, bytes {letter.start} to {letter.end}"
+    return f"{visible(topic)}[{letter.partition}] {letter.offset}, {visible(letter.path)}, {letter.place}"
 
 
 def report_entry(report: Report) -> dict[str, Any]:

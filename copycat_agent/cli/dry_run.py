@@ -21,7 +21,7 @@ from copycat_agent.model import TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Outgoing, Producers, TaskProducer
+from copycat_agent.producer import Outgoing, Place, Producers, TaskProducer
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
 
@@ -66,6 +66,9 @@ class Printer(TaskProducer):
         del stopping
         self._waiting.clear()
 
+    def attribute(self, place: Place) -> None:
+        """See `TaskProducer.attribute`: nothing comes to lie anywhere."""
+
     def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
         """See `TaskProducer.send`."""
         self.send_each((topic, value, *tail) for value in values)
@@ -108,9 +111,9 @@ class Printers(Producers):
         self._page = page
         self._show_origin = show_origin
 
-    def take(self, task: TaskId, options: KafkaOptions) -> TaskProducer:
+    def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
         """See `Producers.take`."""
-        del options
+        del options, tracked
         return Printer(task.connector, self._page, show_origin=task.connector in self._show_origin)
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:

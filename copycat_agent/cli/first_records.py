@@ -72,9 +72,9 @@ class _Keepers(Producers):
         super().__init__()
         self.keeper = _Keeper()
 
-    def take(self, task: TaskId, options: KafkaOptions) -> TaskProducer:
+    def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
         """See `Producers.take`."""
-        del task, options
+        del task, options, tracked
         return self.keeper
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from copycat_agent.cli.options import (
     BootstrapServers,
     Config,
     Directory,
+    Format,
     LogFormatOption,
     NoColor,
     Quiet,
@@ -28,6 +30,7 @@ from copycat_agent.cli.report import account
 from copycat_agent.cli.serving import Serving
 from copycat_agent.cli.settings import overrides, settle_settings
 from copycat_agent.cli.stopping import Stopping
+from copycat_agent.cli.until_idle import UntilIdle, as_document
 from copycat_agent.definitions import render
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State, Status
@@ -50,6 +53,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     log_format: LogFormatOption = None,
     socket: Socket = None,
     no_color: NoColor = False,
+    output: Annotated[Format, typer.Option("--format", help="With --until-idle: the account as text, or all of it as json.")] = Format.TEXT,
 ) -> None:
     """Read the definitions in DIR and ship what they name to Kafka, until SIGTERM or Ctrl-C.
 
@@ -60,18 +64,20 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     manager = ServiceManager()
     stop = Stopping(hangup_reloads=not until_idle)
     settings = settle_settings(directory, config, state_dir, bootstrap_servers, socket)
-    start_logging(settings.agent, verbose=verbose, quiet=quiet, log_format=log_format)
+    shows_bars = until_idle and not (dry or quiet or verbose) and os.isatty(2)
+    start_logging(settings.agent, verbose=verbose, quiet=quiet or shows_bars, log_format=log_format)
     if dry:
         raise typer.Exit(show_records(directory, settings, only or [], stop, color=use_color(no_color=no_color)))
     files = DefinitionFiles(directory, config, overrides(bootstrap_servers), only or [])
     first = _first_load(files, only or [], color=use_color(no_color=no_color))
     _leave_if_asked(stop, until_idle=until_idle)
     with Agent(settings, until_idle=until_idle) as agent:
+        to_the_end = UntilIdle(agent, bars=shows_bars, color=use_color(no_color=no_color)) if until_idle else None
         agent.follow(files, first, once=until_idle)
         service = Serving(manager, agent)
         while not (stop.asked or agent.given_up) and not (until_idle and agent.worker.wait(0)):
             service.tick()
-            agent.wake.wait(_LOOK_SECONDS) if not until_idle else agent.worker.wait(_LOOK_SECONDS)
+            agent.wake.wait(_LOOK_SECONDS) if to_the_end is None else to_the_end.wait(_LOOK_SECONDS)
             if stop.reload_asked():
                 _log.info("agent is asked to reload", signal="SIGHUP")
                 service.reloading()
@@ -79,13 +85,15 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
         service.stopping()
         if stop.asked:
             _log.info("agent is asked to stop", signal=stop.name)
+        summaries = to_the_end.end(interrupted=stop.asked) if to_the_end and not agent.given_up else []
     if agent.given_up:
         typer.echo(f"error: {agent.given_up}", err=True)
         raise typer.Exit(exits.GAVE_UP)
     statuses = [status for status in agent.statuses() if status.enabled]
+    code = _exit_code(statuses, until_idle=until_idle, stopped=stop.asked)
     if until_idle:
-        typer.echo(account(statuses))
-    if code := _exit_code(statuses, until_idle=until_idle, stopped=stop.asked):
+        typer.echo(account(statuses) if output is Format.TEXT else as_document(summaries, code))
+    if code:
         raise typer.Exit(code)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from datetime import time
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -11,6 +13,9 @@ from copycat_agent.converters.base import Converter, ConverterKind
 from copycat_agent.errors import DataError
 from copycat_agent.options import ConverterOptions, Field
 
+_LEAST, _GREATEST = -(2**63), 2**64 - 1
+"""What orjson writes by itself."""
+
 
 class JsonOptions(ConverterOptions):
     """One JSON object per record, UTF-8, no spaces."""
@@ -19,10 +24,18 @@ class JsonOptions(ConverterOptions):
 
 
 def dump(value: str | dict[str, Any]) -> bytes:
-    """Compact JSON. Decimals keep all their digits as numbers, times are RFC 3339, NaN is null; `DataError` for the rest."""
+    """Compact JSON, without losing anything that JSON can say; `DataError` for the rest.
+
+    Decimals and whole numbers of any size keep all their digits, as numbers. Dates and times are RFC 3339, those without a zone
+    too, but for the zone. Bytes are base64. NaN and infinities are null.
+    """
     try:
         return orjson.dumps(value, _special)
-    except TypeError as error:
+    except TypeError:
+        pass
+    try:
+        return orjson.dumps(_plain(value), _special)
+    except (TypeError, RecursionError, ValueError) as error:
         # orjson names types and limits only, never values
         reason = str(error.__cause__ or error)
     msg = f"the record cannot be written as JSON: {reason}"
@@ -36,8 +49,21 @@ def _convert(value: bytes | str | dict[str, Any]) -> bytes:
 def _special(value: object) -> object:
     if isinstance(value, Decimal):
         return orjson.Fragment(str(value)) if value.is_finite() else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     msg = f"Type is not JSON serializable: {type(value).__name__}"
     raise TypeError(msg)
+
+
+def _plain(value: object) -> object:
+    """The same without what orjson refuses before it asks: whole numbers of more than 64 bits, times of day with a zone."""
+    if isinstance(value, int):
+        return value if _LEAST <= value <= _GREATEST else orjson.Fragment(str(value))
+    if isinstance(value, time):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _build(_: JsonOptions) -> Converter:

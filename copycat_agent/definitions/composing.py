@@ -17,6 +17,7 @@ from copycat_agent.definitions.merging import under
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.reading import FAILED, Failed, Reader
 from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.formats.records import FORMATS
 from copycat_agent.options import (
     AgentOptions,
     ConvertersOptions,
@@ -55,6 +56,8 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
 def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
     if parts["source"] is not FAILED:
         rules.check_source(reader, parts["source"])
+        if parts["delivery"] is not FAILED and parts["record"] is not FAILED:
+            rules.check_ordering(reader, parts["source"], parts["delivery"], parts["record"])
     if parts["record"] is not FAILED:
         rules.check_record(reader, parts["record"])
     if parts["errors"] is not FAILED:
@@ -113,7 +116,22 @@ def _kafka(reader: Reader, defaults: KafkaOptions) -> KafkaOptions | Failed:
 
 
 def _source(reader: Reader) -> object:
-    return _typed(reader, ("source",), {name: entry.options for name, entry in SOURCES.items()}, "source")
+    known = {name: entry.options for name, entry in SOURCES.items()}
+    model = known.get(reader.text(("source", "type")) or "")
+    if model is None or "format" not in model.model_fields:
+        return _typed(reader, ("source",), known, "source")
+    return _with_format(reader, model)
+
+
+def _with_format(reader: Reader, model: type[Options]) -> object:
+    """A source with a format: that is of the class that its `type` names, or a name alone."""
+    loc = ("source",)
+    reader.unknown_keys(model, loc)
+    parts: dict[str, Any] = {name: reader.field(model, name, loc) for name in model.model_fields if name != "format"}
+    if reader.node((*loc, "format")) is not None:
+        formats = {name: entry.options for name, entry in FORMATS.items()}
+        parts["format"] = _typed(reader, (*loc, "format"), formats, "format", short=True)
+    return FAILED if FAILED in parts.values() else model(**parts)
 
 
 def _transforms(reader: Reader) -> object:

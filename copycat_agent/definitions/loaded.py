@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from copycat_agent.definitions.spool_rules import patterns_of
 from copycat_agent.errors import Problem
 from copycat_agent.sources.paths.matching import shared_name
 
@@ -103,8 +104,7 @@ def _overlaps(file: LoadedFile, others: Iterable[LoadedFile]) -> list[Problem]:
 def _shared(one: Definition | None, other: Definition | None) -> str:
     if one is None or other is None or one.record.topic != other.record.topic or one.kafka != other.kafka:
         return ""
-    mine, theirs = ((getattr(each.source, "include", ()), getattr(each.source, "exclude", ())) for each in (one, other))
-    return shared_name(mine, theirs)
+    return shared_name(patterns_of(one.source), patterns_of(other.source))
 
 
 def _same_way(one: Definition | None, other: Definition) -> bool:

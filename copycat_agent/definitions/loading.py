@@ -12,6 +12,7 @@ from copycat_agent.definitions.loaded import Loaded, LoadedFile, warnings, witho
 from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.places import Places
 from copycat_agent.definitions.reading import Reader
+from copycat_agent.definitions.taking import reread, without_takers
 from copycat_agent.definitions.wording import Finding
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
@@ -33,8 +34,9 @@ def load_directory(directory: Path, agent: AgentOptions, *, resolve_env: bool = 
         problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
         return Loaded((), (problem,), ())
     files = without_twins([load_file(path, agent, resolve_env=resolve_env, environ=environ) for path in paths if not path.is_dir()])
+    files = without_takers(files)
     problems = tuple(problem for file in files for problem in file.problems)
-    return Loaded(files, problems, warnings(files))
+    return Loaded(files, problems, (*warnings(files), *reread(files)))
 
 
 def load_file(path: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None) -> LoadedFile:

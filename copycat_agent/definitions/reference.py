@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.models import key_of, models_in
 from copycat_agent.definitions.schema import default_of
+from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import (
     AgentOptions,
     ConverterOptions,
@@ -24,7 +25,7 @@ from copycat_agent.transforms import TRANSFORMS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_BASES = (SourceOptions, TransformOptions, ConverterOptions)
+_BASES = (SourceOptions, TransformOptions, ConverterOptions, FormatOptions)
 _PREFACE = """# Definitions
 
 Generated from the models by `python -m copycat_agent.definitions.reference`: change the descriptions there.
@@ -46,7 +47,7 @@ One connector per file, `connectors.d/*.yaml` or `*.yml`; hidden files and `*.di
 def reference() -> str:
     """The whole page, Markdown."""
     parts = [_PREFACE, "## A definition\n", *_rows(Definition, "")]
-    for title, registry in (("Source", SOURCES), ("Transform", TRANSFORMS), ("Converter", CONVERTERS)):
+    for title, registry in (("Source", SOURCES), ("Format", FORMATS), ("Transform", TRANSFORMS), ("Converter", CONVERTERS)):
         for name, entry in registry.items():
             parts += [f"\n## {title}: {name}\n", f"{_summary(entry.options)}\n", *_rows(entry.options, "")]
     parts += ["\n## agent.yaml\n", "Beside `connectors.d/`, or named by `--config`. Everything has a default.\n", *_rows(AgentOptions, "")]

@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
 from copycat_agent.definitions.masking import is_secret_name
+from copycat_agent.definitions.spool_rules import check_spool
 from copycat_agent.formats import encoding_problem
+from copycat_agent.formats.records import FORMATS
 from copycat_agent.templates import compile_template
 
 if TYPE_CHECKING:
     from copycat_agent.definitions.models import Loc
     from copycat_agent.definitions.reading import Reader
-    from copycat_agent.options import ApiOptions, DlqOptions, KafkaOptions, RecordOptions, SecurityOptions, SourceOptions, SparkOptions
+    from copycat_agent.options import (
+        ApiOptions,
+        DeliveryOptions,
+        DlqOptions,
+        KafkaOptions,
+        RecordOptions,
+        SecurityOptions,
+        SourceOptions,
+        SparkOptions,
+    )
     from copycat_agent.templates import Template
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -54,6 +65,8 @@ def check_source(reader: Reader, source: SourceOptions) -> None:
         reader.report(("source", "include"), "bad-value", "names no file", "list at least one path or glob")
     _check_symlink_roots(reader, source)
     _check_encoding(reader, source)
+    check_format(reader, source)
+    check_spool(reader, source)
     start_at = getattr(source, "start_at", None)
     if isinstance(start_at, str) and start_at not in {"beginning", "end"} and not _is_rfc3339(start_at):
         reader.report(("source", "start_at"), "bad-value", "needs beginning, end, or a time", 'as in "2026-11-21T05:00:00Z"')
@@ -73,6 +86,27 @@ def _check_encoding(reader: Reader, source: SourceOptions) -> None:
     encoding, line = getattr(source, "encoding", None), getattr(source, "line", None)
     if isinstance(encoding, str) and line is not None and (problem := encoding_problem(encoding, line.delimiter)):
         reader.report(("source", "encoding"), "encoding", *problem)
+
+
+def check_format(reader: Reader, source: SourceOptions) -> None:
+    """What the options of a format cannot mean together."""
+    options = getattr(source, "format", None)
+    kind = FORMATS.get(getattr(options, "type", ""))
+    for place, why, hint in kind.problems(options) if kind else ():
+        reader.report(("source", "format", *place), "format", why, hint)
+
+
+def check_ordering(reader: Reader, source: SourceOptions, delivery: DeliveryOptions, record: RecordOptions) -> None:
+    """Only whole files can be read in any order, and nobody counts the records before a range of one."""
+    if delivery.ordering == "file":
+        return
+    loc: Loc = ("delivery", "ordering")
+    if source.type == "log_file":
+        hint = "delete it; ordering: none is for source spool_dir"
+        reader.report(loc, "bad-value", "a log file is always read in order, while it grows", hint)
+    elif any("@record.number" in text for text in (record.topic, record.key or "", *record.headers.values())):
+        hint = "set ordering: file, or take {@offset}, which is the file's own"
+        reader.report(loc, "bad-value", "@record.number would count within a range of the file only", hint)
 
 
 def _is_rfc3339(text: str) -> bool:

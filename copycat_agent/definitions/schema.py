@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.client_settings import ACCEPTED
 from copycat_agent.definitions.models import all_models, key_of
+from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import ConverterOptions, ConvertersOptions, Definition, Options, SourceOptions, TransformOptions, TypeAdapter
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
@@ -33,7 +34,7 @@ def definition_schema() -> dict[str, Any]:
         defs[model.__name__] = schema
     for model in all_models(models):
         _in_units(model, defs[model.__name__])
-    for base in (SourceOptions, TransformOptions, ConverterOptions):
+    for base in (SourceOptions, TransformOptions, ConverterOptions, FormatOptions):
         defs.pop(base.__name__, None)
     root = defs.pop(Definition.__name__)
     _compose(root, defs)
@@ -42,9 +43,10 @@ def definition_schema() -> dict[str, Any]:
 
 
 def parts_of_definitions() -> tuple[type[Options], ...]:
-    """The options of every source, transform and converter, in this order."""
+    """The options of every source, transform, converter and format, in this order."""
     sources, transforms = (entry.options for entry in SOURCES.values()), (entry.options for entry in TRANSFORMS.values())
-    return (*sources, *transforms, *(entry.options for entry in CONVERTERS.values()))
+    converters, formats = (entry.options for entry in CONVERTERS.values()), (entry.options for entry in FORMATS.values())
+    return (*sources, *transforms, *converters, *formats)
 
 
 def default_of(model: type[Options], name: str) -> object:
@@ -77,8 +79,13 @@ def _compose(root: dict[str, Any], defs: dict[str, Any]) -> None:
         described = defs[ConvertersOptions.__name__]["properties"][name]
         choice: dict[str, Any] = {"anyOf": [{"enum": list(CONVERTERS)}, *converter["anyOf"], {"type": "null"}], "default": None}
         defs[ConvertersOptions.__name__]["properties"][name] = choice | _described(described)
-    for entry in CONVERTERS.values():
-        defs[entry.options.__name__]["required"] = sorted({"type", *defs[entry.options.__name__].get("required", ())})
+    formats = _choice(entry.options for entry in FORMATS.values())
+    for source in (entry.options for entry in SOURCES.values() if "format" in entry.options.model_fields):
+        described = defs[source.__name__]["properties"]["format"]
+        choice = {"anyOf": [{"enum": list(FORMATS)}, *formats["anyOf"]], "default": "lines"}
+        defs[source.__name__]["properties"]["format"] = choice | _described(described)
+    for part in (*(entry.options for entry in CONVERTERS.values()), *(entry.options for entry in FORMATS.values())):
+        defs[part.__name__]["required"] = sorted({"type", *defs[part.__name__].get("required", ())})
     defs["KafkaOptions"]["properties"]["client"]["propertyNames"] = {"enum": sorted(ACCEPTED)}
 
 

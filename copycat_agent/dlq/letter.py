@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ class Letter(NamedTuple):
     """A dead letter. `raw` are the record's bytes, None when they were left out; `said` says why they are not all, "" when they are.
 
     `partition` and `offset` are its place in the dead-letter topic; `start` and `end` the record's bytes in the file `path` on
-    `host`. `number` counts records in that file. What a letter of an earlier version does not say is 0 or "".
+    `host`, or record numbers from 0 where `by_record`. `number` counts records in that file. `columns` are the file's, where the
+    letter names them. What a letter of an earlier version does not say is 0 or "".
     """
 
     partition: int
@@ -36,11 +38,23 @@ class Letter(NamedTuple):
     stage: str
     error: str
     message: str
+    by_record: bool = False
+    columns: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether it carries all bytes of its record."""
-        return self.raw is not None and not self.said
+        """Whether it carries all bytes of its record, or all its fields."""
+        return self.raw is not None and (not self.said or self.is_rendered)
+
+    @property
+    def is_rendered(self) -> bool:
+        """Whether `raw` are its fields as JSON, for its file holds no bytes of it alone."""
+        return self.said == letters.RENDERED.decode()
+
+    @property
+    def place(self) -> str:
+        """Where it lies in its file, for people."""
+        return f"record {self.number}" if self.by_record else f"bytes {self.start} to {self.end}, record {self.number}"
 
 
 def parse(record: Received) -> Letter | None:
@@ -70,7 +84,18 @@ def parse(record: Received) -> Letter | None:
         stage=texts[letters.STAGE],
         error=texts.get(letters.ERROR, ""),
         message=texts.get(letters.MESSAGE, ""),
+        by_record=texts.get(letters.PLACES) == "records",
+        columns=_columns(texts.get(letters.COLUMNS, "")),
     )
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    """Names of columns; none where the header is broken."""
+    try:
+        names = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
 def _number(headers: dict[str, bytes], name: str, form: re.Pattern[bytes] = _NUMBER) -> int | None:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from copycat_agent.batch.pipeline import Bound, Pipeline, StageError
 from copycat_agent.dlq.letter import Letter, parse
 from copycat_agent.dlq.progress import Progress, group_of
+from copycat_agent.dlq.rows import row_of
 from copycat_agent.dlq.saved import saved_progress
 from copycat_agent.errors import BlockedError, DataError
-from copycat_agent.formats import Row
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing, Refused, TaskProducer
@@ -145,7 +145,7 @@ class Replay:
         """What the definition makes of it now. Raises StageError, DataError for one that is not whole, BlockedError for its topic."""
         if not letter.is_whole:
             raise DataError(f"its bytes are not all there ({letter.said})", f"see what is lost: copycat losses {self._definition.name}")
-        row = Row(letter.raw or b"", letter.start, letter.end, 0)
+        row = row_of(letter, self._pipeline.frames)
         message = self._bind(letter).message(row, letter.number, partial=letter.partial)
         if message is not None:
             self._producer.topics.partitions(message[0])

@@ -15,9 +15,11 @@ from copycat_agent.doctor.kafka import clusters, examine_clusters
 from copycat_agent.doctor.limits import examine_limits
 from copycat_agent.doctor.model import Notes, Step, Verdict
 from copycat_agent.doctor.mounts import mounts
+from copycat_agent.doctor.spool import examine_spool
 from copycat_agent.doctor.state import examine_state, holder
 from copycat_agent.doctor.users import User
 from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sources.spool.spool_options import SpoolDirOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ def _examine_connectors(subject: Subject) -> tuple[list[Step], list[Seen]]:
         one = notes.setdefault(label, Notes(f"connector {label}"))
         _examine_definition(one, file)
         if file.definition is not None and file.definition.enabled:
-            seen[label] = file.definition, examine_files(one, file.definition, subject.user, mounted)
+            look = examine_spool if isinstance(file.definition.source, SpoolDirOptions) else examine_files
+            seen[label] = file.definition, look(one, file.definition, subject.user, mounted)
             examine_secrets(one, file.path, file.definition, subject.user, subject.environ.get("CREDENTIALS_DIRECTORY"))
     examine_shared(seen, notes)
     return [step for one in notes.values() for step in one.steps], [one for _, one in seen.values()]

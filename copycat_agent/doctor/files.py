@@ -18,8 +18,8 @@ from copycat_agent.sources.paths.discovery import Discovery, Found
 from copycat_agent.sources.paths.opening import Opener
 from copycat_agent.sources.rotation import family
 
-_COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
-_UNPACKED = (".gz", ".zst", ".bz2", ".xz")
+_COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz", ".zip")
+_UNPACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
 """Those that `compression: auto` reads as the text in them; not so an archive of several files."""
 _REFERENCE = re.compile(r"\$\{file:(/[^}]*)\}|\$\{cred:([A-Za-z0-9_.-]+)\}")
 FILES_CHECKED = 20_000

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from copycat_agent.definitions.spool_rules import patterns_of
 from copycat_agent.explain.obstacles import Refusal, obstacle
 from copycat_agent.logs import Log
 from copycat_agent.model import Loss, SourceOffset, SourcePartition
@@ -97,7 +98,7 @@ def _find(source: Source, names: list[str], most_bytes: int) -> tuple[Closeup | 
 
 def _by_patterns(definition: Definition, path: str) -> Refusal | None:
     """Why no pattern names the path, None when one does."""
-    include, exclude = getattr(definition.source, "include", ()), getattr(definition.source, "exclude", ())
+    include, exclude = patterns_of(definition.source)
     far = mismatch(include, path)
     if far is not None:
         near = (
@@ -131,7 +132,7 @@ def _up_from(path: str) -> Iterator[str]:
 
 
 def _pattern(definition: Definition, path: str) -> str:
-    return next((one for one in getattr(definition.source, "include", ()) if mismatch((one,), path) is None), "")
+    return next((one for one in patterns_of(definition.source)[0] if mismatch((one,), path) is None), "")
 
 
 def _inode_key(path: str) -> tuple[int, int] | None:

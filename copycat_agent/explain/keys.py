@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.client_settings import ACCEPTED, check_name
 from copycat_agent.definitions.models import key_of, markers, models_in
 from copycat_agent.definitions.schema import default_of
+from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import (
     AgentOptions,
     ConverterOptions,
@@ -29,9 +31,13 @@ _REGISTRIES: dict[type[Options], tuple[str, Any]] = {
     SourceOptions: ("source", SOURCES),
     TransformOptions: ("transform", TRANSFORMS),
     ConverterOptions: ("converter", CONVERTERS),
+    FormatOptions: ("format", FORMATS),
 }
 _CLIENT = "kafka.client."
 _NEAR = 5
+_LISTS = ("transforms", "columns")
+"""Sections that are lists of maps."""
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]*")
 _SECTION = "the defaults of its keys"
 
 
@@ -111,7 +117,14 @@ def _key(model: type[Options], name: str, key: str, where: str, children: tuple[
     schema = _schema(field)
     default = None if field.is_required() else _default(model, name, field)
     return Key(
-        key, where, field.description or "", _kind(schema), default, _allowed(field, schema), _example(key, schema, default), children
+        key,
+        where,
+        field.description or "",
+        _kind(schema),
+        default,
+        _allowed(field, schema),
+        _example(key, schema, default, where),
+        children,
     )
 
 
@@ -162,19 +175,39 @@ def _allowed(field: FieldInfo, schema: dict[str, Any]) -> str:
     return ", ".join(f"{words[name]} {adapter.dump_python(value, mode='json', warnings=False)}" for name, value in bounds.items())
 
 
-def _example(key: str, schema: dict[str, Any], default: str | None) -> str:
+def _example(key: str, schema: dict[str, Any], default: str | None, where: str) -> str:
     """The key as it is written, nested as in YAML's flow style; "" where only its children would say something."""
-    value = _EXAMPLES.get(key) or ("" if key.startswith("transforms.") else _example_value(schema, default))
+    kind = where.rpartition(" format ")[2] if " format " in where else ""
+    value = (
+        _EXAMPLES_OF.get((kind or where.rpartition(" ")[2], key))
+        or _EXAMPLES.get(key)
+        or ("" if key.startswith("transforms.") else _example_value(schema, default))
+    )
     if not value:
         return ""
     *sections, last = key.split(".")
-    beside = next((text for name, text in _BESIDE.items() if last not in _ALONE and (key == name or key.startswith(f"{name}."))), "")
+    beside = next((text for name, text in _BESIDE.items() if key not in _ALONE and (key == name or key.startswith(f"{name}."))), "")
     if value.startswith("{"):
         beside = ""
     text = f"{beside}, {last}: {value}" if beside else f"{last}: {value}"
-    for section in reversed(sections):
-        text = f"{section}: [{{{text}}}]" if section == "transforms" else f"{section}: {{{text}}}"
+    for depth, section in reversed(list(enumerate(sections))):
+        if "source spool_dir" in where:
+            text = _of_spool_dir(sections[: depth + 1], key, kind) + text
+        text = f"{section}: [{{{text}}}]" if section in _LISTS else f"{section}: {{{text}}}"
     return text
+
+
+def _written(text: str) -> str:
+    """A text as YAML takes it."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _of_spool_dir(sections: list[str], key: str, kind: str) -> str:
+    """What else stands in a section of a `spool_dir` source, so that it is one."""
+    if sections == ["source"]:
+        wanted = {"source.type": "type: spool_dir", "source.dir": "dir: /var/spool/in"}
+        return "".join(f"{text}, " for name, text in wanted.items() if name != key)
+    return f"type: {kind}, " if sections == ["source", "format"] and key != "source.format.type" else ""
 
 
 def _example_value(schema: dict[str, Any], default: str | None) -> str:
@@ -185,7 +218,7 @@ def _example_value(schema: dict[str, Any], default: str | None) -> str:
         if one.get("type") == "boolean":
             return "false" if default == "true" else "true"
     if default not in (None, "none", "[]", "{}", _SECTION):
-        return str(json.loads(default) if default.startswith('"') else default)
+        return _written(json.loads(default)) if default.startswith('"') else default
     kinds = {one.get("type"): one for one in schema.get("anyOf", [schema])}
     return "1000" if "integer" in kinds else next((str(one["examples"][-1]) for one in kinds.values() if one.get("examples")), "")
 
@@ -229,6 +262,7 @@ _EXAMPLES = {
     "record.key": '"{@file.name}"',
     "record.headers": '{host: "{@host}"}',
     "record.partition": "file",
+    "delivery.ordering": "file",
     "errors.dlq": "{topic: logs.dlq}",
     "errors.dlq.topic": "logs.dlq",
     "kafka.bootstrap_servers": "[k1.example.test:9093, k2.example.test:9093]",
@@ -253,11 +287,31 @@ _EXAMPLES = {
     "api.socket": "/run/copycat/agent.sock",
 }
 """Values that say more than the type does."""
+_EXAMPLES_OF = {
+    ("spool_dir", "source.type"): "spool_dir",
+    ("spool_dir", "source.dir"): "/var/spool/in",
+    ("spool_dir", "source.pattern"): '"orders-*.csv"',
+    ("spool_dir", "source.exclude"): '"*.bak"',
+    ("spool_dir", "source.format"): "csv",
+    ("spool_dir", "source.ready"): "{min_age: 30s}",
+    ("spool_dir", "source.ready.min_age"): "30s",
+    ("spool_dir", "source.ready.done_file"): '"{name}.done"',
+    ("spool_dir", "source.cleanup"): "{policy: delete}",
+    ("spool_dir", "source.cleanup.policy"): "delete",
+    ("spool_dir", "source.cleanup.to"): "/var/spool/done",
+    ("spool_dir", "source.cleanup.failed_to"): "/var/spool/failed",
+}
+"""The same for options of one source or format: (its type, key)."""
 _BESIDE = {
+    "source.cleanup.to": "policy: move",
+    "source.format.columns.start": "name: id, width: 8",
+    "source.format.columns.type": "name: id, width: 8",
+    "source.format.columns": "name: id",
+    "source.cleanup.retain": "policy: move, to: /var/spool/done",
     "source.multiline": "preset: java",
     "source.symlink_roots": "follow_symlinks: true",
     "record.allowed_topics": 'topic: "logs.{level}"',
 }
 """What an option, or those below it, need beside them."""
-_ALONE = frozenset({"start", "continues", "ends", "preset"})
+_ALONE = frozenset(f"source.multiline.{name}" for name in ("start", "continues", "ends", "preset"))
 """Options that need nothing beside them where others of the section do."""

@@ -18,8 +18,8 @@ BLOCK_BYTES = 2**20
 """Bytes per read: larger ones gained nothing, smaller ones cost calls."""
 
 
-class LineOptions(Options):
-    """What a line is."""
+class TextLineOptions(Options):
+    """What a line of a whole file is."""
 
     delimiter: str = Field(
         "\n",
@@ -34,6 +34,11 @@ class LineOptions(Options):
         "copycat.truncated. drop: counted and passed.",
     )
     skip_empty: bool = Field(False, description="true passes empty lines over.")
+
+
+class LineOptions(TextLineOptions):
+    """What a line is."""
+
     flush_partial_after: Literal["never"] | Duration = Field(
         "never",
         description="A last line without its delimiter is sent once the file has been quiet for so long; what is written behind it later "
@@ -44,7 +49,7 @@ class LineOptions(Options):
 class LineFrames:
     """Frames lines of files in one encoding. Stateless: one object serves any number of files and threads."""
 
-    def __init__(self, options: LineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False) -> None:
+    def __init__(self, options: TextLineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False) -> None:
         """`raw`: values are the file's bytes, its byte order mark too; else they are UTF-8.
 
         Raises ValueError for an encoding that is none, UnicodeError for one without the delimiter: see `encoding_problem`.

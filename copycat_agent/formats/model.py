@@ -47,7 +47,7 @@ class Row(NamedTuple):
     """One record within a chunk: bytes `start` up to, not including, `end`, delimiter included. `ordinal` lines go before it.
 
     Of a parsed record `value` are its fields or what makes it a bad one, `raw` its bytes as they stand in the file (a rendering
-    of its fields where no such bytes exist), `schema` that of its file.
+    of its fields where no such bytes exist), `schema` that of its file, `as_is` see `Parsed`.
     """
 
     value: bytes | dict[str, Any] | Unparsed
@@ -56,6 +56,7 @@ class Row(NamedTuple):
     ordinal: int
     raw: bytes | None = None
     schema: Schema | None = None
+    as_is: bool = False
 
     @property
     def bytes(self) -> bytes:
@@ -200,7 +201,8 @@ class Parsed(NamedTuple):
     Record i is `values[i]`, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
     numbers of formats that count those. What stands between two records belongs to the first. `raw[i]` are its bytes as they stand
     in the file; `raw` is None where a format has none. `size_bytes` is what the run weighs: the bytes that were read for it.
-    `tail` are the last bytes before its end, b"" where places are record numbers.
+    `tail` are the last bytes before its end, b"" where places are record numbers. `as_is`: as long as nothing makes other fields of
+    a record and no converter is asked for fields, `raw` is its value.
     """
 
     values: Sequence[bytes | dict[str, Any] | Unparsed]
@@ -209,6 +211,7 @@ class Parsed(NamedTuple):
     raw: Sequence[bytes] | None = None
     tail: bytes = b""
     schema: Schema | None = None
+    as_is: bool = False
 
     @property
     def start(self) -> int:
@@ -238,7 +241,7 @@ class Parsed(NamedTuple):
         """The records with their places."""
         for index, value in enumerate(self.values):
             raw = None if self.raw is None else self.raw[index]
-            yield Row(value, self.places[index], self.places[index + 1], index, raw, self.schema)
+            yield Row(value, self.places[index], self.places[index + 1], index, raw, self.schema, self.as_is)
 
     def fitting(self, records: int, size_bytes: int) -> int:
         """How many records are no more than so many, and weigh about so much; at least one."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import CopycatError, FatalError
-from copycat_agent.offsets import schema
+from copycat_agent.offsets import accounts, schema
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
-    from copycat_agent.model import Loss, SourcePartition
+    from copycat_agent.model import Account, Loss, SourcePartition
     from copycat_agent.offsets.ledger import Ledger
     from copycat_agent.offsets.schema import Row
 
 
 @dataclass(slots=True)
 class Commit:
-    """Rows to write, partitions to forget, losses to enter. `settled` once it is decided, with `error` when it was not saved."""
+    """Rows to write, partitions to forget, losses to enter, accounts to add to.
+
+    `settled` once it is decided, with `error` when it was not saved.
+    """
 
     rows: list[Row]
     forget: list[SourcePartition]
@@ -26,6 +30,7 @@ class Commit:
     may_rewind: bool
     error: CopycatError | None = None
     settled: bool = False
+    accounts: Mapping[SourcePartition, Account] = field(default_factory=dict)
 
     def backwards(self, connection: sqlite3.Connection) -> FatalError | None:
         """The refusal when a position would decrease. Positions that are not numbers have no order."""
@@ -41,4 +46,5 @@ class Commit:
         connection.executemany(schema.UPSERT, self.rows)
         if self.forget:
             connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)
+        accounts.add(connection, self.accounts)
         return ledger.enter(connection, self.losses) or bool(self.forget)

@@ -108,7 +108,7 @@ def repair(connection: sqlite3.Connection) -> Mapping[str, int]:
 
     Totals that had to go are counted again from the entries that are left: less than the truth, but not nothing.
     """
-    dropped = {table: count for table in ("losses", "loss_totals", "targets") if (count := _repair(connection, table))}
+    dropped = {table: count for table in ("losses", "loss_totals", "targets", "accounts") if (count := _repair(connection, table))}
     if "loss_totals" in dropped:
         known = totals(connection)
         counted = connection.execute(
@@ -119,7 +119,7 @@ def repair(connection: sqlite3.Connection) -> Mapping[str, int]:
 
 
 def _repair(connection: sqlite3.Connection, table: str) -> int:
-    key = {"losses": "number", "loss_totals": "connector, reason", "targets": "connector"}[table]
+    key = {"losses": "number", "loss_totals": "connector, reason", "targets": "connector", "accounts": "connector, key"}[table]
     columns = key.count(",") + 1
     try:
         broken = [row[:columns] for row in connection.execute(f"SELECT {key}, * FROM {table}") if _is_broken(row[columns:], table)]  # noqa: S608

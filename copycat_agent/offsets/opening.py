@@ -20,6 +20,7 @@ _MEANS = {
     "losses": "copycat losses shows fewer entries; its totals are right",
     "loss_totals": "totals of copycat losses were counted again from the entries that are left",
     "targets": "a connector that was paused or stopped by hand runs again",
+    "accounts": "the account of a run to the end that is not finished is incomplete",
 }
 
 _log = logs.get("offsets")

@@ -188,6 +188,15 @@ def _add_spooled(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE offsets ADD COLUMN trouble TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled}
+def _add_accounts(connection: sqlite3.Connection) -> None:
+    """What runs to the end did with each file (see `accounts`); offsets are not touched."""
+    connection.execute(
+        "CREATE TABLE accounts (connector TEXT NOT NULL, key TEXT NOT NULL, path BLOB NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,"
+        " counts TEXT NOT NULL, undated INTEGER NOT NULL, delivered TEXT NOT NULL, checksum INTEGER NOT NULL,"
+        " PRIMARY KEY (connector, key)) WITHOUT ROWID",
+    )
+
+
+MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts}
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourcePartition
+from copycat_agent.offsets import accounts as books
 from copycat_agent.offsets import ledger, schema
 from copycat_agent.offsets.commits import Commit
 from copycat_agent.offsets.opening import DATABASE, connect, open_checked, open_existing
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Self
 
-    from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset
+    from copycat_agent.model import Account, Loss, LossReason, LossTotal, SourceOffset
 
 _WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is folded into the database
 _LOOK_ROWS = 64  # rows between two looks at its size: each writes two pages of 4 KiB, seldom three
@@ -103,19 +104,28 @@ class OffsetStore:
         with self._using() as connection:
             return dict(map(schema.decode, connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,))))
 
+    def offsets(self, connector: str) -> dict[SourcePartition, SourceOffset]:
+        """`read`, by the name under which an agent answers the same question."""
+        return self.read(connector)
+
     def connectors(self) -> tuple[str, ...]:
         """Names of all connectors that have offsets, sorted."""
         with self._using() as connection:
             return tuple(name for (name,) in connection.execute("SELECT DISTINCT connector FROM offsets ORDER BY connector"))
 
     def commit(
-        self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = (), losses: Collection[Loss] = ()
+        self,
+        offsets: Mapping[SourcePartition, SourceOffset],
+        forget: Collection[SourcePartition] = (),
+        losses: Collection[Loss] = (),
+        accounts: Mapping[SourcePartition, Account] | None = None,
     ) -> None:
-        """Save `offsets`, delete `forget` and enter `losses` in one transaction, all or none.
+        """Save `offsets`, delete `forget`, enter `losses` and add to `accounts` in one transaction, all or none.
 
         What is in both `offsets` and `forget` is deleted. FatalError when an offset would move backwards: that is a bug.
         """
-        self._write(Commit([schema.encode(*item) for item in offsets.items()], list(forget), list(losses), may_rewind=False))
+        rows = [schema.encode(*item) for item in offsets.items()]
+        self._write(Commit(rows, list(forget), list(losses), may_rewind=False, accounts=accounts or {}))
 
     def reset(self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = ()) -> None:
         """Like `commit`, but on a person's request: positions may move backwards."""
@@ -137,6 +147,16 @@ class OffsetStore:
         """By connector and reason, everything ever given up."""
         with self._using() as connection:
             return ledger.totals(connection)
+
+    def accounts(self, connector: str) -> dict[SourcePartition, Account]:
+        """What runs to the end did with each file since the last `begin_accounts`."""
+        with self._using() as connection:
+            return books.entries(connection, connector)
+
+    def begin_accounts(self, connector: str) -> None:
+        """The next run to the end begins its account with nothing."""
+        with self._writing() as connection:
+            books.forget(connection, connector)
 
     def targets(self) -> dict[str, str]:
         """What a person last asked each connector to be: running, paused or stopped. Others were never asked."""
@@ -164,6 +184,7 @@ class OffsetStore:
             connection.executemany(schema.UPSERT, [schema.encode(SourcePartition(new, part.key), offset) for part, offset in moved])
             connection.execute("DELETE FROM offsets WHERE connector = ?", (old,))
             ledger.rename(connection, old, new)
+            books.rename(connection, old, new)
         return len(moved)
 
     @property
@@ -199,7 +220,7 @@ class OffsetStore:
 
     def _write(self, commit: Commit) -> None:
         """Queue it; whoever gets the lock first writes those of everyone who waits."""
-        if not (commit.rows or commit.forget or commit.losses):
+        if not (commit.rows or commit.forget or commit.losses or commit.accounts):
             return
         self._waiting.append(commit)
         with self._lock:

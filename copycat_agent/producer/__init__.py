@@ -7,10 +7,10 @@ import time
 
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.delivery import Outgoing, Refused, TaskProducer
+from copycat_agent.producer.delivery import Outgoing, Place, Refused, TaskProducer
 from copycat_agent.producer.pace import Pace
 
-__all__ = ["Outgoing", "Producers", "Refused", "TaskProducer"]
+__all__ = ["Outgoing", "Place", "Producers", "Refused", "TaskProducer"]
 
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""
@@ -32,17 +32,18 @@ class Producers:
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
 
-    def take(self, task: TaskId, options: KafkaOptions) -> TaskProducer:
+    def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
         """The task's producer, for one batch; the caller gives it back. Raises FatalError for a refused configuration."""
         with self._lock:
             kept = self._kept.pop(task, None)
             known, batch_bytes = self._batch_bytes.get(task, (options, 0))
             pace = self._pace(task, options)
         if kept is not None:
-            if kept[0] == options:
+            if kept[0] == options and kept[1].tracked == tracked:
                 return kept[1]
             kept[1].close()
-        return TaskProducer(options, f"copycat-{task.connector}-{task.number}", batch_bytes if known == options else 0, pace)
+        client_id = f"copycat-{task.connector}-{task.number}"
+        return TaskProducer(options, client_id, batch_bytes if known == options else 0, pace, tracked=tracked)
 
     def _pace(self, task: TaskId, options: KafkaOptions) -> Pace:
         """What the task has learnt of its line to this cluster."""

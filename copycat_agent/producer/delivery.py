@@ -1,7 +1,8 @@
 """One task's producer: send, wait for receipts, say what was refused.
 
 No callback is paid for a record that arrives. The library calls back for failures only, so after a flush that leaves nothing
-in the queue and reported no failure, everything sent since the previous flush is acknowledged.
+in the queue and reported no failure, everything sent since the previous flush is acknowledged. A producer that is `tracked` pays
+for one, and hears where each record came to lie.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ Outgoing = tuple[Any, ...]
 
 The two are its callback under two names, which nothing here uses. The end may be left out.
 """
+
+_USUAL: Outgoing = (None, -1, None, None)
+"""Key, partition and callbacks of a message that leaves them out."""
+Place = Callable[[str, int, int], None]
+"""Hears where a record came to lie: topic, partition, offset."""
+Report = Callable[[KafkaError | None, Message], None]
 
 _ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - its spelling
 _ROOM_SECONDS = 0.05
@@ -56,8 +63,10 @@ class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` i
 class TaskProducer:
     """An idempotent producer that one task uses, from one thread at a time."""
 
-    def __init__(self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None) -> None:
-        """`batch_bytes`: see `smaller_batches`. `pace`: what the task's earlier producers learnt.
+    def __init__(
+        self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None, *, tracked: bool = False
+    ) -> None:
+        """`batch_bytes`: see `smaller_batches`. `pace`: what the task's earlier producers learnt. `tracked`: see `attribute`.
 
         Raises FatalError when the configuration is refused or has no broker address.
         """
@@ -69,7 +78,9 @@ class TaskProducer:
         self._stop_deadline: float | None = None
         self._statistics: tuple[str, float] | None = None
         self._pace = pace or Pace()
-        settings: dict[str, Any] = producer_settings(options, client_id, batch_bytes)
+        self.tracked = tracked
+        self._report: Report | None = None
+        settings: dict[str, Any] = producer_settings(options, client_id, batch_bytes, tracked=tracked)
         timeout_ms = int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)
         self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
         self._run_seconds = min(_RUN_SECONDS, timeout_ms / 6000)
@@ -87,10 +98,24 @@ class TaskProducer:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
         self._stopping = stopping
         self._stop_deadline = None
+        self._report = None
         self._pace.forget()
         if time.monotonic() - self._trouble_at > _TROUBLE_SECONDS:
             self._trouble = None
         self._failures.clear()
+
+    def attribute(self, place: Place) -> None:
+        """`place` is told where each record that is sent from now on came to lie, before `settle` returns. No effect unless `tracked`."""
+        if not self.tracked:
+            return
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                place(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
+            else:
+                self._on_delivery(error, message)
+
+        self._report = report
 
     def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
         """Send every value to `topic` with the same key, partition, timestamp and headers (`tail`, from key on; may be empty).
@@ -98,8 +123,11 @@ class TaskProducer:
         Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
         """
         self._pace.begin()
-        produce = self._client.produce
-        if not tail:
+        produce, report = self._client.produce, self._report
+        if report is not None:
+            told = _told((topic, b"", *tail), report)[2:]
+            self._drive(values, lambda value: produce(topic, value, *told), None, topic)
+        elif not tail:
             self._drive(values, lambda value: produce(topic, value), produce, topic)
         else:
             self._drive(values, lambda value: produce(topic, value, *tail), None, topic)
@@ -108,7 +136,9 @@ class TaskProducer:
     def send_each(self, messages: Iterable[Outgoing]) -> None:
         """Send messages that differ in more than their value. Otherwise like `send`."""
         self._pace.begin()
-        produce = self._client.produce
+        produce, report = self._client.produce, self._report
+        if report is not None:
+            messages = [_told(message, report) for message in messages]
         self._drive(messages, lambda message: produce(*message), None, "")
         self._client.poll(0)
 
@@ -243,6 +273,12 @@ class TaskProducer:
         self.topics.rest()
         # Both hold the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
         del self.topics, self._client
+
+
+def _told(message: Outgoing, report: Report) -> Outgoing:
+    """The message with its callback."""
+    topic, value, key, partition, _, _, *rest = (*message, *_USUAL[len(message) - 2 :])
+    return topic, value, key, partition, report, None, *rest
 
 
 def _refused_settings(error: KafkaError) -> CopycatError:

@@ -77,10 +77,12 @@ def client_settings(options: KafkaOptions) -> dict[str, str | int | float | bool
     return {"log_level": "0", **options.client, **connection_settings(options)}
 
 
-def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 0) -> dict[str, str | bool]:
+def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 0, *, tracked: bool = False) -> dict[str, str | bool]:
     """The whole configuration of an idempotent, acks=all producer. `kafka.client` overrides defaults, never promises.
 
-    `batch_bytes` overrides both: what a topic was found to take at once; 0 when none was found to take less.
+    `batch_bytes` overrides both: what a topic was found to take at once; 0 when none was found to take less. `tracked`: successes
+    are reported, too.
     """
     found = {"batch.size": str(batch_bytes)} if batch_bytes else {}
-    return {"client.id": client_id, **_DEFAULTS, **options.client, **found, **connection_settings(options), **_OURS}
+    ours = {**_OURS, "delivery.report.only.error": not tracked}
+    return {"client.id": client_id, **_DEFAULTS, **options.client, **found, **connection_settings(options), **ours}

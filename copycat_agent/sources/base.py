@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from copycat_agent.formats import Frames, RecordFormat
-from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.model import Account, Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
 from copycat_agent.sources.stream import Stream
 
@@ -44,19 +44,24 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What to save: offsets to store, partitions to forget, and what was given up, in one transaction."""
+    """What to save: offsets to store, partitions to forget, and what was given up, in one transaction.
+
+    `accounts`: what a run to the end has to say of files, beside what tasks do with them.
+    """
 
     offsets: dict[SourcePartition, SourceOffset] = field(default_factory=dict)
     forget: set[SourcePartition] = field(default_factory=set)
     losses: list[Loss] = field(default_factory=list)
+    accounts: dict[SourcePartition, Account] = field(default_factory=dict)
 
 
 Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]
 """`lose(partition, path, start, end, why, changes)`: these bytes can never be read, and `changes` say so (see `lost`)."""
 
-FileState = Literal["following", "gone", "waiting", "blocked", "failing"]
+FileState = Literal["following", "gone", "waiting", "blocked", "failing", "done"]
 """gone: renamed out of its patterns or deleted, read to its end. waiting: for an older generation of the same log. blocked: its
-topic is missing or closed. failing: it cannot be read now."""
+topic is missing or closed. failing: it cannot be read now. done: a spooled file
+that is read and still there."""
 
 
 class FileView(NamedTuple):

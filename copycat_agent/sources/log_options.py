@@ -37,7 +37,7 @@ class LogFileOptions(SourceOptions):
     line: LineOptions = Field(LineOptions(), description="What a line is.")
     compression: Literal["auto", "none"] = Field(
         "auto",
-        description="auto: files that are packed as gzip, zstd, bzip2 or xz, by their first bytes, are read as what they hold. "
+        description="auto: files that are packed as gzip, zstd, bzip2, xz, lz4 or snappy, by their first bytes, are read as what they hold. "
         "none: their bytes are taken as they are.",
     )
     multiline: MultilineOptions | None = Field(None, description="Records of several lines; absent: each line is one.")

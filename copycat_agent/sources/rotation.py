@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_PACKED = (".gz", ".zst", ".bz2", ".xz")
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
 _STAMP = r"""
     (?: \d{1,5}                                             # logrotate, log4j: app.log.1
       | \d{4}-?\d{2}-?\d{2} (?: [T_.\-]? [\d:.\-]{1,12} )?  # dateext: app.log-20261121, app.log-20261121-1795302180, 0.log.20261121-050000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TypedDict, Unpack, cast
 
@@ -10,9 +9,8 @@ from copycat_agent.errors import FileError
 from copycat_agent.formats import TAIL_BYTES, Frame, Frames, RecordFormat
 from copycat_agent.model import Fingerprint, Split, SplitResult
 from copycat_agent.sources import fingerprint
+from copycat_agent.sources.handles import open_handle
 from copycat_agent.sources.unwritten import Unwritten
-
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
 class How(TypedDict, total=False):
@@ -41,22 +39,22 @@ class Stream:
         self._intact = split.offset.position  # what is read of the bytes before it is compared with their hashes
         self._is_whole = True
         try:
-            self._fd = os.open(split.open_path, _FLAGS)
+            self._handle = open_handle(split)
         except OSError as error:
             raise self._trouble("opened", error) from None
         try:
-            self._info = os.fstat(self._fd)
-            self._head = os.pread(self._fd, fingerprint.HEAD_BYTES, 0)
+            self._info = self._handle.stat()
+            self._head = self._handle.pread(fingerprint.HEAD_BYTES, 0)
         except OSError as error:
-            self.close()
+            self._handle.close()
             raise self._trouble("read", error) from None
         if split.inode and self._info.st_ino != split.inode:  # the driver has closed its descriptor, and the number is another file's now
-            self.close()
+            self._handle.close()
             raise FileError(f"{self._name!r} is no longer open in the agent", "the agent tries again")
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
-        if self._unwritten.covers(self._fd, position, size):
+        if self._unwritten.covers(self._handle.fd, position, size):
             return self._unwritten.read(size)
         data = self._read_raw(position, size)
         self._unwritten.note(data)
@@ -69,9 +67,9 @@ class Stream:
     def _read_raw(self, position: int, size: int) -> bytes:
         """Bytes as they stand in the file."""
         try:
-            data = os.pread(self._fd, size, position)
+            data = self._handle.pread(size, position)
             while data and len(data) < size:
-                more = os.pread(self._fd, size - len(data), position + len(data))
+                more = self._handle.pread(size - len(data), position + len(data))
                 if not more:
                     break
                 data += more
@@ -81,7 +79,7 @@ class Stream:
 
     def is_what_was_read(self) -> bool:
         """Before reading: whether the bytes up to the split's offset are those that were read before."""
-        return fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
+        return self._handle.is_version(self.offset) and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
 
     def tail(self, position: int) -> bytes:
         """The bytes just before `position`, as many as a fingerprint covers."""
@@ -104,7 +102,7 @@ class Stream:
         """After reading up to `position`: whether the file was neither cut below it nor begun anew meanwhile."""
         head = self._head[:position]
         try:
-            return os.fstat(self._fd).st_size >= position and self._read_raw(0, len(head)) == head
+            return self._handle.stat().st_size >= position and self._read_raw(0, len(head)) == head
         except OSError as error:
             raise self._trouble("read", error) from None
 
@@ -126,9 +124,7 @@ class Stream:
 
     def close(self) -> None:
         """Close the file; once is enough."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._handle.close()
 
     def _trouble(self, what: str, error: OSError) -> FileError:
         return FileError(f"{self._name!r} cannot be {what}: {error.strerror}", "the agent tries again")

@@ -62,6 +62,9 @@ class SparkHost:
     not come up any more; the agent then exits with 75, so that its service manager decides.
     """
 
+    failure_hint = "look at the JVM's messages with log level debug"
+    """What to do when Spark does not come up."""
+
     def __init__(
         self,
         options: SparkOptions,
@@ -202,17 +205,33 @@ class SparkHost:
             "-cp",
             self._classes,
         )
-        environ = child_environment(os.environ, PYTHONPATH=python_path(os.environ), TMPDIR=str(self.run_dir / rundir.TEMPORARY))
-        return Jvm(command, self.run_dir, environ)
+        return Jvm(command, self.run_dir, self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        """The JVM's, and its workers'."""
+        return child_environment(os.environ, PYTHONPATH=python_path(os.environ), TMPDIR=str(self.run_dir / rundir.TEMPORARY))
+
+    def _settings(self) -> dict[str, str]:
+        """Spark's. pyspark is imported by now."""
+        from copycat_agent.spark import session  # noqa: PLC0415 - as in `_connect`
+
+        return session.configuration(self._conf, self.slots, self.run_dir / rundir.LOCAL, self.socket_dir / rundir.SPARK_SOCKETS)
+
+    def _made(self, context: SparkContext) -> None:
+        """A session has come up and nobody has it yet. May raise anything: then it has not."""
 
     def _connect(self, jvm: Jvm) -> Session:
         """Raises RetriableError, whatever pyspark and py4j raised."""
         from copycat_agent.spark import session  # noqa: PLC0415  imports pyspark, 0.2 s in which the JVM starts
 
-        conf = session.configuration(self._conf, self.slots, self.run_dir / rundir.LOCAL, self.socket_dir / rundir.SPARK_SOCKETS)
         port, secret = jvm.gateway()
         try:
-            context = session.open_context(port, secret, conf)
+            context = session.open_context(port, secret, self._settings())
+            try:
+                self._made(context)
+            except BaseException:
+                session.forget_context(context)
+                raise
         except Exception as error:
             msg = f"Spark did not start: {session.reason_of(error)}"
             raise RetriableError(msg) from error
@@ -237,7 +256,7 @@ class SparkHost:
 
     def _give_up(self, problem: str) -> None:
         msg = f"Spark did not come up {MOST_FAILURES} times in a row: {problem}"
-        failure = FatalError(msg, "look at the JVM's messages with log level debug")
+        failure = FatalError(msg, self.failure_hint)
         with self._changed:
             self._failure, self._state = failure, "failed"
             self._changed.notify_all()

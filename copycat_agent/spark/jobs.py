@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import pickle
 import threading
 import time
@@ -20,6 +21,7 @@ from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.runner import bounded, failed, unread
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark import SparkContext
@@ -35,6 +37,8 @@ PLACE_SECONDS = 60.0
 """How long a batch waits for the Spark session to be up."""
 
 _GUARD_SECONDS = 0.2
+_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HADOOP_", "KRB5")
+"""How names of variables begin that the SDKs of object stores look for."""
 
 
 class JobExecutor:
@@ -102,7 +106,9 @@ class JobExecutor:
         threading.Thread(target=job.guard, args=(batch.max_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True).start()
         try:
             session.context.setJobGroup(job.group, f"{batch.task.connector}/{batch.task.number}", interruptOnCancel=True)
-            (results,) = run_task(session.context, functools.partial(bounded, str(stop_file), self._run), batch)
+            (results,) = run_task(
+                session.context, functools.partial(bounded, str(stop_file), self._run), (batch, credentials(batch, os.environ))
+            )
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
             msg = f"the Spark job broke off: {job.problem or reason_of(error)}"
             raise RetriableError(msg) from None
@@ -122,6 +128,16 @@ class JobExecutor:
                     return None
                 if self._closed.is_set() or time.monotonic() > deadline:
                     raise
+
+
+def credentials(batch: Batch, environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the agent's environment says who it is to object stores, for a batch that reads from one.
+
+    Workers are started without it. It travels with the batch, as the secrets of the definition do.
+    """
+    if all(split.open_path.startswith("/") for split in batch.splits):
+        return {}
+    return {name: value for name, value in environ.items() if name.startswith(_CREDENTIALS)}
 
 
 class _Job:

@@ -177,6 +177,11 @@ def reason_of(error: BaseException) -> str:
     return (telling or causes[:1] or lines or [type(error).__name__])[-1][:300]
 
 
+def words_of(error: BaseException) -> str:
+    """All that the JVM says of a failed call, "" when it says nothing: to look for what is known, not to be shown."""
+    return _message_of(error) or ""
+
+
 def _message_of(error: BaseException) -> str | None:
     """What the JVM says; None when it says nothing any more."""
     if isinstance(error, Py4JJavaError):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import Batch, Counts, SplitResult, TaskId
-from copycat_agent.sources import SOURCES, Changes
+from copycat_agent.model import Account, Batch, Counts, SourcePartition, SplitResult, TaskId
+from copycat_agent.sources import SOURCES, Changes, Source
 from copycat_agent.worker.limits import Grant, Limits
 from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import more_to_read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from copycat_agent.executor import Executor, Results
     from copycat_agent.logs import Log
     from copycat_agent.offsets import OffsetStore
@@ -41,11 +43,16 @@ PAUSED = "paused on request; go on with: copycat ctl resume {}"
 
 
 class Tools(NamedTuple):
-    """What every connector works with, shared by all."""
+    """What every connector works with, shared by all.
+
+    `accounts`: what becomes of each file is entered in the store. `make_source` stands in for `SourceKind.make`.
+    """
 
     store: OffsetStore
     executor: Executor
     watcher: Watcher
+    accounts: bool = False
+    make_source: Callable[..., Source] | None = None
 
 
 class Books(NamedTuple):
@@ -81,7 +88,7 @@ class Rounds:
     def __init__(self, definition: Definition, tools: Tools, books: Books, *, until_idle: bool = False, careful: bool = False) -> None:
         """`careful`: something has gone wrong before, so begin with a small batch."""
         self._definition = definition
-        self._store, self._executor, self._watcher = tools
+        self._store, self._executor, self._watcher, self._keeps_accounts, make_source = tools
         self._orders, self._standing, self._tally, self._taps, self._log = books
         self._wake = self._orders.wake
         self._until_idle = until_idle
@@ -98,8 +105,8 @@ class Rounds:
         self._pausing = False
         self._finalised = False
         self._tally.begin()
-        kind = SOURCES[definition.source.type]
-        self._source = kind.make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
+        make = make_source or SOURCES[definition.source.type].make
+        self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
 
     @property
     def tasks(self) -> int:
@@ -112,7 +119,8 @@ class Rounds:
             while not self._finished():
                 self._cycle()
                 self._standing.beat()
-                self._wait()
+                if not self._may_be_over():
+                    self._wait()
         finally:
             try:
                 self._settle_what_flies()
@@ -186,7 +194,7 @@ class Rounds:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
         while self._uncommitted and time.monotonic() >= self._patience.save_at:
             one = self._uncommitted[0]
-            if not self._save(one.changes):
+            if not self._save(one.changes, self._accounts([one])):
                 return
             self._uncommitted.pop(0)
             self._source.finish(self._patience.for_source(one.results), one.changes)
@@ -196,13 +204,21 @@ class Rounds:
                 if more_to_read(one.results):
                     self._plan_at = 0.0  # no pause
 
-    def _save(self, changes: Changes) -> bool:
+    def _accounts(self, unsaved: Iterable[_Unsaved]) -> dict[SourcePartition, Account]:
+        """What became of the files in these results, when accounts are kept."""
+        accounts: dict[SourcePartition, Account] = {}
+        for result in (result for one in unsaved if self._keeps_accounts for result in one.results):
+            partition = result.split.partition
+            accounts[partition] = accounts.get(partition, Account()) + _account(result)
+        return accounts
+
+    def _save(self, changes: Changes, accounts: dict[SourcePartition, Account]) -> bool:
         """Whether they are in the store. Raises what is not retriable."""
-        if _is_empty(changes):
+        if _is_empty(changes) and not accounts:
             return True
         begin = time.monotonic()
         try:
-            self._store.commit(changes.offsets, changes.forget, changes.losses)
+            self._store.commit(changes.offsets, changes.forget, changes.losses, **_entered(accounts, changes))
         except RetriableError as error:
             self._patience.not_saved(error)
             return False
@@ -225,7 +241,9 @@ class Rounds:
             grant = self._limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
             most = min(most, grant.bytes) if grant.bytes else most
-            batch = Batch(task, self._pickled, plan.splits, most, plan.max_seconds, grant.records, self._taps.wanted())
+            batch = Batch(
+                task, self._pickled, plan.splits, most, plan.max_seconds, grant.records, self._taps.wanted(), tracked=self._keeps_accounts
+            )
             now = time.monotonic()
             results = self._executor.submit(batch)
             self._flying[task] = _Flight(results, now, grant)
@@ -256,13 +274,15 @@ class Rounds:
         if not self._flying and not self._uncommitted:
             self._standing.become(State.PAUSED, PAUSED.format(self._definition.name))
 
+    def _may_be_over(self) -> bool:
+        """In a run to the end: whether to ask at once if everything is read."""
+        return self._until_idle and self._scanned and not (self._flying or self._uncommitted) and self._source.drained()
+
     def _finished(self) -> bool:
         """Whether to stop: asked to, or, in a run to the end, everything is read."""
         if self._orders.stop_at is not None:
             return True
-        if not self._until_idle or self._flying or self._uncommitted or not self._scanned:
-            return False
-        if not self._source.drained():
+        if not self._may_be_over():
             return False
         self._scan()
         if self._source.drained() and not self._finalised:
@@ -306,11 +326,23 @@ class Rounds:
         """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
         changes = self._source.leave()
         self._tally.look(self._source.lag()._replace(open_files=0))
+        accounts = self._accounts(self._uncommitted)  # of offsets that are in `changes` once more
         try:
-            self._store.commit(changes.offsets, changes.forget, changes.losses)
+            self._store.commit(changes.offsets, changes.forget, changes.losses, **_entered(accounts, changes))
         except CopycatError as error:
             self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)
 
 
+def _account(result: SplitResult) -> Account:
+    """What one batch made of a file."""
+    return Account(result.counts, result.delivered, result.split.path, undated=result.undated)
+
+
+def _entered(accounts: dict[SourcePartition, Account], changes: Changes) -> dict[str, Any]:
+    """The store's argument: what tasks did, and what the source says of files; nothing when no accounts are kept."""
+    both = {**accounts, **{one: accounts.get(one, Account()) + account for one, account in changes.accounts.items()}}
+    return {"accounts": both} if both else {}
+
+
 def _is_empty(changes: Changes) -> bool:
-    return not (changes.offsets or changes.forget or changes.losses)
+    return not (changes.offsets or changes.forget or changes.losses or changes.accounts)

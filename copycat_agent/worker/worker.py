@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Sample
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.sources import FileView
+    from copycat_agent.sources import FileView, Source
     from copycat_agent.watch import Watcher
 
 STOP_SECONDS = 15.0
@@ -37,9 +37,21 @@ _log = logs.get("worker")
 class Worker:
     """Owns the connectors. Every method is thread-safe; operations happen one after the other, questions wait for none of them."""
 
-    def __init__(self, store: OffsetStore, executor: Executor, watcher: Watcher, *, until_idle: bool = False) -> None:
-        """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out."""
-        self._tools = Tools(store, executor, watcher)
+    def __init__(
+        self,
+        store: OffsetStore,
+        executor: Executor,
+        watcher: Watcher,
+        *,
+        until_idle: bool = False,
+        accounts: bool = False,
+        make_source: Callable[..., Source] | None = None,
+    ) -> None:
+        """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
+
+        `accounts`, `make_source`: see `rounds.Tools`.
+        """
+        self._tools = Tools(store, executor, watcher, accounts, make_source)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock

@@ -422,7 +422,8 @@ def problems_of_agent(path: Path) -> tuple[Problem, ...]:
 
 def whole(example: str) -> str:
     """A definition with the example in it, and what no definition goes without."""
-    needed = {"name": "x", "source": "{type: log_file, include: [/x]}", "record": "{topic: t}"}
+    source = "{}" if "type: spool_dir" in example else "{type: log_file, include: [/x]}"
+    needed = {"name": "x", "source": source, "record": "{topic: t}"}
     section, _, value = example.partition(": ")
     own = set(re.findall(r"(?:^{|, )(\w+):", value))
     kept = [one for one in needed.get(section, "{}")[1:-1].split(", ") if one.partition(":")[0] not in own and ":" in one]

@@ -43,9 +43,11 @@ class Shipping:
 
     def definition(self, *, source: dict[str, Any] | None = None, record: dict[str, Any] | None = None, **sections: Any) -> Definition:
         """A definition through the real loader: `logs/*`, scanned every 200 ms, origin headers on, over which the arguments go."""
+        is_spool = (source or {}).get("type") == "spool_dir"
+        where = {"dir": str(self.logs)} if is_spool else {"type": "log_file", "include": [f"{self.logs}/*"]}
         document = {
             "name": self.name,
-            "source": {"type": "log_file", "include": [f"{self.logs}/*"], "scan_interval": SCAN_INTERVAL, **(source or {})},
+            "source": {**where, "scan_interval": SCAN_INTERVAL, **(source or {})},
             "record": {"topic": self.topic, "origin_headers": True, **(record or {})},
             **sections,
         }

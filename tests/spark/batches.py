@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import copycat_agent
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 
@@ -70,6 +71,11 @@ def _answer(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Result
 
 def _echo(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
     return done(batch)
+
+
+def _where(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    """The package that runs it, and the process."""
+    return done(batch, f"{copycat_agent.__file__} {os.getpid()}")
 
 
 def _told(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
@@ -141,4 +147,5 @@ ACTS: dict[str, Callable[[Batch, str, Callable[[], bool]], Results]] = {
     "too-few": _too_few,
     "unpicklable": _unpicklable,
     "until-told": _until_told,
+    "where": _where,
 }

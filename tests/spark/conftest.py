@@ -12,6 +12,8 @@ from copycat_agent.options import SparkOptions
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.spark.runners import RunnerExecutor
+from tests.rig.apart import ExecutorApart
+from tests.rig.spark_cluster import PROJECT, SparkCluster
 from tests.spark import batches
 
 if TYPE_CHECKING:
@@ -51,6 +53,21 @@ def runners(host: SparkHost) -> Iterator[RunnerExecutor]:
 def jobs(host: SparkHost) -> Iterator[JobExecutor]:
     """The executor of `backfill`."""
     executor = JobExecutor(host, batches.run, answer_seconds=0.5)
+    yield executor
+    executor.close()
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A master and two workers of one core each. Tests may kill executors as often as they like."""
+    with SparkCluster(tmp_path_factory.mktemp("cluster"), python_path=PROJECT) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(spark_cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExecutorApart]:
+    """The executor of `backfill --master`, in a process of its own."""
+    executor = ExecutorApart(tmp_path_factory.mktemp("apart") / "run", spark_cluster.url, "tests.spark.batches:run", answer_seconds=0.5)
     yield executor
     executor.close()
 

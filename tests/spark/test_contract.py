@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 SECONDS = 60
 
 
-@pytest.fixture(params=["runners", "jobs", "inline"])
+CLUSTER = pytest.param("cluster", marks=(pytest.mark.long, pytest.mark.timeout(400)))  # 20 s until it is up
+
+
+@pytest.fixture(params=["runners", "jobs", "inline", CLUSTER])
 def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
     """Each of them."""
     if request.param != "inline":
@@ -83,7 +86,7 @@ def test_a_settled_task_runs_its_next_batch_to_the_end(executor: Executor, flag:
     assert executor.submit(batch("told")).result(SECONDS)[0].offset.path == "False"
 
 
-@pytest.fixture(params=["runners", "jobs"])
+@pytest.fixture(params=["runners", "jobs", CLUSTER])
 def spark_executor(request: pytest.FixtureRequest) -> Executor:
     """Those that guard against faults of `run_batch`."""
     return cast("Executor", request.getfixturevalue(request.param))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -97,7 +97,29 @@ def test_decimals_keep_their_digits_and_times_are_rfc_3339() -> None:
     assert convert("json", fields) == (b'{"price":1.10,"big":12345678901234567890.123,"nan":null,"at":"2026-11-21T05:00:00+00:00"}')
 
 
-@pytest.mark.parametrize("bad", [b"s3cret", {"s3cret"}, 10**30, "s3cret\ud800", object(), {1: "s3cret"}])
+def test_what_json_has_no_type_for_loses_nothing() -> None:
+    fields = {
+        "id": -(10**30),
+        "deep": [{"id": 2**64}, (2**64 - 1,)],
+        "raw": b"\x00\xff",
+        "day": date(2026, 11, 21),
+        "at": time(5, 0, 0, 1, tzinfo=timezone(timedelta(hours=-3, minutes=-30))),
+        "local": datetime(2026, 11, 21, 5, 0, 0, 123456),  # noqa: DTZ001 - one without a zone
+        "tiny": Decimal("1E-400"),
+        "no": float("inf"),
+    }
+    assert convert("json", fields) == (
+        b'{"id":-1000000000000000000000000000000,"deep":[{"id":18446744073709551616},[18446744073709551615]],"raw":"AP8=",'
+        b'"day":"2026-11-21","at":"05:00:00.000001-03:30","local":"2026-11-21T05:00:00.123456","tiny":1E-400,"no":null}'
+    )
+
+
+@given(st.integers() | st.decimals(allow_nan=False, allow_infinity=False))
+def test_numbers_of_any_size_keep_their_digits(number: int | Decimal) -> None:
+    assert json.loads(convert("json", {"n": [number]}), parse_float=Decimal)["n"] == [number]
+
+
+@pytest.mark.parametrize("bad", [{"s3cret"}, pytest.param(10**5000, id="too many digits"), "s3cret\ud800", object(), {1: "s3cret"}])
 def test_what_json_cannot_carry_is_a_data_error_that_never_shows_the_data(bad: object) -> None:
     with pytest.raises(DataError) as caught:
         convert("json", {"field": bad})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from copycat_agent.formats.model import RecordFormat
 from copycat_agent.options import Field, Options
@@ -16,9 +16,22 @@ class FormatOptions(Options):
     type: str = Field(description="Format of the files.")
 
 
+class OptionProblem(NamedTuple):
+    """What options cannot mean together: where (names of options and keys, from the format on), why, and the next step."""
+
+    place: tuple[str | int, ...]
+    why: str
+    hint: str
+
+
+def _none(_: Any) -> Iterable[OptionProblem]:  # noqa: ANN401 - options of any format
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class FormatKind:
-    """An entry of `FORMATS`."""
+    """An entry of `FORMATS`. `problems`: what its options cannot mean though each of them is valid; with one, `build` is not called."""
 
     options: type[FormatOptions]
     build: Callable[[Any], RecordFormat]
+    problems: Callable[[Any], Iterable[OptionProblem]] = _none

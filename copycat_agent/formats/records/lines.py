@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from copycat_agent.formats.lines import LineFrames, LineOptions
+from copycat_agent.formats.encoding import Layout, encoding_problem
+from copycat_agent.formats.lines import LineFrames, TextLineOptions
 from copycat_agent.formats.model import Frame, RecordFile
 from copycat_agent.formats.records.base import FormatKind, FormatOptions
 from copycat_agent.options import Field
@@ -18,7 +19,11 @@ class LinesOptions(FormatOptions):
 
     type: Literal["lines"] = Field("lines", description="Each line is a record.")
     encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
-    line: LineOptions = Field(LineOptions(), description="What a line is.")
+    line: TextLineOptions = Field(TextLineOptions(), description="What a line is.")
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse an encoding that cannot be framed. pydantic reports the ValueError with its place."""
+        refuse_encoding(self.encoding, self.line.delimiter)
 
 
 class LinesFormat:
@@ -52,23 +57,48 @@ class LinesFormat:
         return line_starts(self._frames, file, parts)
 
 
+def refuse_encoding(encoding: str, delimiter: str) -> None:
+    """Raise ValueError for an encoding in which lines cannot be found."""
+    if problem := encoding_problem(encoding, delimiter):
+        msg = f"encoding {encoding!r}: {'; '.join(part for part in problem if part)}"
+        raise ValueError(msg)
+
+
 def line_starts(frames: LineFrames, file: RecordFile, parts: int) -> tuple[int, ...]:
-    """Up to `parts` - 1 places that cut the file into stretches of whole lines, about equally long."""
-    delimiter = frames.layout(file, 0).delimiter
+    """Up to `parts` - 1 places that cut the file into stretches of whole lines, about equally long.
+
+    None for a delimiter that can overlap itself: which of two such are one shows only from the beginning.
+    """
+    layout = frames.layout(file, 0)
+    if _overlaps_itself(layout.delimiter):
+        return ()
     found: list[int] = []
     for part in range(1, parts):
-        position = max(file.size * part // parts, found[-1] if found else 1)
-        while 0 < position < file.size:
-            cut = file(position - len(delimiter), _LOOK_BYTES).find(delimiter)
-            if cut >= 0:
-                position += cut
-                break
-            position += _LOOK_BYTES - len(delimiter)
-        if position >= file.size:
+        cut = _line_start(layout, file, max(file.size * part // parts, len(layout.mark), *found[-1:]))
+        if cut >= file.size:
             break
-        if frames.is_line_start(file, position):
-            found.append(position)
-    return tuple(dict.fromkeys(found))
+        if cut not in found:
+            found.append(cut)
+    return tuple(found)
+
+
+def _overlaps_itself(delimiter: bytes) -> bool:
+    return any(delimiter.startswith(delimiter[place:]) for place in range(1, len(delimiter)))
+
+
+def _line_start(layout: Layout, file: RecordFile, position: int) -> int:
+    """The first place from `position` on that is behind a delimiter; the file's size where there is none."""
+    size = len(layout.delimiter)
+    begin = max(0, position - size)
+    while begin < file.size:
+        block = file(begin, _LOOK_BYTES)
+        place = layout.find(block, begin)
+        if place >= 0:
+            return begin + place + size
+        if len(block) <= size:
+            break
+        begin += len(block) - size + 1
+    return file.size
 
 
 LINES = FormatKind(LinesOptions, LinesFormat)

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 HEAD_CHARACTERS = 256
 """So far into a line a timestamp is looked for."""
@@ -122,6 +122,21 @@ def _value(value: object, near: float) -> float | None:
         return _seconds(number[1], number[2])
     readings = (form.read(match, near) for form in _CALENDARS if (match := form.pattern.search(text, 0, HEAD_CHARACTERS)))
     return next((one for one in readings if one is not None), None)
+
+
+def time_of(fields: Mapping[str, object], near: float, names: Iterable[str] = ()) -> float | None:
+    """When a record of fields was written, epoch seconds: what the first of `names` says, else a field that is named as times are."""
+    readings = (_field(fields.get(name), near) for name in (*names, *_JSON_FIELDS))
+    return next((one for one in readings if one is not None), None)
+
+
+def _field(value: object, near: float) -> float | None:
+    """A field's value: a time without a zone is the host's, as in lines."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day).timestamp()  # noqa: DTZ001 - the host's zone
+    return _value(value, near)
 
 
 _ISO = re.compile(rf"(?<![\d-]){_DATE}[T _]{_TIME}{_ZONE}", re.ASCII)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.paths.discovery import Found
 
 
-_PACKED = (".gz", ".zst", ".bz2", ".xz")
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
 """Whoever cannot open these does not know what bytes are in them."""
 
 

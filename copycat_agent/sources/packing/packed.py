@@ -9,7 +9,10 @@ import zlib
 from collections.abc import Callable
 from typing import Protocol
 
+import cramjam
+
 from copycat_agent.formats import Reader
+from copycat_agent.sources.packing.framed import LZ4_MAGIC, SKIPPABLE_MAGICS, SNAPPY_MAGIC, Lz4Frame, SnappyChunk
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -33,7 +36,7 @@ _GZIP = 31  # zlib's word for "gzip header and trailer, the largest window"
 
 
 class Member(Protocol):
-    """One member (gzip), frame (zstd) or stream (bz2, xz) of a packed file, while it is unpacked."""
+    """One member (gzip), frame (zstd, lz4), stream (bz2, xz) or chunk (snappy) of a packed file, while it is unpacked."""
 
     @property
     def needs_input(self) -> bool:
@@ -84,19 +87,39 @@ def _zstd_frame() -> Member:
     return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
 
 
-ERRORS: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, EOFError, MemoryError, ValueError)
+ERRORS: tuple[type[Exception], ...] = (
+    zlib.error,
+    lzma.LZMAError,
+    zstd.ZstdError,
+    cramjam.DecompressionError,
+    OSError,
+    EOFError,
+    MemoryError,
+    ValueError,
+)
 """What damaged bytes raise: bz2 says OSError and ValueError."""
 
-CODECS: dict[str, Callable[[], Member]] = {"gzip": _GzipMember, "zstd": _zstd_frame, "bz2": bz2.BZ2Decompressor, "xz": _xz_stream}
+CODECS: dict[str, Callable[[], Member]] = {
+    "gzip": _GzipMember,
+    "zstd": _zstd_frame,
+    "bz2": bz2.BZ2Decompressor,
+    "xz": _xz_stream,
+    "lz4": Lz4Frame,
+    "snappy": SnappyChunk,
+}
 """Name of each kind (`SourceOffset.compression`) and how its next member is begun."""
 
+UNPADDED = frozenset({"snappy"})
+"""Kinds whose members may begin with a zero, which is no padding then."""
+
 _BZ2 = tuple(b"BZh%d" % level + block for level in range(1, 10) for block in (b"1AY&SY", b"\x17rE8P\x90"))
-_SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
 _MAGICS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("gzip", (b"\x1f\x8b\x08",)),
-    ("zstd", (b"\x28\xb5\x2f\xfd", *_SKIPPABLE)),
+    ("zstd", (b"\x28\xb5\x2f\xfd", *SKIPPABLE_MAGICS)),
     ("bz2", _BZ2),
     ("xz", (b"\xfd7zXZ\x00",)),
+    ("lz4", (LZ4_MAGIC,)),
+    ("snappy", (SNAPPY_MAGIC,)),
 )
 _BEGINNINGS = frozenset(magic[:2] for _, magics in _MAGICS for magic in magics)
 
@@ -131,7 +154,7 @@ def head_of(read: Reader, codec: str, size: int) -> bytes:
             position += len(data)
             if not data:
                 break
-        if is_between:
+        if is_between and codec not in UNPADDED:
             data = data.lstrip(b"\0")  # padding
             if not data:
                 continue

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.packing import unpackers
+from copycat_agent.sources.packing.limits import UnpackOptions
 from copycat_agent.sources.packing.packed import OUTPUT_BYTES
 from copycat_agent.sources.stream import Stream
 
@@ -21,6 +21,9 @@ def open_stream(split: Split, framing: object = None) -> Stream:
 class PackedStream(Stream):
     """See `Stream`. Where the packed bytes end in the middle, more are waited for, until the split is `final`: then that is damage."""
 
+    limits: UnpackOptions | None = None
+    """What it may hold; None: anything. For those who derive from it."""
+
     def __init__(self, split: Split) -> None:
         super().__init__(split)
         self._partition = split.partition
@@ -28,9 +31,11 @@ class PackedStream(Stream):
         self._origins = split.origins if split.offset.position == 0 else ()
         self._settled = split.offset.position
         self._is_sound = True
+        self._is_closed = False
         self._end = -1  # how much it holds, once that was seen
         try:
-            self._unpacker = unpackers.PROCESS.take(split.partition, split.offset.compression, self._read_raw, self._info.st_size)
+            codec, size = split.offset.compression, self._info.st_size
+            self._unpacker = unpackers.PROCESS.take(split.partition, codec, self._read_raw, size, self.limits)
         except BaseException:
             super().close()
             raise
@@ -118,7 +123,7 @@ class PackedStream(Stream):
         """See `Stream.is_still`: told by the packed bytes' ends, and only when size or time of change are not what they were."""
         del position
         try:
-            now = os.fstat(self._fd)
+            now = self._handle.stat()
         except OSError as error:
             raise self._trouble("read", error) from None
         if (now.st_size, now.st_mtime_ns) != (self._info.st_size, self._info.st_mtime_ns):
@@ -134,8 +139,9 @@ class PackedStream(Stream):
 
     def close(self) -> None:
         """Close the file. What is to be unpacked yet is kept for the next batch."""
-        if self._fd < 0:
+        if self._is_closed:
             return
+        self._is_closed = True
         super().close()
         unpacker = self._unpacker
         is_over = unpacker.damage or (unpacker.is_whole and unpacker.produced == self._settled)

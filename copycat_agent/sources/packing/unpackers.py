@@ -7,6 +7,7 @@ import time
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourcePartition
+from copycat_agent.sources.packing.limits import UnpackOptions
 from copycat_agent.sources.packing.unpacking import Unpacker
 
 KEPT = 4
@@ -22,7 +23,7 @@ class Unpackers:
         self._idle: dict[SourcePartition, tuple[float, Unpacker]] = {}
         self._lock = threading.Lock()
 
-    def take(self, partition: SourcePartition, codec: str, source: Reader, size: int) -> Unpacker:
+    def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacker:
         """The one that was unpacking this file, if `source` (packed bytes, `size` of them) still is what it was; else a new one."""
         with self._lock:
             self._drop_old()
@@ -30,7 +31,7 @@ class Unpackers:
         if unpacker is not None and unpacker.codec == codec and unpacker.goes_on(source, size):
             unpacker.look_again()
             return unpacker
-        return Unpacker(codec)
+        return Unpacker(codec, limits)
 
     def give_back(self, partition: SourcePartition, unpacker: Unpacker) -> None:
         """Keep it for the next batch."""

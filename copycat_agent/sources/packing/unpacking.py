@@ -5,6 +5,7 @@ from __future__ import annotations
 from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.sources.fingerprint import HEAD_BYTES
 from copycat_agent.sources.packing import packed
+from copycat_agent.sources.packing.limits import UnpackOptions, excess
 
 _BEHIND_BYTES = 2**16
 """Kept before what is settled: framing looks back a little where it goes on, see `formats.multiline`."""
@@ -18,11 +19,12 @@ class Unpacker:
     """The state of unpacking one file; it holds no file open. Used by one thread at a time.
 
     `head` are the first unpacked bytes, `produced` is how many were unpacked, `taken` how many packed bytes that took. `damage`
-    says why no more can be unpacked, "" while nobody knows of any.
+    says why no more can be unpacked, "" while nobody knows of any. `limits`: a file that holds more is damaged there; None for none.
     """
 
-    def __init__(self, codec: str) -> None:
+    def __init__(self, codec: str, limits: UnpackOptions | None = None) -> None:
         self.codec = codec
+        self._limits = limits
         self._careful_from = -1
         self._begin_anew()
 
@@ -98,6 +100,9 @@ class Unpacker:
             self.head += out[: HEAD_BYTES - len(self.head)]
         self._window += out
         self.produced += len(out)
+        if self._limits is not None and (why := excess(self._limits, self.produced, self.taken)):
+            self.damage = f"{self.codec}: {why}"
+            return False
         if self._member.eof:
             self._rest, self._member = self._member.unused_data, None
         return True
@@ -111,7 +116,7 @@ class Unpacker:
                 self.taken += len(data)
                 self._packed_head += data[: max(0, HEAD_BYTES - len(self._packed_head))]
                 self._packed_tail = (self._packed_tail + data)[-TAIL_BYTES:]
-            is_between = self._member is None and self.taken > len(data)
+            is_between = self._member is None and self.taken > len(data) and self.codec not in packed.UNPADDED
             if not data or not is_between:
                 return data
             if data := data.lstrip(b"\0"):

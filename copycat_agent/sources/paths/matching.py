@@ -164,12 +164,13 @@ def _common_name(one: str, other: str, filler: str) -> str:
 
 def _character_steps(mine: list[str], theirs: list[str], at: tuple[int, int, str], filler: str) -> Iterator[tuple[int, int, str]]:
     i, j, made = at
+    both = filler if mine == ["*"] == theirs else ""
     if mine == ["*"] == theirs:
         yield i + 1, j + 1, made + filler
     if mine == ["*"]:
-        yield i + 1, j, made
+        yield i + 1, j, made + both
     if theirs == ["*"]:
-        yield i, j + 1, made
+        yield i, j + 1, made + both
     if not mine or not theirs or mine == theirs == ["*"]:
         return
     char = _common_character(mine[0], theirs[0])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import TAIL_BYTES, Frame, Frames, RecordFormat
-from copycat_agent.model import SourceOffset, Split, SplitResult
+from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
+from copycat_agent.sources import fingerprint
+from copycat_agent.sources.handles import Handle, open_handle
 from copycat_agent.sources.packing.packed_stream import PackedStream
+from copycat_agent.sources.remote.address import is_remote
+from copycat_agent.sources.spool.digests import MOST_BYTES, digest_of
 from copycat_agent.sources.spool.memos import MEMOS
+from copycat_agent.sources.spool.rows import is_part
 from copycat_agent.sources.stream import How, Stream
 
 ENDLESS = 2**62
@@ -24,6 +28,8 @@ class _Spooled(Stream):
     def __init__(self, split: Split, form: RecordFormat) -> None:
         super().__init__(split)
         self._form = form
+        self._split = split
+        self._former = split.origins
         self.name = split.path
         self.memo = MEMOS.of(split.partition, self._version())
 
@@ -41,7 +47,27 @@ class _Spooled(Stream):
 
     def is_what_was_read(self) -> bool:
         """See `Stream.is_what_was_read`: nobody has written to it since it was planned, either."""
-        return self._is_as(self.offset) and super().is_what_was_read()
+        if not self._is_as(self.offset):
+            return False
+        if self._former:
+            self.origin = self._find_former()
+            self.waits = self.origin >= 0
+            return True
+        proof = self.offset.fingerprint
+        if proof.head_bytes > fingerprint.HEAD_BYTES:  # it was read to what was its end, and has grown
+            return self._digest(self._handle, proof.head_bytes) == proof.head
+        return super().is_what_was_read()
+
+    def _find_former(self) -> int:
+        """The one of the files that had its name which holds the very same bytes; -1 for none."""
+        digest = self._digest(self._handle, self._info.st_size)
+        return next((index for index, one in enumerate(self._former) if digest and one.fingerprint.head == digest), -1)
+
+    def _digest(self, handle: Handle, size: int) -> str:
+        try:
+            return digest_of(handle, size)
+        except OSError as error:
+            raise self._trouble("read", error) from None
 
     def _is_as(self, offset: SourceOffset) -> bool:
         return (self._info.st_size, self._info.st_mtime_ns) == (offset.size, offset.mtime_ns)
@@ -59,18 +85,53 @@ class _Spooled(Stream):
         """See `Stream.is_still`: nobody has written to it while it was read."""
         del position
         try:
-            now = os.fstat(self._fd)
+            now = self._handle.stat()
         except OSError as error:
             raise self._trouble("read", error) from None
+        return (now.st_size, now.st_mtime_ns) == (self._info.st_size, self._info.st_mtime_ns)
+
+    def _whole(self, result: SplitResult) -> SplitResult:
+        """The result with the digest of the whole file, once it is read to its end: as its fingerprint's head."""
+        if self.origin >= 0:
+            return replace(result, origin=self.origin)
+        is_over = result.at_end and not (result.changed or result.error or result.damage)
+        size = self._info.st_size
+        if not is_over or size > MOST_BYTES or is_part(self._split.partition.key) or is_remote(self._split.open_path):
+            return result
+        try:
+            handle = open_handle(self._split)  # the one it was read through is closed by now
+        except OSError:
+            return result
+        try:
+            digest = digest_of(handle, size)
+            changed = not self._is_as_stat(handle)
+        except OSError:
+            return result
+        finally:
+            handle.close()
+        whole = Fingerprint(size, digest, result.offset.fingerprint.tail_bytes, result.offset.fingerprint.tail)
+        return replace(result, changed=changed, offset=result.offset if changed else replace(result.offset, fingerprint=whole))
+
+    def _is_as_stat(self, handle: Handle) -> bool:
+        now = handle.stat()
         return (now.st_size, now.st_mtime_ns) == (self._info.st_size, self._info.st_mtime_ns)
 
 
 class SpoolStream(_Spooled):
     """A plain file."""
 
+    def complete(self, result: SplitResult) -> SplitResult:
+        """See `Stream.complete`."""
+        return self._whole(result)
+
 
 class PackedSpoolStream(_Spooled, PackedStream):
     """A packed file, by unpacked bytes."""
+
+    def __init__(self, split: Split, form: RecordFormat) -> None:
+        self.limits = getattr(form, "limits", None)
+        super().__init__(split, form)
+        self._origins = ()  # it is the rest of no other file
 
     @property
     def size(self) -> int:
@@ -93,7 +154,7 @@ class PackedSpoolStream(_Spooled, PackedStream):
         found = super().complete(result)
         damage = result.damage or found.damage
         offset = replace(found.offset, size=result.offset.size, done=result.offset.done)
-        return replace(found, damage=damage, offset=offset)
+        return self._whole(replace(found, damage=damage, offset=offset))
 
 
 def open_spooled(split: Split, form: RecordFormat) -> Stream:

@@ -9,6 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import cramjam
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
@@ -26,9 +28,22 @@ def _zstd(data: bytes) -> bytes:
     return zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
 
 
-PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": _zstd, "bz2": bz2.compress, "xz": lzma.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zstd": _zstd,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "lz4": lambda data: bytes(cramjam.lz4.compress(data)),
+}
 """Makes one member, by codec."""
-SUFFIX = {"gzip": ".gz", "zstd": ".zst", "bz2": ".bz2", "xz": ".xz"}
+SUFFIX = {"gzip": ".gz", "zstd": ".zst", "bz2": ".bz2", "xz": ".xz", "lz4": ".lz4", "snappy": ".sz"}
+
+
+def snappy(data: bytes) -> bytes:
+    """A stream, which has no end: it is no member that a second one could follow at any other place."""
+    return bytes(cramjam.snappy.compress(data))
+
+
 SKIPPABLE = b"\x53\x2a\x4d\x18\x05\x00\x00\x00hello"
 """A zstd frame that holds nothing."""
 

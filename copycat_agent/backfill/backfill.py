@@ -1,0 +1,129 @@
+"""One backfill at work: store, executor and worker for one connector, run until nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from copycat_agent.backfill.executing import Choose, LateExecutor, on_this_host
+from copycat_agent.backfill.summary import Part, Summary, summarise
+from copycat_agent.batch.window import WindowedDefinition, WindowOptions
+from copycat_agent.errors import BusyError, FatalError
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.watch import Watcher
+from copycat_agent.worker import State, Status, Worker
+
+if TYPE_CHECKING:
+    from copycat_agent.options import AgentOptions, Definition
+    from copycat_agent.sources import FileView, Source
+
+MOST_TASKS = 64
+"""What `delivery.tasks_max` allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do. `make_source` None: what the definition matches, else see `given.maker`. `rate`: bytes per second, 0 for no bound.
+
+    `home` is the directory of the store: the agent's state directory, or a run's own.
+    """
+
+    definition: Definition
+    home: Path
+    make_source: Callable[..., Source] | None = None
+    window: WindowOptions | None = None
+    rate: int = 0
+
+
+class Backfill:
+    """Use as a context manager: the store is locked in between. The work goes on in threads; all methods return soon."""
+
+    def __init__(self, job: Job, agent: AgentOptions, choose: Choose = on_this_host) -> None:
+        """Lock the store and begin to start the executor. FatalError when somebody else has the lock, or that cannot be started."""
+        self.job = job
+        self.failure: FatalError | None = None
+        """Why Spark does not come back; then nothing moves any more."""
+        self._began = time.time()
+        self._troubled = ""
+        with contextlib.ExitStack() as undo:
+            self.store = undo.enter_context(OffsetStore.open(job.home))
+            carrier = choose(agent.spark, job.home / "run", self._give_up)
+            executor = LateExecutor(carrier, self._give_up)
+            undo.callback(executor.close)
+            watcher = Watcher()
+            undo.callback(watcher.close)
+            self.definition = effective(job, carrier.tasks)
+            self._before = self.store.loss_totals() if job.make_source is None else {}
+            self.worker = Worker(self.store, executor, watcher, until_idle=True, accounts=True, make_source=job.make_source)
+            self._undo = undo.pop_all()
+        self.carries_on = bool(self.store.accounts(self.definition.name))
+        """Whether there is an account of an earlier part of this run."""
+
+    def __enter__(self) -> Self:
+        self.worker.apply([self.definition])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.stop()
+        self._undo.close()
+
+    def wait(self, seconds: float) -> bool:
+        """At most so long; True once it has come to its end, good or bad."""
+        return self.worker.wait(seconds) or self.failure is not None
+
+    @property
+    def status(self) -> Status:
+        """Of its connector."""
+        return self.worker.statuses()[0]
+
+    def trouble(self) -> str:
+        """Why nothing moves now, "" while it does."""
+        status = self.status
+        if status.state in {State.RETRYING, State.BLOCKED}:
+            self._troubled = status.reason
+            return status.reason
+        return ""
+
+    def gave_up_waiting(self) -> bool:
+        """Whether it failed because Kafka was away for longer than errors.retry_timeout."""
+        return self.status.state is State.FAILED and bool(self._troubled) and "retry_timeout" in self.status.reason
+
+    def files(self) -> tuple[FileView, ...]:
+        """How far it is in each file; empty when it does not answer now."""
+        try:
+            return self.worker.files(self.definition.name)
+        except BusyError:
+            return ()
+
+    def stop(self, *, interrupted: bool) -> Summary:
+        """Settle what is in flight, save it, and say what became of everything. A run that came to its end begins the next account anew."""
+        self.worker.stop()
+        problem = str(self.failure) if self.failure else ""
+        part = Part(self.status, self._began, time.time(), interrupted, problem)
+        summary = summarise(self.definition, self.store, part, before=self._before, untouched=True)
+        if summary["state"] == "finished" and self.job.make_source is None:
+            self.store.begin_accounts(self.definition.name)
+        return summary
+
+    def _give_up(self, error: FatalError) -> None:
+        self.failure = error
+
+
+def effective(job: Job, tasks: int) -> Definition:
+    """The definition as it holds for one run: all cores, no pauses, the run's own limits."""
+    definition = job.definition
+    delivery = definition.delivery.model_copy(
+        update={"tasks_max": min(MOST_TASKS, max(definition.delivery.tasks_max, tasks)), "linger": 0.0}
+    )
+    limits = definition.limits
+    if job.rate:
+        limits = limits.model_copy(update={"bytes_per_second": min(job.rate, limits.bytes_per_second or job.rate)})
+    update = {"delivery": delivery, "limits": limits, "enabled": True}
+    if job.window is None:
+        return definition.model_copy(update=update)
+    values = {name: getattr(definition, name) for name in type(definition).model_fields}
+    return WindowedDefinition.model_construct(**{**values, **update, "window": job.window})

@@ -1,0 +1,308 @@
+"""The source of a backfill of PATHs: files that a person named, read once, to the end they had when the run first met them.
+
+The driver's half only; how a task opens a split and finds records in it is the definition's own source's. No directory is watched, no
+option about when a file is ready or where to begin holds, and nothing is ever cleaned up: these files are their owner's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.backfill.given_file import GivenFile, identity_key
+from copycat_agent.errors import BlockedError, FileError
+from copycat_agent.model import Account, SourcePartition, SplitResult
+from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source
+from copycat_agent.sources.rotation import family
+from copycat_agent.sources.spool.settling import damage_loss
+
+if TYPE_CHECKING:
+    from copycat_agent.backfill.delivered import Delivered
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions, SourceOptions
+    from copycat_agent.sources import SourceKind
+    from copycat_agent.sources.base import Closeup
+
+FILES_PER_BATCH = 128
+"""Each is held open while its batch runs."""
+HOPELESS_ERRORS = 3
+"""A file that could not be read so many times in a row is left out of the run."""
+RETRY_SECONDS = 0.5
+"""After the first error, doubled for each that follows."""
+BLOCKED_SECONDS = 5.0
+"""How often a file whose topic is missing is tried again."""
+LEFT_OUT = "could not be read"
+
+
+def maker(kind: SourceKind, paths: Sequence[str], delivered: Delivered | None) -> Callable[..., Source]:
+    """In place of `kind.make`: exactly these files (absolute). `delivered` None: whatever was sent before is sent again."""
+
+    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> GivenFiles:
+        return GivenFiles(connector, kind, options, delivery, offsets, log, paths=paths, delivered=delivered)
+
+    return make
+
+
+class GivenFiles:
+    """See `sources.base.Source`."""
+
+    directories: Collection[str] = ()
+    scan_seconds = 3600.0
+    needs_scan = False
+
+    def __init__(  # noqa: PLR0913 - what `SourceKind.make` is given, and the files
+        self,
+        connector: str,
+        kind: SourceKind,
+        options: SourceOptions,
+        delivery: DeliveryOptions,
+        offsets: Offsets,
+        log: Log,
+        *,
+        paths: Sequence[str],
+        delivered: Delivered | None,
+    ) -> None:
+        """`offsets` are this run's own, of an earlier part of it."""
+        form: Any = kind.framing(options, raw=False)
+        self._connector = connector
+        self._options: Any = options
+        self._delivery = delivery
+        self._log = log
+        self._delivered = delivered
+        self._counts_records = bool(getattr(form, "counts_records", False))
+        self._is_whole = hasattr(form, "counts_records")  # a format of whole files: what was sent is known by all of its content
+        self._offsets = dict(offsets)
+        self._unsaved: list[Changes] = []
+        self._files: dict[SourcePartition, GivenFile] = {}
+        self._waiting: dict[SourcePartition, GivenFile] = {}
+        self._flying: dict[SourcePartition, GivenFile] = {}
+        self._paths = tuple(paths)
+        self._is_met = False
+        self._finished_bytes = 0
+
+    def scan(self) -> Changes:
+        """See `Source.scan`. What was named is all there is: only the first look changes anything."""
+        changes = Changes()
+        if not self._is_met:
+            self._is_met = True
+            for path in self._paths:
+                self._meet(path, changes)
+            self._line_up()
+            self._unsaved.append(changes)
+        return changes
+
+    def _meet(self, path: str, changes: Changes) -> None:
+        file = GivenFile(path, self._options, self._log)
+        file.partition, offset = self._known(file)
+        if file.partition in self._files:
+            return  # another name of the same file
+        self._files[file.partition] = file
+        if offset is not None:
+            file.go_on(offset)
+            if not offset.done:
+                changes.accounts[file.partition] = Account(path=file.path, state="read")
+        elif file.why:
+            self._leave_out(file, file.why, changes)
+        else:
+            self._begin(file, changes)
+            changes.offsets[file.partition] = file.offset
+        if not file.is_over:
+            self._waiting[file.partition] = file
+
+    def _known(self, file: GivenFile) -> tuple[SourcePartition, Any]:
+        """Its partition, and its offset when an earlier part of this run has met it: here, or under another name beside it since."""
+        partition = SourcePartition(self._connector, file.key)
+        if not self._offsets or partition in self._offsets:
+            return partition, self._offsets.get(partition)
+        before = [(one, offset) for one, offset in self._offsets.items() if offset.path == file.path]
+        if not before:
+            return partition, None
+        partition, offset = before[0]
+        if not offset.done and not file.find_again(identity_key(partition.key)):
+            file.why = "the file that was being read here is gone or was replaced; give it as a PATH of another run"
+        return partition, None if file.why else offset
+
+    def _begin(self, file: GivenFile, changes: Changes) -> None:
+        """Where to begin, by what Kafka has already."""
+        file.origins = ()
+        if self._delivered is None:
+            return
+        try:
+            former = file.former(self._delivered, whole=self._is_whole)
+        except OSError as error:
+            self._log.warning("file cannot be looked at", path=file.path, why=error.strerror)
+            return
+        if former is None:
+            return
+        if file.is_over:
+            changes.accounts[file.partition] = Account(path=file.path, state="skipped", why=former.words)
+        else:
+            changes.accounts[file.partition] = Account(
+                path=file.path, why=f"begun at byte {file.offset.position}: what is before was {former.words}"
+            )
+
+    def _line_up(self) -> None:
+        """Files of one log are read one after the other, the oldest first, where order is promised."""
+        if self._is_whole or self._delivery.ordering != "file":
+            return
+        lines: dict[tuple[str, str], list[GivenFile]] = {}
+        for file in self._waiting.values():
+            lines.setdefault(family(file.path), []).append(file)
+        for line in lines.values():
+            line.sort(key=lambda file: file.age)
+            for before, file in itertools.pairwise(line):
+                file.after, before.before = before, file
+
+    def wake(self, paths: Collection[str]) -> bool:
+        """See `Source.wake`."""
+        del paths
+        return True
+
+    def plan(self, shares: int) -> Plan:
+        """See `Source.plan`: as many files as make a batch, and no more than this task's share of those that can be read now."""
+        now = time.monotonic()
+        ready: list[GivenFile] = []
+        for file in self._waiting.values():
+            if file.partition not in self._flying and file.may_be_read(now):
+                ready.append(file)
+                if len(ready) >= FILES_PER_BATCH * shares:
+                    break
+        chosen: list[GivenFile] = []
+        for first in ready[: -(-len(ready) // shares)]:
+            if not self._choose(first, chosen):
+                break
+        for file in chosen:
+            self._flying[file.partition] = file
+        splits = tuple(file.split(counts_records=self._counts_records) for file in chosen)
+        return Plan(splits, self._delivery.max_batch_time)
+
+    def _choose(self, first: GivenFile, chosen: list[GivenFile]) -> bool:
+        """Add a file, and behind it those that wait for it: a task reads its splits in this order. False when the batch is full."""
+        file: GivenFile | None = first
+        while file is not None:
+            if len(chosen) >= FILES_PER_BATCH or sum(one.unread for one in chosen) >= self._delivery.max_batch_bytes:
+                return False
+            chosen.append(file)
+            file = file.before
+            if file is not None and (file.is_over or file.retry_at):
+                return True
+        return True
+
+    def settle(self, results: Sequence[SplitResult]) -> Changes:
+        """See `Source.settle`."""
+        changes = Changes()
+        for result in results:
+            file = self._flying[result.split.partition]
+            changes.losses.extend(result.losses)
+            if result.origin >= 0:
+                self._note_origin(file, result, changes)
+            offset = file.taken_in(result)
+            if result.damage:
+                self._damaged(file, result, changes)
+                offset = replace(offset, done=True, trouble=result.damage)
+            elif result.changed:
+                why = f"it was cut, rewritten or replaced while it was read, {offset.position} bytes or records of it were"
+                self._leave_out(file, why, changes)
+                offset = replace(offset, done=True, trouble=why)
+            elif offset.done and file.has_more:
+                changes.accounts[file.partition] = Account(path=file.path, why=f"read up to byte {offset.position}: it is still written to")
+            elif isinstance(result.error, FileError):
+                self._failed(file, result.error, changes)
+            elif isinstance(result.error, BlockedError):
+                file.retry_at = time.monotonic() + BLOCKED_SECONDS
+                file.is_blocked = True
+            elif result.error is None:
+                file.recover()
+            if offset != result.split.offset:
+                changes.offsets[file.partition] = offset
+            file.packed_position = max(file.packed_position, result.packed_position)
+        self._unsaved.append(changes)
+        return changes
+
+    def _note_origin(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
+        """A task has found what of a packed file was delivered before."""
+        former = file.formers[result.origin]
+        is_all = result.at_end and not result.counts.read and result.error is None and not result.damage
+        why = former.words if is_all else f"begun at unpacked byte {former.offset.position}: what is before was {former.words}"
+        changes.accounts[file.partition] = Account(path=file.path, state="skipped" if is_all else "", why=why)
+
+    def _damaged(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
+        if loss := damage_loss(result, counts_records=self._counts_records):
+            changes.losses.append(loss)
+        self._leave_out(file, result.damage, changes)
+
+    def _failed(self, file: GivenFile, error: FileError, changes: Changes) -> None:
+        """It could not be read: once more later, or not at all in this run."""
+        file.errors += 1
+        if file.errors >= HOPELESS_ERRORS:
+            self._leave_out(file, error.message, changes)
+            return
+        file.retry_at = time.monotonic() + RETRY_SECONDS * 2.0 ** (file.errors - 1)
+        self._log.warning("file cannot be read, the others go on", path=file.path, why=error.message)
+
+    def _leave_out(self, file: GivenFile, why: str, changes: Changes) -> None:
+        self._log.error("file is left out of this run", path=file.path, why=why)
+        file.state, file.why = "failed", why
+        changes.accounts[file.partition] = Account(path=file.path, state="failed", why=why)
+
+    def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        """See `Source.finish`."""
+        self._unsaved = [one for one in self._unsaved if one is not changes]
+        for result in results:
+            partition = result.split.partition
+            file = self._flying.pop(partition)
+            file.offset = changes.offsets.get(partition, file.offset)
+            if file.is_over:
+                file.close()
+                self._waiting.pop(partition, None)
+
+    def ripen(self, *, at_once: bool) -> float:
+        """See `Source.ripen`: nothing waits for its time."""
+        del at_once
+        return math.inf
+
+    def drained(self) -> bool:
+        """See `Source.drained`."""
+        return self._is_met and not self._waiting
+
+    def finalise(self) -> None:
+        """See `Source.finalise`: it is so from the beginning."""
+
+    def files(self) -> tuple[FileView, ...]:
+        """See `Source.files`."""
+        return tuple(file.view() for _, file in sorted(self._files.items(), key=lambda one: one[1].path))
+
+    def passed_over(self) -> Mapping[str, str]:
+        """See `Source.passed_over`."""
+        return {}
+
+    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+        """See `Source.look_closely`: nobody asks for one of these."""
+        del path, most_bytes
+        return None
+
+    def lag(self) -> Lag:
+        """See `Source.lag`. Files that are left out are troubled ones."""
+        unread = sum(file.unread for file in self._waiting.values())
+        failed = sum(file.state == "failed" or bool(file.offset.trouble) for file in self._files.values())
+        blocked = sum(file.is_blocked for file in self._waiting.values())
+        opened = sum(file.fd >= 0 for file in self._flying.values())
+        return Lag(unread, len(self._waiting), len(self._files), opened, blocked_files=blocked, troubled_files=failed)
+
+    def leave(self) -> Changes:
+        """See `Source.leave`."""
+        changes = Changes()
+        for one in self._unsaved:
+            changes.offsets.update(one.offsets)
+            changes.losses.extend(one.losses)
+            changes.accounts.update({key: changes.accounts.get(key, Account()) + account for key, account in one.accounts.items()})
+        return changes
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        for file in self._files.values():
+            file.close()

@@ -1,0 +1,224 @@
+"""One file of a backfill: what it is, how far it is read, and its next split."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from copycat_agent.backfill.delivered import Delivered, Former, Looked
+from copycat_agent.formats import Reader
+from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.sources import FileView
+from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.packing import packed
+from copycat_agent.sources.spool.spool_stream import ENDLESS
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+"""A link is followed: whoever names a file means it. Nobody is kept waiting by a pipe."""
+
+
+def identity_key(key: str) -> tuple[int, int]:
+    """Device and inode of a partition's key; impossible ones for a file that was never opened."""
+    try:
+        identity, _ = Identity.parse(key)
+    except ValueError:
+        return -1, -1
+    return identity.device, identity.inode
+
+
+class GivenFile:
+    """Open while a split of it is under way. `state`: failed files are left out, with the reason in `why`.
+
+    `after` is the older file of its log, which goes first; `before` the younger one.
+    `end` is where it ends, for this run: what is written to it later is not read. `formers` are those its next split's origins stand
+    for. Used from the connector's thread; raises nothing unless it is said.
+    """
+
+    def __init__(self, path: str, options: Any, log: Log) -> None:  # noqa: ANN401 - options of any source
+        self.path = path
+        self.partition = SourcePartition("", "")
+        self.state: Literal["", "failed"] = ""
+        self.why = ""
+        self.after: GivenFile | None = None
+        self.before: GivenFile | None = None
+        self.formers: tuple[Former, ...] = ()
+        self.origins: tuple[SourceOffset, ...] = ()
+        self.packed_position = self.errors = 0
+        self.retry_at = 0.0
+        self.is_blocked = self.has_more = False
+        self.read_at = 0.0
+        self.fd = -1
+        self._log = log
+        self._packing = getattr(options, "compression", "auto")
+        self._identity = Identity(0, 0, 0)
+        self._mtime_ns = 0
+        self.end = 0
+        codec = ""
+        try:
+            codec = self._look()
+        except OSError as error:
+            self.why = f"it cannot be opened: {error.strerror}"
+        finally:
+            self.close()
+        self.offset = SourceOffset(0, path=path, size=self.end, mtime_ns=self._mtime_ns, compression=codec, done=not self.end)
+
+    def _look(self) -> str:
+        """Open it and see what it is; returns how it is packed. Raises OSError."""
+        self.fd = os.open(self.path, _FLAGS)
+        info = os.fstat(self.fd)
+        if not stat.S_ISREG(info.st_mode):
+            self.why = "it is a directory" if stat.S_ISDIR(info.st_mode) else "it is not a regular file"
+            return ""
+        self._identity = identify(self.fd, info)
+        self.end, self._mtime_ns = info.st_size, info.st_mtime_ns
+        if self._packing != "auto":
+            return "" if self._packing == "none" else str(self._packing)
+        return packed.recognise(self._read(0, packed.MAGIC_BYTES), whole=True) or ""
+
+    @property
+    def key(self) -> str:
+        """Key of its partition: the file's own; of one that cannot be opened, its name."""
+        return f"path:{self.path.encode('utf-8', 'surrogateescape').hex()}"[:255] if self.why else self._identity.key(0)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Orders the files of one log."""
+        return self._mtime_ns, self._identity.birth_ns
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it will be read any more."""
+        return self.offset.done or self.state == "failed"
+
+    @property
+    def unread(self) -> int:
+        """Bytes on the disk that are not read yet, an estimate."""
+        if self.is_over:
+            return 0
+        return max(0, self.end - (self.packed_position if self.offset.compression else self.offset.position))
+
+    def go_on(self, offset: SourceOffset) -> None:
+        """An earlier part of this run came so far."""
+        self.offset = offset
+        self.end = offset.size
+
+    def find_again(self, inode_key: tuple[int, int]) -> bool:
+        """Look for the file with this inode beside the name it had, and take its new name."""
+        directory = self.path.rpartition("/")[0] or "/"
+        try:
+            with os.scandir(directory) as entries:
+                found = next((one.path for one in entries if one.inode() == inode_key[1] and one.is_file(follow_symlinks=False)), None)
+            if found is None or os.stat(found).st_dev != inode_key[0]:  # noqa: PTH116 - names are text with escapes
+                return False
+            self.path, self.why = found, ""
+            self._look()
+        except OSError:
+            return False
+        finally:
+            self.close()
+        return True
+
+    def former(self, delivered: Delivered, *, whole: bool) -> Former | None:
+        """Go on behind what was delivered of it, if that is proven now; else remember what a task has to look for. Raises OSError."""
+        self.fd = os.open(self.path, _FLAGS)
+        try:
+            looked = Looked(self.path, self._identity, self.end, self.offset.compression, self._read)
+            if whole:
+                found = delivered.whole(looked)
+                self.offset = replace(self.offset, done=True) if found else self.offset
+                return found
+            formers = delivered.before(looked)
+        finally:
+            self.close()
+        if self.offset.compression:
+            self.formers = tuple(formers)
+            self.origins = tuple(former.offset for former in formers)
+            return None
+        if not formers:
+            return None
+        begin = formers[0].offset
+        self.offset = replace(
+            self.offset, position=begin.position, records=begin.records, skipping=begin.skipping, fingerprint=begin.fingerprint,
+            done=begin.position >= self.end,
+        )  # fmt: skip
+        return formers[0]
+
+    def may_be_read(self, now: float) -> bool:
+        """Whether it is its turn, as far as it knows itself."""
+        return self.retry_at <= now and (self.after is None or self.after.is_over)
+
+    def split(self, *, counts_records: bool) -> Split:
+        """Its next stretch: the batch's budget says how much of it is read. A task says why it cannot be opened."""
+        if self.fd < 0:
+            try:
+                self.fd = os.open(self.path, _FLAGS)
+            except OSError:
+                self.fd = -1
+        opened = f"/proc/{os.getpid()}/fd/{self.fd}" if self.fd >= 0 else self.path
+        offset = self.offset
+        is_plain = not (offset.compression or counts_records)
+        grown = is_plain and self._size_now() > self.end
+        self.has_more = grown
+        origins = self.origins if not offset.position else ()
+        return Split(
+            self.partition, self.path, opened, offset, self.end if is_plain else ENDLESS, final=not grown, inode=self._identity.inode,
+            mtime_ms=self._mtime_ns // 1_000_000, flush=not grown, origins=origins,
+        )  # fmt: skip
+
+    def taken_in(self, result: SplitResult) -> SourceOffset:
+        """What to save of it now."""
+        is_read = result.at_end and result.error is None and not result.changed
+        self.read_at = time.time()
+        return replace(result.offset, path=self.path, size=self.end, mtime_ns=self.offset.mtime_ns, done=is_read)
+
+    def recover(self) -> None:
+        """It could be read and sent."""
+        self.errors, self.retry_at, self.is_blocked = 0, 0.0, False
+
+    def view(self) -> FileView:
+        """For people."""
+        offset = self.offset
+        why = self.why or offset.trouble
+        state: Literal["following", "failing", "blocked", "waiting"]
+        state = "failing" if why else "blocked" if self.is_blocked else "waiting" if self.after and not self.after.is_over else "following"
+        return FileView(
+            self.path, self.partition.key, offset.position, self.end, offset.records, state, self.fd >= 0, self.read_at, self.unread, why,
+            compression=offset.compression,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Close it; what is known of it stays."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Its bytes as they lie on the disk, for a look at it. Raises OSError."""
+        self.fd = os.open(self.path, _FLAGS)
+        try:
+            yield self._read
+        finally:
+            self.close()
+
+    @property
+    def mtime(self) -> float:
+        """When it was last changed, epoch seconds."""
+        return self._mtime_ns / 1e9
+
+    def _read(self, position: int, size: int) -> bytes:
+        return os.pread(self.fd, size, position)
+
+    def _size_now(self) -> int:
+        try:
+            return os.fstat(self.fd).st_size if self.fd >= 0 else self.end
+        except OSError:
+            return self.end

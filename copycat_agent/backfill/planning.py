@@ -1,0 +1,280 @@
+"""What a run would do, looked at beforehand: files, bytes, records and time, estimated from the beginnings of the files; the topic."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent import logs
+from copycat_agent.backfill.given_file import GivenFile
+from copycat_agent.errors import CopycatError
+from copycat_agent.formats import Chunk, Parsed
+from copycat_agent.model import SourceOffset, SourcePartition, Split
+from copycat_agent.producer.probing import ClusterProbe, TopicState
+from copycat_agent.sources import SOURCES, fingerprint
+from copycat_agent.sources.packing import packed
+from copycat_agent.sources.packing.unpacking import Unpacker
+from copycat_agent.sources.spool.spool_stream import ENDLESS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from copycat_agent.backfill.delivered import Delivered, Former
+    from copycat_agent.backfill.paths import Chosen
+    from copycat_agent.options import Definition
+
+SAMPLE_BYTES = 2**20
+"""Of each of the first `SAMPLED_FILES` files: enough to know how long its records are."""
+SAMPLED_FILES = 200
+"""The others are taken to be like these."""
+PACKED_SAMPLE_BYTES = 2**18
+CHECKED_BYTES = 256 * 2**20
+"""A packed file is unpacked up to here to see whether it was delivered; further on only the run itself finds out."""
+ASSUMED_BYTES_PER_SECOND = 20 * 2**20
+"""Where nothing was measured: two cores with a broker beside them did more with every format."""
+ANSWER_SECONDS = 10.0
+
+_log = logs.get("backfill")
+
+
+class Sample(NamedTuple):
+    """What the beginning of a file says: unpacked bytes for a byte on the disk, and records for an unpacked byte (None: unknown)."""
+
+    ratio: float = 1.0
+    records_per_byte: float | None = None
+
+
+def plan_of(
+    definition: Definition,
+    chosen: Chosen | None,
+    delivered: Delivered | None,
+    saved: Mapping[SourcePartition, SourceOffset],
+    rate: int,
+    measured: float,
+) -> dict[str, Any]:
+    """The plan, as a value that becomes JSON. `chosen` None: what the definition matches, by its `saved` offsets. `rate`: 0 for no bound.
+
+    `measured`: bytes per second of an earlier run, 0.0 without one.
+    """
+    entries = list(_given(definition, chosen.files, delivered) if chosen else _matched(definition, saved))
+    sending = [one for one in entries if one["action"] == "send"]
+    topic, warnings = _topic(definition, sending)
+    unpacked = sum(one["unpacked_bytes"] for one in sending)
+    known = all(one["records"] is not None for one in sending)
+    return {
+        "version": 1,
+        "connector": definition.name,
+        "files": entries,
+        "totals": {
+            "files": len(entries),
+            "send": len(sending),
+            "skip": sum(one["action"] == "skip" for one in entries),
+            "bytes": sum(one["bytes"] for one in sending),
+            "unpacked_bytes": unpacked,
+            "records": sum(one["records"] for one in sending) if known else None,
+        },
+        "time": _time(unpacked, rate, measured),
+        "topic": topic,
+        "warnings": warnings,
+    }
+
+
+def _time(unpacked: int, rate: int, measured: float) -> dict[str, Any]:
+    if rate and (not measured or rate < measured):
+        pace, words = float(rate), "at the --rate given"
+    elif measured:
+        pace, words = measured, "at the rate of the latest run"
+    else:
+        pace, words = (
+            float(ASSUMED_BYTES_PER_SECOND),
+            f"if it does {ASSUMED_BYTES_PER_SECOND // 2**20} MiB/s (assumed: no run was measured yet)",
+        )
+    return {"seconds": round(unpacked / pace, 1), "bytes_per_second": pace, "words": words}
+
+
+def _given(definition: Definition, paths: Sequence[str], delivered: Delivered | None) -> Iterator[dict[str, Any]]:
+    kind = SOURCES[definition.source.type]
+    form = kind.framing(definition.source, raw=False)
+    whole = hasattr(form, "counts_records")
+    usual, met = Sample(), set[str]()
+    for number, path in enumerate(paths):
+        file = GivenFile(path, definition.source, _log)
+        if file.key in met:
+            continue
+        met.add(file.key)
+        if file.why:
+            yield _entry(file, "fail", file.why, Sample(1.0, 0.0))
+            continue
+        try:
+            former, why = _former(file, delivered, whole=whole)
+        except OSError as error:
+            yield _entry(file, "fail", f"it cannot be read: {error.strerror}", Sample(1.0, 0.0))
+            continue
+        if former is not None and file.is_over:
+            yield _entry(file, "skip", former.words, usual)
+            continue
+        if number < SAMPLED_FILES:
+            usual = _sample(definition, file, usual)
+        yield _entry(file, "send", why, usual)
+
+
+def _former(file: GivenFile, delivered: Delivered | None, *, whole: bool) -> tuple[Former | None, str]:
+    """What of a file was delivered, and what to say of one that is sent."""
+    former = file.former(delivered, whole=whole) if delivered else None
+    if former is not None:
+        return former, f"from byte {file.offset.position}: what is before was {former.words}"
+    if not file.formers:
+        return None, ""
+    found, checked = _unpacked_former(file)
+    if found is None:
+        return None, "" if checked else "part of it may have been delivered: the run finds out"
+    file.offset = replace(file.offset, position=found.offset.position, done=_ends_at(file, found.offset.position))
+    return found, f"from unpacked byte {found.offset.position}: what is before was {found.words}"
+
+
+def _unpacked_former(file: GivenFile) -> tuple[Former | None, bool]:
+    """Unpack to see; whether that could be done within reason."""
+    from_here = [former for former in file.formers if former.offset.position <= CHECKED_BYTES]
+    with file.reading() as read:
+        unpacker = Unpacker(file.offset.compression)
+        held = None
+        for former in sorted(from_here, key=lambda one: one.offset.position):
+            if fingerprint.holds(partial(unpacker.read, read), former.offset.fingerprint, former.offset.position):
+                held = former
+    return held, len(from_here) == len(file.formers)
+
+
+def _ends_at(file: GivenFile, position: int) -> bool:
+    with file.reading() as read:
+        return not Unpacker(file.offset.compression).read(read, position, 1)
+
+
+def _entry(file: GivenFile, action: str, why: str, sample: Sample) -> dict[str, Any]:
+    is_packed = bool(file.offset.compression)
+    unpacked = round(file.end * sample.ratio) if is_packed else file.end
+    left = max(0, unpacked - file.offset.position) if action == "send" else 0
+    records = None if sample.records_per_byte is None else round(left * sample.records_per_byte)
+    return {
+        "path": file.path,
+        "action": action,
+        "why": why,
+        "size": file.end,
+        "bytes": file.unread if action == "send" else 0,
+        "compression": file.offset.compression,
+        "unpacked_bytes": left,
+        "records": records,
+        "changed": file.mtime,
+    }
+
+
+def _sample(definition: Definition, file: GivenFile, usual: Sample) -> Sample:
+    """Look at the beginning of a file as a task would."""
+    if not file.end:
+        return usual
+    kind = SOURCES[definition.source.type]
+    form: Any = kind.framing(definition.source, raw=False)
+    ratio = 1.0
+    try:
+        if file.offset.compression:
+            ratio = _ratio(file)
+        offset = replace(file.offset, position=0, records=0, done=False)
+        counts_records = getattr(form, "counts_records", False)
+        end = ENDLESS if counts_records or file.offset.compression else min(file.end, SAMPLE_BYTES)
+        split = Split(SourcePartition(definition.name, f"sample:{os.getpid()}:{file.key}"), file.path, file.path, offset, end)
+        return Sample(ratio, _records_per_byte(kind, form, split))
+    except (CopycatError, OSError):
+        return Sample(ratio, usual.records_per_byte)
+
+
+def _ratio(file: GivenFile) -> float:
+    """Unpacked bytes for each packed one, at the beginning."""
+    with file.reading() as read:
+        head = packed.head_of(
+            lambda position, size: read(position, min(size, max(0, PACKED_SAMPLE_BYTES - position))), file.offset.compression, 2**26
+        )
+    return max(1.0, len(head)) / max(1, min(file.end, PACKED_SAMPLE_BYTES))
+
+
+def _records_per_byte(kind: Any, form: Any, split: Split) -> float | None:  # noqa: ANN401 - any source's
+    stream = kind.open(split, form)
+    records = size = 0
+    try:
+        for frame in stream.frames(form, 0, split.end, final=False, block_bytes=2**16):
+            if isinstance(frame, Chunk | Parsed):
+                records, size = records + frame.total, size + frame.size_bytes
+            if size >= SAMPLE_BYTES:
+                break
+    finally:
+        stream.close()
+    return records / size if size else None
+
+
+def _matched(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> Iterator[dict[str, Any]]:
+    """One scan by the source itself, whose changes nobody saves."""
+    source = SOURCES[definition.source.type].make(definition.name, definition.source, definition.delivery, saved, _log)
+    try:
+        source.scan()
+        views = source.files()
+    finally:
+        source.close()
+    usual = Sample()
+    for number, view in enumerate(views):
+        file = GivenFile(view.path, definition.source, _log)
+        file.offset = replace(file.offset, position=view.position, compression=view.compression or file.offset.compression)
+        if view.state == "failing" or file.why:
+            yield _entry(file, "fail", view.why or file.why, Sample(1.0, 0.0))
+        elif not view.unread:
+            yield _entry(file, "skip", "nothing new: all of it was delivered before" if view.position else "there is nothing in it", usual)
+        else:
+            usual = _sample(definition, file, usual) if number < SAMPLED_FILES else usual
+            yield _entry(file, "send", f"from byte {view.position}" if view.position else "", usual)
+
+
+def _topic(definition: Definition, sending: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The topic as the cluster says it is, and what to be warned of. Without a broker there is only a note."""
+    name = definition.record.topic
+    if "{" in name:
+        return {"name": name, "state": "depends on each record"}, []
+    try:
+        probe = ClusterProbe(definition.kafka, time.monotonic() + ANSWER_SECONDS)
+        try:
+            probe.brokers()
+            topic = probe.look([name]).topics[name]
+        finally:
+            probe.close()
+    except CopycatError as error:
+        return {"name": name, "state": f"not known: {error.message}"}, []
+    if topic.missing:
+        made = definition.kafka.create_topics is not None
+        state = "does not exist, and is created" if made else "does not exist"
+        return {"name": name, "state": state}, [] if made else [f"topic {name} does not exist: create it, or set kafka.create_topics"]
+    if topic.error is not None:
+        return {"name": name, "state": f"not known: {topic.error.message}"}, []
+    state = f"{topic.partitions} partitions"
+    return {"name": name, "state": state, "partitions": topic.partitions}, list(_retention(definition, topic, sending))
+
+
+def _retention(definition: Definition, topic: TopicState, sending: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What the topic deletes soon after it arrives."""
+    config = topic.config or {}
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        return
+    keeps_ms, keeps_bytes = int(config.get("retention.ms", -1)), int(config.get("retention.bytes", -1))
+    if keeps_ms >= 0 and definition.record.timestamp != "read" and config.get("message.timestamp.type") != "LogAppendTime":
+        oldest = time.time() - keeps_ms / 1000
+        old = sum(one["changed"] < oldest for one in sending)
+        if old:
+            yield (
+                f"{old:,} files were last changed longer ago than topic {topic.name} keeps records (retention.ms={keeps_ms}), and"
+                f" record.timestamp is {definition.record.timestamp}: Kafka deletes them soon after they arrive; raise retention.ms first"
+            )
+    size = sum(one["unpacked_bytes"] for one in sending)
+    if keeps_bytes >= 0 and size > keeps_bytes * max(1, topic.partitions):
+        yield (
+            f"about {size:,} bytes go to topic {topic.name}, which keeps {keeps_bytes:,} for each of its {topic.partitions} partitions"
+            " (retention.bytes, after compression): the first may be deleted before the last arrive; raise retention.bytes first"
+        )

@@ -1,0 +1,195 @@
+"""What a backfill of PATHs keeps on disk: a directory for each run, its own store in it while it is not finished.
+
+::
+
+    <state_dir>/backfill/<run>/run.json       what was asked for, and how it stands
+                               offsets.db     offsets and accounts, while it is not finished (see `offsets`)
+                               account.json   the summary of a finished run
+                               rows.json      how far it came in each file: what a later run need not send again
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from copycat_agent.errors import FatalError
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.offsets.document import from_documents, to_documents
+from copycat_agent.offsets.looking import saved_offsets
+
+DIRECTORY = "backfill"
+"""Below the state directory."""
+KEPT_SECONDS = 30 * 86_400.0
+"""A finished run is remembered so long: what it delivered is not sent again, its account can be read."""
+
+State = Literal["begun", "finished", "given_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run. `asked` are its PATHs made absolute, `files` what they meant when it began. Times in epoch milliseconds; None: no bound.
+
+    `spent_seconds`: how long it worked, over all its parts, as far as that was noted.
+    """
+
+    directory: Path
+    connector: str
+    asked: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    remote: tuple[str, ...] = ()
+    since_ms: int | None = None
+    until_ms: int | None = None
+    time_field: str | None = None
+    again: bool = False
+    begun_ms: int = 0
+    ended_ms: int = 0
+    spent_seconds: float = 0.0
+    state: State = "begun"
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+        return self.directory.name
+
+    def save(self) -> None:
+        """To disk, whole or not at all."""
+        values = {name: value for name, value in asdict(self).items() if name != "directory"}
+        write_json(self.directory / "run.json", {"version": 1, **values})
+
+
+class Runs:
+    """All runs below one state directory. `held` is for who looks for a run and begins one: two must not begin the same."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._home = state_dir / DIRECTORY
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else looks or begins meanwhile."""
+        try:
+            self._home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._home.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(self._home / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            msg = f"{self._home} cannot be used: {error.strerror}"
+            raise FatalError(msg, "make it writable for this user, or name another directory with --state-dir") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def all(self) -> list[Run]:
+        """Every run that can be read, the oldest first."""
+        try:
+            names = sorted(entry.name for entry in self._home.iterdir() if entry.is_dir())
+        except OSError:
+            return []
+        return [run for name in names if (run := _read(self._home / name))]
+
+    def unfinished(self, connector: str, asked: tuple[str, ...]) -> Run | None:
+        """The latest run of this connector over these PATHs that did not come to its end."""
+        found = [run for run in self.all() if run.state == "begun" and run.connector == connector and sorted(run.asked) == sorted(asked)]
+        return found[-1] if found else None
+
+    def begin(self, run: Run) -> Run:
+        """Put a new run on disk; `run.directory` is chosen here."""
+        now = time.time()
+        name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{secrets.token_hex(2)}"
+        directory = self._home / name
+        directory.mkdir(mode=0o700)
+        made = replace(run, directory=directory, begun_ms=int(now * 1000))
+        made.save()
+        return made
+
+    def prune(self) -> None:
+        """Remove what nobody needs: old finished runs, and the stores of finished ones that a crash left. Raises nothing."""
+        oldest_ms = (time.time() - KEPT_SECONDS) * 1000
+        for run in self.all():
+            if run.state == "begun":
+                continue
+            if run.ended_ms < oldest_ms:
+                shutil.rmtree(run.directory, ignore_errors=True)
+            elif (run.directory / "rows.json").exists():
+                _drop_store(run.directory)
+
+    def rows(self, connector: str) -> Iterator[tuple[SourcePartition, SourceOffset, str]]:
+        """How far each earlier run of the connector came, file by file."""
+        for run in self.all():
+            if run.connector == connector:
+                for partition, offset in rows_of(run).items():
+                    yield partition, offset, f"backfill {run.name}"
+
+
+def finish(run: Run, summary: Mapping[str, Any], rows: Mapping[SourcePartition, SourceOffset]) -> None:
+    """The run came to its end: keep its account and its rows, drop its store, which is closed."""
+    write_json(run.directory / "rows.json", to_documents(rows))
+    write_json(run.directory / "account.json", summary)
+    replace(run, state="finished", ended_ms=int(time.time() * 1000)).save()
+    _drop_store(run.directory)
+
+
+def give_up(run: Run) -> None:
+    """Somebody begins the same anew: what this one delivered stays known."""
+    rows = rows_of(run)
+    write_json(run.directory / "rows.json", to_documents(rows))
+    replace(run, state="given_up", ended_ms=int(time.time() * 1000)).save()
+    _drop_store(run.directory)
+
+
+def rows_of(run: Run) -> dict[SourcePartition, SourceOffset]:
+    """How far it came in each file. Takes no lock; a store that cannot be read says nothing."""
+    try:
+        kept = json.loads((run.directory / "rows.json").read_text("utf-8"))
+    except FileNotFoundError:
+        found = saved_offsets(run.directory)
+    except (OSError, ValueError):
+        return {}
+    else:
+        found = {one: offset for one, offset in from_documents(run.connector, kept).items() if offset} if kept["offsets"] else {}
+    return {one: offset for one, offset in found.items() if one.connector == run.connector}
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Durable, and whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        json.dump(values, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _read(directory: Path) -> Run | None:
+    """None for what is no run, or was never written to its end."""
+    try:
+        values = json.loads((directory / "run.json").read_text("utf-8"))
+        known = {one.name for one in fields(Run)} - {"directory"}
+        lists = {name: tuple(values[name]) for name in ("asked", "files", "remote")}
+        return Run(directory, **{name: value for name, value in values.items() if name in known} | lists)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _drop_store(directory: Path) -> None:
+    for entry in directory.glob("offsets.db*"):
+        with contextlib.suppress(OSError):
+            entry.unlink()
+    shutil.rmtree(directory / "run", ignore_errors=True)

@@ -1,0 +1,122 @@
+"""Which records a backfill wants by their time: those written at or after one moment and before another one.
+
+A record's time is what a transform has set, else what it says itself, as `sources.beginning.timestamps` reads it. A line that does
+not say belongs to the line before. Records of which nobody knows the time are sent, and counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from copycat_agent.formats import Row
+from copycat_agent.model import Record
+from copycat_agent.options import Definition, Field, Options
+from copycat_agent.sources.beginning.timestamps import HEAD_CHARACTERS, Clock, recognise, time_of
+
+LOOK_BYTES = 2**16
+"""The beginning of a file shows how it writes times; so far back the line is looked for that a line without a time belongs to."""
+
+Read = Callable[[int, int], bytes]
+
+
+class WindowOptions(Options):
+    """Times in epoch milliseconds; None: no bound. `time_field` names the field of records of fields that says when."""
+
+    since_ms: int | None = Field(None, description="Not before.")
+    until_ms: int | None = Field(None, description="Before.")
+    time_field: str | None = Field(None, description="Field with the time.")
+
+
+class WindowedDefinition(Definition):
+    """A definition for one run, in which only records of a time count: the others are dropped. No YAML makes one."""
+
+    window: WindowOptions = Field(description="The records that are wanted.")
+
+
+def window_of(definition: Definition, *, raw: bool) -> Window | None:
+    """What a definition wants, None when that is everything. `raw`: values are in the file's own encoding."""
+    options = getattr(definition, "window", None)
+    if options is None:
+        return None
+    encoding = getattr(definition.source, "encoding", "utf-8")
+    encoding = "utf-8" if encoding == "auto" else encoding
+    return Window(options, encoding, encoding if raw else "utf-8")
+
+
+class Window:
+    """Stateless, one per definition and process."""
+
+    def __init__(self, options: WindowOptions, file_encoding: str, encoding: str) -> None:
+        self.options = options
+        self.file_encoding = file_encoding
+        self.encoding = encoding
+
+    def bind(self, read: Read, position: int, mtime_ms: int) -> BoundWindow:
+        """For the records of one file from `position` on; `read` reads it by position, unpacked."""
+        return BoundWindow(self, read, position, mtime_ms / 1000)
+
+
+class BoundWindow:
+    """Sees each record of a file once, in their order."""
+
+    def __init__(self, window: Window, read: Read, position: int, near: float) -> None:
+        self._window = window
+        self._read = read
+        self._position = position
+        self._near = near
+        self._now: float | None = None
+        self._before: float | None = None
+        self._has_looked = False
+        self._clock: Clock | None = None
+        self._undated = 0
+
+    def see(self, row: Row) -> None:
+        """The next record, before any transform."""
+        if isinstance(row.value, dict):
+            names = [column.name for column in row.schema.columns if column.type.startswith("timestamp")] if row.schema else []
+            wanted = self._window.options.time_field
+            self._now = time_of(row.value, self._near, [wanted] if wanted else names)
+        elif isinstance(row.value, bytes):
+            if not self._has_looked:
+                self._look()
+            found = self._of_line(row.value.decode(self._window.encoding, "replace"))
+            self._now = self._before = self._before if found is None else found
+
+    def takes(self, record: Record) -> bool:
+        """Whether the record that was seen last, as the transforms left it, is wanted."""
+        options = self._window.options
+        at_ms = record.timestamp_ms
+        if at_ms is None:
+            if self._now is None:
+                self._undated += 1
+                return True
+            at_ms = round(self._now * 1000)
+        return (options.since_ms is None or at_ms >= options.since_ms) and (options.until_ms is None or at_ms < options.until_ms)
+
+    def take_undated(self) -> int:
+        """How many records had no time since the last call."""
+        undated, self._undated = self._undated, 0
+        return undated
+
+    def _of_line(self, line: str) -> float | None:
+        wanted = self._window.options.time_field
+        if wanted is not None and line.lstrip().startswith("{"):
+            try:
+                return time_of(json.loads(line), self._near, [wanted])
+            except (ValueError, RecursionError):
+                return None
+        return self._clock.read(line) if self._clock else None
+
+    def _look(self) -> None:
+        """How this file writes times, and the time of what stands before the position."""
+        self._has_looked = True
+        codec = self._window.file_encoding
+        head = self._read(0, LOOK_BYTES).decode(codec, "replace").split("\n")
+        whole = [line for line in head[:-1] or head if line]
+        self._clock = recognise([line if line.lstrip().startswith("{") else line[:HEAD_CHARACTERS] for line in whole], self._near)
+        if self._position:
+            begin = max(0, self._position - LOOK_BYTES)
+            lines = self._read(begin, self._position - begin).decode(codec, "replace").split("\n")
+            times = (self._of_line(line) for line in reversed(lines[1 if begin else 0 :]))
+            self._before = next((one for one in times if one is not None), None)

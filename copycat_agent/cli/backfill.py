@@ -1,0 +1,219 @@
+"""`copycat backfill`: files to their end, once, with an account of every record."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from copycat_agent.agent import NO_ADDRESS, Settings
+from copycat_agent.backfill.backfill import Backfill, Job
+from copycat_agent.backfill.executing import Choose, on_master, on_this_host
+from copycat_agent.backfill.runs import Run, finish, rows_of
+from copycat_agent.batch.window import WindowOptions
+from copycat_agent.cli import exits
+from copycat_agent.cli.backfill_asked import Asked, moment, rate_of, settle_run
+from copycat_agent.cli.backfill_plan import show_plan
+from copycat_agent.cli.backfill_progress import follow
+from copycat_agent.cli.backfill_view import table_of
+from copycat_agent.cli.options import (
+    BootstrapServers,
+    Config,
+    Format,
+    NoColor,
+    Output,
+    Quiet,
+    StateDir,
+    Verbose,
+    start_logging,
+    use_color,
+)
+from copycat_agent.cli.settings import settle_settings
+from copycat_agent.cli.stopping import Stopping
+from copycat_agent.definitions import load_file, render
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.producer.probing import ClusterProbe
+
+if TYPE_CHECKING:
+    from copycat_agent.backfill.summary import Summary
+    from copycat_agent.options import Definition
+
+ANSWER_SECONDS = 30.0
+"""So long a broker may take to answer before anything is read."""
+
+
+def backfill(  # noqa: PLR0913, PLR0917 - the command's options
+    definition: Annotated[Path, typer.Argument(metavar="DEFINITION", help="The definition's file.")],
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATH]...", help="Files, patterns or directories; without any: what the definition matches now."),
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be sent and how long it may take; send nothing.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="Only records written at T (RFC 3339, or a date) or later.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="T", help="Only records written before T.")] = None,
+    time_field: Annotated[
+        str | None, typer.Option("--time-field", metavar="NAME", help="The field that says when a record was written.")
+    ] = None,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="SIZE", help="At most so many bytes of input per second: 20MiB/s.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Send also what was delivered before.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of these PATHs that did not come to its end.")] = False,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Work on this Spark cluster (spark://HOST:PORT); every worker reads the files."),
+    ] = None,
+    config: Config = None,
+    state_dir: StateDir = None,
+    bootstrap_servers: BootstrapServers = None,
+    output: Output = Format.TEXT,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+    no_color: NoColor = False,
+) -> None:
+    """Read files to their end, once, and account for every record: read = acknowledged + dead-lettered + dropped, or the exit code is 1.
+
+    With PATHs: these files, beside a running agent if there is one; what was delivered before is skipped. Without: what the definition
+    matches, with the connector's own offsets. The summary goes to stdout. A first signal settles what is in flight and says how to
+    resume (exit 130). Exits 69 when no broker answers.
+    """
+    stop = Stopping()
+    settings = settle_settings(definition.absolute().parent, config, state_dir, bootstrap_servers)
+    start_logging(settings.agent, verbose=verbose, quiet=quiet or not verbose)
+    color = use_color(no_color=no_color)
+    loaded = _load(definition, settings, color=color)
+    window = None
+    if since or until:
+        window = WindowOptions(since_ms=moment(since, "--since"), until_ms=moment(until, "--until"), time_field=time_field)
+    elif time_field:
+        _usage("--time-field goes with --since or --until")
+    asked = Asked(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume)
+    if plan:
+        show_plan(loaded, settings, asked, as_json=output is Format.JSON)
+        return
+    _require_broker(loaded, stop)
+    job, run = settle_run(loaded, settings, asked)
+    stop.check()
+    choose = on_master(master, loaded.delivery.tasks_max) if master else on_this_host
+    code = _work(job, run, settings, stop, output, choose, quiet=quiet, color=color)
+    if code:
+        raise typer.Exit(code)
+
+
+def _load(path: Path, settings: Settings, *, color: bool) -> Definition:
+    """The definition. Ends the command with 78 when it cannot be used."""
+    loaded = load_file(path, settings.agent)
+    for problem in loaded.problems:
+        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    if loaded.definition is None:
+        raise typer.Exit(exits.DEFINITION_ERROR)
+    if not loaded.definition.kafka.bootstrap_servers:
+        typer.echo(f"error: {NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker", err=True)
+        raise typer.Exit(exits.DEFINITION_ERROR)
+    return loaded.definition
+
+
+def _usage(words: str) -> None:
+    typer.echo(f"error: {words}", err=True)
+    raise typer.Exit(exits.USAGE)
+
+
+def _require_broker(definition: Definition, stop: Stopping) -> None:
+    """Leave with 69 when no broker answers: nobody should wait for hours to be told."""
+
+    def ask() -> None:
+        probe = ClusterProbe(definition.kafka, time.monotonic() + ANSWER_SECONDS)
+        try:
+            probe.brokers()
+        finally:
+            probe.close()
+
+    try:
+        stop.leave_behind(ask)
+    except BlockedError:
+        raise
+    except RetriableError as error:
+        servers = ",".join(definition.kafka.bootstrap_servers)
+        typer.echo(f"error: no broker answers at {servers}: {error}; nothing was read", err=True)
+        raise typer.Exit(exits.BROKER_UNREACHABLE) from None
+
+
+def _work(  # noqa: PLR0913 - what the command was told
+    job: Job, run: Run | None, settings: Settings, stop: Stopping, output: Format, choose: Choose, *, quiet: bool, color: bool
+) -> int:
+    """Run it to its end, or to the first signal; print the account. Returns the exit code."""
+    try:
+        work = Backfill(job, settings.agent, choose)
+    except FatalError as error:
+        raise _with_ways_out(error, run) from None
+    with work:
+        follow(work, stop, quiet=quiet, color=color)
+        interrupted = stop.asked and not work.wait(0)
+        waited_in_vain = work.gave_up_waiting()
+        summary = _with_run(work.stop(interrupted=interrupted), run)
+    if run is not None and summary["state"] == "finished":
+        finish(run, summary, rows_of(run))
+    if output is Format.JSON:
+        json.dump(summary, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        typer.echo(table_of(summary))
+    code = _exit_code(summary, waited_in_vain=waited_in_vain, gave_up=work.failure is not None)
+    _say_how_it_ended(summary, run, code)
+    return code
+
+
+def _with_run(summary: Summary, run: Run | None) -> Summary:
+    """The summary, with which run it is of."""
+    head = {"version": summary["version"], "connector": summary["connector"], "run": run.name if run else None}
+    asked = {
+        "paths": list(run.asked) if run else None,
+        "since_ms": run.since_ms if run else None,
+        "until_ms": run.until_ms if run else None,
+    }
+    return {**head, **asked, **summary}
+
+
+def _with_ways_out(error: FatalError, run: Run | None) -> CopycatError:
+    """An agent, or the same backfill, has the lock."""
+    if "another agent" not in error.message:
+        return error
+    if run is not None:
+        return FatalError(error.message.replace("another agent", "this backfill already runs: another process"), "wait for its end")
+    hint = "stop the agent first, or name the files as PATHs: those are read beside it, with offsets of their own"
+    return FatalError(error.message, hint)
+
+
+def _exit_code(summary: Summary, *, waited_in_vain: bool, gave_up: bool) -> int:
+    if summary["state"] == "interrupted":
+        return exits.FAILED if summary["offsets_unsaved"] else exits.INTERRUPTED
+    if waited_in_vain:
+        return exits.BROKER_UNREACHABLE
+    if gave_up:
+        return exits.GAVE_UP
+    return exits.GOOD if summary["complete"] else exits.FAILED
+
+
+def _say_how_it_ended(summary: Summary, run: Run | None, code: int) -> None:
+    if code == exits.GOOD:
+        return
+    if summary["problem"]:
+        typer.echo(f"error: {summary['problem']}", err=True)
+    if summary["state"] == "finished":
+        typer.echo("error: not every record is accounted for as delivered, dead-lettered or dropped: see the summary", err=True)
+        return
+    words = "go on where it ended with" if run else "go on where it ended with the same command"
+    typer.echo(f"{summary['state']}: {words}: {command_to_resume(run)}", err=True)
+
+
+def command_to_resume(run: Run | None) -> str:
+    """What was typed, with --resume where PATHs were named."""
+    typed = [one for one in sys.argv[1:] if one not in ("--resume", "--again")]
+    if run is not None:
+        typed.append("--resume") if "--" not in typed else typed.insert(typed.index("--"), "--resume")
+    return shlex.join(["copycat", *typed])

@@ -1,0 +1,168 @@
+"""From the options of `copycat backfill` to a job: which files, which run, from which time on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import typer
+
+from copycat_agent.backfill import given
+from copycat_agent.backfill.backfill import Job
+from copycat_agent.backfill.delivered import Delivered
+from copycat_agent.backfill.paths import Chosen, choose
+from copycat_agent.backfill.runs import Run, Runs, give_up, rows_of
+from copycat_agent.batch.window import WindowOptions
+from copycat_agent.cli import exits
+from copycat_agent.cli.shown import visible
+from copycat_agent.offsets.looking import offsets_of, saved_offsets
+from copycat_agent.options import LimitsOptions
+from copycat_agent.sources import SOURCES
+from copycat_agent.sources.remote.address import is_remote
+from copycat_agent.sources.remote.remote_files import maker as remote_maker
+
+if TYPE_CHECKING:
+    from copycat_agent.agent import Settings
+    from copycat_agent.options import Definition
+
+
+class Asked(NamedTuple):
+    """What the command line says. `rate` in bytes per second, 0 for no bound."""
+
+    paths: tuple[str, ...]
+    window: WindowOptions | None
+    rate: int
+    again: bool
+    resume: bool
+
+
+def usage(words: str) -> NoReturn:
+    """End the command: it was called in a way that means nothing."""
+    typer.echo(f"error: {words}", err=True)
+    raise typer.Exit(exits.USAGE)
+
+
+def moment(text: str | None, option: str) -> int | None:
+    """Epoch milliseconds of an RFC 3339 time or a date; without a zone it is the host's."""
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        usage(f"{option} {text!r} is not a time: give one as 2026-11-22T05:00:00Z, or a date as 2026-11-22")
+    return round(at.timestamp() * 1000)
+
+
+def rate_of(text: str | None) -> int:
+    """Bytes per second of `20MiB/s` or `20MiB`."""
+    if text is None:
+        return 0
+    try:
+        options = LimitsOptions.model_validate({"bytes_per_second": text.removesuffix("/s")})
+    except ValueError:
+        usage(f"--rate {text!r} is no rate of at least 1KiB/s: give bytes per second with a unit, as 20MiB/s")
+    return options.bytes_per_second or 0
+
+
+def settle_run(definition: Definition, settings: Settings, asked: Asked) -> tuple[Job, Run | None]:
+    """The job, and the run it belongs to: None without PATHs. Begins a run on disk, or finds the one to go on with."""
+    if not asked.paths:
+        if asked.again:
+            usage("--again needs PATHs: without any, the connector's own offsets say what is left (copycat offsets reset forgets them)")
+        if asked.resume:
+            usage("--resume needs PATHs: without any, a backfill always goes on where the connector is")
+        _warn_of_window(asked)
+        return Job(definition, settings.state_dir, window=asked.window, rate=asked.rate), None
+    runs = Runs(settings.state_dir)
+    with runs.held():
+        runs.prune()
+        run = _run(definition, runs, asked)
+    kind = SOURCES[definition.source.type]
+    if run.remote:
+        make = remote_maker(kind, run.remote)
+    else:
+        make = given.maker(kind, run.files, None if run.again else delivered_before(definition, settings, run))
+    window = None
+    if run.since_ms is not None or run.until_ms is not None:
+        window = WindowOptions(since_ms=run.since_ms, until_ms=run.until_ms, time_field=run.time_field)
+    return Job(definition, run.directory, make, window, asked.rate), run
+
+
+def delivered_before(definition: Definition, settings: Settings, run: Run | None) -> Delivered:
+    """What Kafka has of this connector's files: by its own offsets and those of earlier runs."""
+    live = [(one, offset, "the connector") for one, offset in offsets_of(definition, saved_offsets(settings.state_dir)).items()]
+    earlier = [row for name in (definition.name, *definition.renamed_from) for row in Runs(settings.state_dir).rows(name)]
+    own = f"backfill {run.name}" if run else ""
+    return Delivered([*live, *(row for row in earlier if row[2] != own)])
+
+
+def files_of(paths: Sequence[str]) -> Chosen:
+    """The files that are meant; ends the command when a PATH means none."""
+    chosen = choose(paths)
+    if chosen.nothing:
+        usage("\n       ".join(visible(one) for one in chosen.nothing))
+    if chosen.remote and chosen.files:
+        usage("give addresses and files of this host to different runs")
+    return chosen
+
+
+def _run(definition: Definition, runs: Runs, asked: Asked) -> Run:
+    """The run to go on with, or a new one."""
+    names = tuple(path if is_remote(path) else os.path.abspath(path) for path in asked.paths)  # noqa: PTH100 - links keep their names
+    before = runs.unfinished(definition.name, names)
+    if asked.resume:
+        if before is None:
+            usage(f"there is nothing to resume: no backfill of {definition.name} over these PATHs was left unfinished")
+        _check_same_window(before, asked)
+        return before
+    if before is not None and not asked.again:
+        usage(
+            f"a backfill of these PATHs that began {_when(before)} did not come to its end ({_progress(before)}):\n"
+            "       go on with it: --resume\n"
+            "       or begin anew and send everything again: --again"
+        )
+    chosen = files_of(asked.paths)
+    if before is not None:
+        give_up(before)
+    window = asked.window or WindowOptions(since_ms=None, until_ms=None, time_field=None)
+    return runs.begin(
+        Run(
+            Path(),
+            definition.name,
+            names,
+            chosen.files,
+            chosen.remote,
+            window.since_ms,
+            window.until_ms,
+            window.time_field,
+            again=asked.again,
+        )
+    )
+
+
+def _check_same_window(before: Run, asked: Asked) -> None:
+    window = asked.window
+    if window and (window.since_ms, window.until_ms, window.time_field) != (before.since_ms, before.until_ms, before.time_field):
+        usage("the run to resume began with other times: leave out --since, --until and --time-field, it goes on with its own")
+
+
+def _warn_of_window(asked: Asked) -> None:
+    if asked.window is not None:
+        words = "records outside of these times are passed by the connector's own offsets: the agent will not send them later"
+        typer.echo(f"warning: {words}; to leave the offsets alone, name the files as PATHs", err=True)
+
+
+def _when(run: Run) -> str:
+    return time.strftime("on %Y-%m-%d at %H:%M:%S", time.localtime(run.begun_ms / 1000))
+
+
+def _progress(run: Run) -> str:
+    """How far it was."""
+    rows = rows_of(run)
+    done = sum(offset.done for offset in rows.values())
+    records = sum(offset.records for offset in rows.values())
+    return f"{done:,} of {max(len(run.files), len(rows)):,} files done, {records:,} records passed"

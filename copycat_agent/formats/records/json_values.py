@@ -1,0 +1,116 @@
+"""JSON texts to values: fast where nothing can be lost, exact where it could.
+
+The fast parser makes a 64-bit float of every number with a fraction or an exponent, and of whole numbers beyond 64 bits. Texts with
+numbers for which that may be too little are read by another one: whole numbers have any size, and what no float holds is a Decimal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+import orjson
+
+from copycat_agent.formats.model import Unparsed
+
+Value = dict[str, Any] | bytes | Unparsed
+"""Fields of an object; the text itself of another JSON value; or why it is none."""
+
+_NUMBERS = bytes(
+    ord("0") if chr(byte) in "0123456789+-" else byte if chr(byte) in ".e" else ord("e" if byte == ord("E") else " ") for byte in range(256)
+)
+"""Leaves of a text 0 for digits and signs, points, and e."""
+_HUGE = b"0" * 20
+"""Perhaps more than 64 bits."""
+_MAY_LOSE = (_HUGE, b"." + b"0" * 8, b"0" * 8 + b".", b"0" * 16 + b"e", _FAR := b"0e000")
+"""One of these is in whatever a float or 64-bit integer may not hold: with a point, 16 digits have 8 of them on one side of it."""
+_EXACT_DIGITS = 15
+"""A float holds every decimal number of so many digits."""
+_MOST_INT_DIGITS = 4000
+"""Python makes no text of whole numbers with more than 4300."""
+
+
+def parse(text: bytes) -> Value:
+    """What one text holds. Never raises."""
+    return _one(text) if _may_lose(text) else _fast(text)
+
+
+def parse_all(texts: Sequence[bytes]) -> list[Value]:
+    """What each text holds."""
+    if not _may_lose(b"\n".join(texts)):
+        try:
+            values = list(map(orjson.loads, texts))
+        except ValueError:
+            return list(map(_fast, texts))
+        return [value if type(value) is dict else text for value, text in zip(values, texts, strict=True)]
+    return list(map(parse, texts))
+
+
+def _fast(text: bytes) -> Value:
+    try:
+        value = orjson.loads(text)
+    except ValueError as error:
+        return _bad(error)
+    return value if type(value) is dict else text
+
+
+def _may_lose(text: bytes) -> bool:
+    """Whether a number may be in it that the fast parser does not keep; what looks so within strings counts too."""
+    numbers = text.translate(_NUMBERS)
+    return any(pattern in numbers for pattern in _MAY_LOSE)
+
+
+def _one(text: bytes) -> Value:
+    """A text that may hold such a number, looked at more closely."""
+    numbers = text.translate(_NUMBERS)
+    loses = _HUGE in numbers or _FAR in numbers
+    if not loses:
+        loses = any(len(word) > _EXACT_DIGITS + 1 and (b"." in word or b"e" in word) for word in numbers.split())
+    return _exact(text) if loses else _fast(text)
+
+
+def _exact(text: bytes) -> Value:
+    try:
+        value = _DECODER.decode(text.decode())
+        if b"\\u" in text:
+            orjson.dumps(value, default=str)  # refuses halves of characters, which the exact parser lets pass
+    except (ValueError, RecursionError, TypeError) as error:
+        return _bad(error)
+    return value if type(value) is dict else text
+
+
+def _float(text: str) -> float | Decimal:
+    number = float(text)
+    if repr(number) == text:
+        return number
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:  # an exponent of more than 18 digits
+        msg = "a number with an exponent that nothing holds"
+        raise ValueError(msg) from None
+    return number if Decimal(repr(number)) == exact else exact
+
+
+def _int(text: str) -> int | Decimal:
+    return int(text) if len(text) <= _MOST_INT_DIGITS else Decimal(text)
+
+
+def _constant(_: str) -> NoReturn:
+    msg = "NaN and Infinity are no JSON"
+    raise ValueError(msg)
+
+
+_DECODER = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)
+
+
+def _bad(error: Exception) -> Unparsed:
+    """Why a text is no JSON. Parsers' words name no data, as far as they are taken here."""
+    if isinstance(error, json.JSONDecodeError):
+        return Unparsed(f"not JSON: {error.msg}, at character {error.pos}")
+    if isinstance(error, UnicodeDecodeError):
+        return Unparsed(f"not JSON: not UTF-8 at byte {error.start}")
+    if isinstance(error, RecursionError):
+        return Unparsed("not JSON that can be read: nested too deeply")
+    return Unparsed("not JSON: half of a surrogate pair" if isinstance(error, TypeError) else f"not JSON: {error}")

@@ -1,0 +1,181 @@
+"""Types of Avro and Arrow, spelt as Spark SQL spells them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.model import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import pyarrow as pa
+
+AvroType = str | list[Any] | dict[str, Any]
+"""An Avro schema, as JSON has it."""
+
+ANY = "variant"
+"""Values of more than one type, or of a type that contains itself."""
+
+_DIGITS = 38
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_AVRO = {
+    "null": "void",
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+    "fixed": "binary",
+    "enum": "string",
+}
+_AVRO_LOGICAL = {
+    "date": "date",
+    "time-millis": "time(3)",
+    "time-micros": "time(6)",
+    "timestamp-millis": "timestamp",
+    "timestamp-micros": "timestamp",
+    "timestamp-nanos": "timestamp",
+    "local-timestamp-millis": "timestamp_ntz",
+    "local-timestamp-micros": "timestamp_ntz",
+    "local-timestamp-nanos": "timestamp_ntz",
+    "uuid": "string",
+}
+_WIDER = ({"int", "bigint"}, "bigint"), ({"float", "double"}, "double")
+
+_ARROW = {
+    "null": "void",
+    "bool": "boolean",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint8": "smallint",
+    "uint16": "int",
+    "uint32": "bigint",
+    "uint64": "decimal(20,0)",
+    "halffloat": "float",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "large_string": "string",
+    "string_view": "string",
+    "date32[day]": "date",
+    "date64[ms]": "date",
+    "time32[s]": "time(0)",
+    "time32[ms]": "time(3)",
+    "time64[us]": "time(6)",
+    "time64[ns]": "time(6)",
+}
+
+
+def struct(columns: Iterable[tuple[str, str]]) -> str:
+    """A struct of these names and types."""
+    return f"struct<{', '.join(f'{quoted(name)}: {type_}' for name, type_ in columns)}>"
+
+
+def quoted(name: str) -> str:
+    """A name as it stands within a type."""
+    return name if _NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+def avro_columns(schema: AvroType, named: Mapping[str, Any], is_read: Callable[[dict[str, Any]], bool]) -> tuple[Column, ...]:
+    """The columns of a parsed Avro schema: its fields, or one named `value` when it is no record.
+
+    `named` are its named types by full name; `is_read` says whether a logical type is understood, else it is what lies beneath it.
+    """
+    types = _AvroTypes(named, is_read)
+    if isinstance(schema, dict) and schema["type"] in ("record", "error"):
+        return tuple(types.column(field["name"], field["type"]) for field in schema["fields"])
+    return (types.column("value", schema),)
+
+
+class _AvroTypes:
+    def __init__(self, named: Mapping[str, Any], is_read: Callable[[dict[str, Any]], bool]) -> None:
+        self._named = named
+        self._is_read = is_read
+        self._within: list[str] = []
+
+    def column(self, name: str, schema: AvroType) -> Column:
+        nullable = schema == "null" or (isinstance(schema, list) and "null" in schema)
+        return Column(name, self.of(schema), nullable)
+
+    def of(self, schema: AvroType) -> str:  # noqa: PLR0911 - a table of kinds
+        if isinstance(schema, list):
+            return self._union({self.of(branch) for branch in schema if branch != "null"})
+        if isinstance(schema, str):
+            return _AVRO[schema] if schema in _AVRO else self._once(schema)
+        type_ = schema["type"]
+        if isinstance(type_, dict | list):
+            return self.of(type_)
+        if "logicalType" in schema and self._is_read(schema):
+            return self._logical(schema)
+        if type_ == "array":
+            return f"array<{self.of(schema['items'])}>"
+        if type_ == "map":
+            return f"map<string, {self.of(schema['values'])}>"
+        if type_ in ("record", "error"):
+            return self._once(schema["name"])
+        return _AVRO[type_] if type_ in _AVRO else self._once(type_)
+
+    def _once(self, name: str) -> str:
+        """A named type; `ANY` inside itself, which Spark cannot say."""
+        schema = self._named[name]
+        if schema["type"] not in ("record", "error"):
+            return self.of(schema)
+        if name in self._within:
+            return ANY
+        self._within.append(name)
+        fields = struct((field["name"], self.of(field["type"])) for field in schema["fields"])
+        self._within.pop()
+        return fields
+
+    @staticmethod
+    def _union(types: set[str]) -> str:
+        if not types:
+            return "void"
+        for several, wide in _WIDER:
+            if types == several:
+                return wide
+        return types.pop() if len(types) == 1 else ANY
+
+    @staticmethod
+    def _logical(schema: dict[str, Any]) -> str:
+        logical = schema["logicalType"]
+        return decimal(schema["precision"], schema.get("scale", 0)) if logical == "decimal" else _AVRO_LOGICAL[logical]
+
+
+def decimal(precision: int, scale: int) -> str:
+    """Spark's decimals have up to so many digits; larger ones are `ANY`."""
+    return f"decimal({precision},{scale})" if 0 < precision <= _DIGITS and 0 <= scale <= precision else ANY
+
+
+def arrow_columns(schema: pa.Schema) -> tuple[Column, ...]:
+    """The columns of an Arrow schema."""
+    return tuple(Column(field.name, arrow_type(field.type), field.nullable) for field in schema)
+
+
+def arrow_type(type_: pa.DataType) -> str:  # noqa: PLR0911 - a table of kinds
+    """One Arrow type."""
+    kind = type_.__class__.__name__
+    if hasattr(type_, "storage_type"):
+        return "string" if type_.extension_name == "arrow.uuid" else arrow_type(type_.storage_type)
+    if kind == "DictionaryType":
+        return arrow_type(type_.value_type)
+    if kind.startswith("Decimal"):
+        return decimal(type_.precision, type_.scale)
+    if kind == "TimestampType":
+        return "timestamp" if type_.tz else "timestamp_ntz"
+    if kind == "DurationType":
+        return "bigint"
+    if kind == "StructType":
+        return struct((type_.field(index).name, arrow_type(type_.field(index).type)) for index in range(type_.num_fields))
+    if kind == "MapType":
+        return f"map<{arrow_type(type_.key_type)}, {arrow_type(type_.item_type)}>"
+    if "List" in kind:
+        return f"array<{arrow_type(type_.value_type)}>"
+    return _ARROW.get(str(type_), "binary")

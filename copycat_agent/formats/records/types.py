@@ -1,0 +1,169 @@
+"""Types of columns, as definitions write them: from text to a value, without losing anything, and what Spark SQL calls it.
+
+`int` `bigint` `double` `decimal(10,2)` `bool` `date` `timestamp:%d.%m.%Y %H:%M` ... A text that is no such value, or that the value
+could not hold, is a ValueError, never a rounded value. Its words are fit for a dead letter: they never hold the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from copycat_agent.formats.records import types_values as values
+from copycat_agent.formats.records.base import FormatOptions
+from copycat_agent.formats.records.types_times import dates, times, timestamps
+from copycat_agent.options import BeforeValidator, Field
+
+__all__ = ["TYPE_WORDS", "FieldType", "TypeSettings", "TypeWord", "TypedOptions", "ZoneName", "field_type", "field_types"]
+
+Read = Callable[[str], Any]
+ReadAll = Callable[[list[str]], list[Any]]
+
+
+class FieldType(NamedTuple):
+    """How the texts of one column become values.
+
+    `sql` is Spark's name of what comes out. `read` raises ValueError that says why, in words without the text. `read_all` is the fast
+    way for many texts; its ValueError says nothing, not even that one of them is bad: ask `read` for each of them then.
+    """
+
+    word: str
+    sql: str
+    read: Read
+    read_all: ReadAll
+
+    def read_each(self, texts: list[str]) -> list[Any]:
+        """The values of `texts`; a ValueError in place of each that is bad."""
+        try:
+            return self.read_all(texts)
+        except (ValueError, ArithmeticError):
+            return [self._value(text) for text in texts]
+
+    def _value(self, text: str) -> Any:  # noqa: ANN401 - what a type makes
+        try:
+            return self.read(text)
+        except ValueError as error:
+            return error
+
+
+class TypeSettings(NamedTuple):
+    """What holds for all columns of a file. `zone`: of times without one of their own, "" leaves them so."""
+
+    zone: str = ""
+    decimal_point: str = "."
+
+
+_Make = Callable[[str, TypeSettings], tuple[str, Read, ReadAll]]
+"""From what stands behind the word, "" for nothing, to (Spark's name, read, read_all). Raises ValueError for what cannot stand there."""
+
+
+def field_type(word: str, settings: TypeSettings | None = None) -> FieldType:
+    """The type that `word` names. Raises ValueError that says what is wrong with it."""
+    name, argument = _parts(word)
+    make = TYPE_WORDS.get(name)
+    if make is None:
+        msg = f"no type has this name; there are {', '.join(TYPE_WORDS)}"
+        raise ValueError(msg)
+    return FieldType(word, *make(argument, settings or TypeSettings()))
+
+
+def field_types(words: Mapping[str, str], settings: TypeSettings) -> dict[str, FieldType]:
+    """The types of columns by name; those of texts, which need no reading, are left out."""
+    return {name: field_type(word, settings) for name, word in words.items() if word != "string"}
+
+
+def _parts(word: str) -> tuple[str, str]:
+    """`decimal(10,2)` -> (decimal, 10,2); `timestamp:%H:%M` -> (timestamp, %H:%M)."""
+    if word.endswith(")") and "(" in word.partition(":")[0]:
+        name, _, argument = word[:-1].partition("(")
+        return name.strip(), argument
+    name, _, argument = word.partition(":")
+    return name.strip(), argument
+
+
+def _plain(sql: str, read: Read, read_all: ReadAll) -> _Make:
+    """A type that takes nothing behind its word."""
+
+    def make(argument: str, settings: TypeSettings) -> tuple[str, Read, ReadAll]:
+        del settings
+        if argument:
+            msg = "nothing can stand behind this type"
+            raise ValueError(msg)
+        return sql, read, read_all
+
+    return make
+
+
+def _pointed(make: Callable[[str], tuple[str, Read, ReadAll]]) -> _Make:
+    """A type of numbers whose texts may have another decimal point."""
+
+    def with_point(argument: str, settings: TypeSettings) -> tuple[str, Read, ReadAll]:
+        sql, read, read_all = make(argument)
+        if settings.decimal_point == ".":
+            return sql, read, read_all
+        return sql, values.with_comma(read), values.all_with_comma(read_all)
+
+    return with_point
+
+
+def _zoned(make: Callable[[str, str], tuple[str, Read, ReadAll]]) -> _Make:
+    return lambda argument, settings: make(argument, settings.zone)
+
+
+TYPE_WORDS: dict[str, _Make] = {
+    "string": _plain("string", str, list),
+    "int": _plain("bigint", values.whole, values.all_whole),
+    "bigint": _plain("bigint", values.bigint, values.all_bigint),
+    "float": _pointed(values.doubles),
+    "double": _pointed(values.doubles),
+    "decimal": _pointed(values.decimals),
+    "bool": lambda argument, _: values.booleans(argument),
+    "date": lambda argument, _: dates(argument),
+    "time": lambda argument, _: times(argument),
+    "timestamp": _zoned(timestamps),
+    "json": _plain("variant", values.json_value, values.all_json),
+    "binary": lambda argument, _: values.binaries(argument),
+}
+"""The words, and what makes a type of each. A new one is a line here."""
+
+
+@lru_cache(maxsize=64)
+def _checked(word: str) -> str:
+    field_type(word)
+    return word
+
+
+def _type_word(word: object) -> object:
+    return _checked(word) if isinstance(word, str) else word
+
+
+def _zone_name(name: object) -> object:
+    """A time zone that Python finds."""
+    if isinstance(name, str):
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            msg = "no time zone has this name; write one such as UTC or Europe/Berlin"
+            raise ValueError(msg) from None
+    return name
+
+
+TypeWord = Annotated[str, BeforeValidator(_type_word)]
+"""The type of a column, see `field_type`."""
+ZoneName = Annotated[str, BeforeValidator(_zone_name)]
+"""A time zone by its name."""
+
+
+class TypedOptions(FormatOptions):
+    """What columns of text have in common, whatever finds them."""
+
+    timestamp_zone: ZoneName | None = Field(
+        None, description="Time zone of timestamps that do not say theirs, such as UTC or Europe/Berlin. Absent: they stay without one."
+    )
+    decimal_point: str = Field(".", pattern="^[.,]$", description='"," for numbers such as 3,50.')
+
+    def type_settings(self) -> TypeSettings:
+        """What these options mean for types."""
+        return TypeSettings(self.timestamp_zone or "", self.decimal_point)

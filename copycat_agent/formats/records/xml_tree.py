@@ -1,0 +1,253 @@
+"""Records out of the events of an XML parser: fields of elements, and where in the file each one stands."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+from copycat_agent.errors import DamageError
+from copycat_agent.formats.model import TAIL_BYTES, Unparsed
+
+MOST_DEPTH = 200
+"""Elements within each other in a record. What writes JSON takes no more than 254."""
+_MOST_OUTER_DEPTH = 10_000
+_BOTH = tuple("/>".encode(codec) for codec in ("ascii", "utf-16-le", "utf-16-be"))
+_CLOSE = {"<".encode(codec): ">".encode(codec) for codec in ("utf-16-le", "utf-16-be")}
+"""What an end tag begins with -> what it ends with."""
+_NAME = r"(?:\*|[^\s/*:@\[\]]+(?::[^\s/*:@\[\]]+)?)"
+_PATH = re.compile(rf"(?P<root>//?)?(?P<names>{_NAME}(?:/{_NAME})*)")
+
+
+class Found(NamedTuple):
+    """One record. `raw` are its bytes, of one over the limit the first ones, and `is_long`; `tail` the last ones of it."""
+
+    value: dict[str, Any] | Unparsed
+    start: int
+    end: int
+    raw: bytes
+    tail: bytes
+    is_long: bool
+
+
+class RecordPath:
+    """`/a/b`: elements b in the root element a. `b`, `//b`, `//a/b`: anywhere. `*` is any name; one without prefix has any."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError for what is no such path."""
+        match = _PATH.fullmatch(text)
+        if match is None:
+            msg = "is no path of elements, such as row, //order/item, /catalog/book or /*/*"
+            raise ValueError(msg)
+        self._is_absolute = match["root"] == "/"
+        self._names = match["names"].split("/")
+
+    def matches(self, stack: list[str]) -> bool:
+        """Whether the last of these elements, each in the one before it, is a record."""
+        count = len(self._names)
+        if len(stack) < count or (self._is_absolute and len(stack) != count):
+            return False
+        return all(
+            wanted in ("*", name) or (":" not in wanted and wanted == name.rpartition(":")[2])
+            for wanted, name in zip(self._names, stack[-count:], strict=True)
+        )
+
+
+class Shape(NamedTuple):
+    """How elements become fields, see `XmlOptions`."""
+
+    attribute_prefix: str
+    text_field: str
+    lists: frozenset[str]
+
+
+class Tree:
+    """The parser of one file and what it has found. Fed block by block, from byte 0 on."""
+
+    def __init__(self, path: RecordPath, shape: Shape, max_bytes: int, first: int) -> None:
+        """Records that begin before byte `first` are passed over."""
+        self.found: list[Found] = []
+        self.fed = 0
+        self.start = -1
+        self._path, self._shape, self._max_bytes, self._first = path, shape, max_bytes, first
+        self._stack: list[str] = []
+        self._nodes: list[tuple[dict[str, Any], list[str]]] = []
+        self._depth = 0
+        self._value: dict[str, Any] | Unparsed = {}
+        self._has_content = False
+        self._closed_at = 0
+        self._kept = b""
+        self._kept_from = 0
+        self._head: bytes | None = None
+        self._names: dict[str, str] = {}
+        self._parser = self._new_parser()
+
+    def _new_parser(self) -> expat.XMLParserType:
+        parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.DefaultHandler = self._other
+        parser.EntityDeclHandler = self._entity
+        parser.SkippedEntityHandler = self._unknown_entity
+        self._go_outside(parser)
+        return parser
+
+    def feed(self, block: bytes, *, is_last: bool = False) -> None:
+        """Read on. Raises DamageError; what was found before is in `found` then."""
+        keep = min(self.fed, self.start if self.start >= 0 and self._head is None else self.fed) - TAIL_BYTES
+        cut = max(0, keep - self._kept_from)
+        self._kept, self._kept_from = self._kept[cut:] + block, self._kept_from + cut
+        self.fed += len(block)
+        try:
+            self._parser.Parse(block, is_last)
+        except expat.ExpatError as error:
+            place = f"line {error.lineno}, byte {self._parser.ErrorByteIndex}"
+            raise DamageError(f"not well-formed XML: {expat.ErrorString(error.code)}, at {place}") from None
+        except (ValueError, LookupError):
+            raise DamageError("the XML is in an encoding that is not read", "have it written in UTF-8") from None
+        if not is_last and self.fed - self._parser.CurrentByteIndex > self._max_bytes + len(block):
+            raise DamageError(f"a tag or a comment is longer than max_bytes, at byte {self._parser.CurrentByteIndex}")
+        if self.start >= 0 and self._head is None and self.fed - self.start > self._max_bytes:
+            self._pass_long()
+
+    @property
+    def upcoming(self) -> int:
+        """Where the record that is under way begins; -1 without one that is wanted."""
+        return self.start if self.start >= self._first else -1
+
+    def tail(self, position: int) -> bytes:
+        """The last bytes before `position`, which is not far back."""
+        place = position - self._kept_from
+        return self._kept[max(0, place - TAIL_BYTES) : place]
+
+    def _pass_long(self) -> None:
+        """Keep no more of the record that is under way than what may be sent of it."""
+        begin = self.start - self._kept_from
+        self._head = self._kept[begin : begin + self._max_bytes]
+        self._go_on_without()
+
+    def _go_outside(self, parser: expat.XMLParserType) -> None:
+        parser.StartElementHandler, parser.EndElementHandler = self._start_outside, self._end_outside
+        parser.CharacterDataHandler = None
+
+    def _go_on_without(self) -> None:
+        """Count elements to the end of the record that is under way; its fields are not wanted."""
+        self._has_content = True
+        self._depth += len(self._nodes)
+        self._nodes = []
+        parser = self._parser
+        parser.StartElementHandler, parser.EndElementHandler = self._start_unwanted, self._end_unwanted
+        parser.CharacterDataHandler = None
+
+    def _start_outside(self, name: str, attributes: dict[str, str]) -> None:
+        self._stack.append(name)
+        if len(self._stack) > _MOST_OUTER_DEPTH:
+            raise DamageError(f"more than {_MOST_OUTER_DEPTH} elements within each other, at byte {self._parser.CurrentByteIndex}")
+        if not self._path.matches(self._stack):
+            return
+        parser = self._parser
+        self.start, self._head, self._value, self._depth = parser.CurrentByteIndex, None, {}, 0
+        self._has_content = False
+        if self.start < self._first:
+            self._nodes = []
+            self._depth = 1
+            self._go_on_without()
+            return
+        self._nodes = [(self._attributes(attributes), [])]
+        parser.StartElementHandler, parser.EndElementHandler = self._start_inside, self._end_inside
+        parser.CharacterDataHandler = self._text
+
+    def _end_outside(self, _: str) -> None:
+        self._stack.pop()
+
+    def _other(self, _: str) -> None:
+        """Anything else is passed over; as long as this is asked, entities are not expanded."""
+
+    def _start_inside(self, _: str, attributes: dict[str, str]) -> None:
+        self._has_content = True
+        self._nodes.append((self._attributes(attributes) if attributes else {}, []))
+        if len(self._nodes) > MOST_DEPTH:
+            self._value = Unparsed(f"more than {MOST_DEPTH} elements within each other")
+            self._go_on_without()
+
+    def _text(self, text: str) -> None:
+        self._nodes[-1][1].append(text)
+
+    def _end_inside(self, name: str) -> None:
+        fields, texts = self._nodes.pop()
+        nodes, text = self._nodes, "".join(texts)
+        if nodes:
+            self._add(nodes[-1][0], name, self._with_text(fields, text) if fields else text or None)
+            return
+        if not isinstance(self._value, Unparsed):
+            self._value = self._with_text(fields, text)
+        self._has_content |= bool(texts)
+        self._over()
+
+    def _start_unwanted(self, _: str, __: dict[str, str]) -> None:
+        self._depth += 1
+
+    def _end_unwanted(self, _: str) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._over()
+
+    def _over(self) -> None:
+        """The record's last tag was read."""
+        self._closed_at = self._parser.CurrentByteIndex
+        self._end(self._own_end())
+        self._stack.pop()
+        self._go_outside(self._parser)
+
+    def _own_end(self) -> int:
+        """Where the record's last tag ends, which has been read to its end.
+
+        The parser tells where an end tag begins, or where a tag that is both ends.
+        """
+        place = max(0, self._closed_at - self._kept_from)
+        if not self._has_content and self._kept[max(0, self.start - self._kept_from) : place].endswith(_BOTH):
+            return self._closed_at
+        sign = _CLOSE.get(self._kept[place : place + 2], b">")
+        return self._kept_from + self._kept.find(sign, place) + len(sign)
+
+    def _end(self, end: int) -> None:
+        """The record that was under way ends before byte `end`."""
+        start, self.start = self.start, -1
+        if start < self._first:
+            return
+        begin = start - self._kept_from
+        size, is_long = end - start, end - start > self._max_bytes
+        raw = self._kept[begin : begin + min(size, self._max_bytes)] if self._head is None else self._head
+        self.found.append(Found(self._value, start, end, raw, self.tail(end), is_long))
+
+    def _attributes(self, attributes: dict[str, str]) -> dict[str, Any]:
+        prefix, fields = self._shape.attribute_prefix, dict[str, Any]()
+        for name, value in attributes.items():
+            if name != "xmlns" and not name.startswith("xmlns:"):
+                self._add(fields, name, value, prefix)
+        return fields
+
+    def _add(self, fields: dict[str, Any], name: str, value: object, prefix: str = "") -> None:
+        """A field more; where the name is there already, they make a list."""
+        key = self._names.get(name) or self._names.setdefault(name, name.rpartition(":")[2])
+        key = prefix + key if prefix else key
+        if key in fields:
+            known = fields[key]
+            if isinstance(known, list):
+                known.append(value)
+            else:
+                fields[key] = [known, value]
+        else:
+            fields[key] = [value] if key in self._shape.lists else value
+
+    def _with_text(self, fields: dict[str, Any], text: str) -> dict[str, Any]:
+        """The fields of an element, with its own text, if it is more than white space."""
+        if text and not text.isspace():
+            fields[self._shape.text_field] = text.strip() if fields else text
+        return fields
+
+    def _entity(self, *_: object) -> None:
+        raise DamageError("it declares entities, which are not read", "have it written without them")
+
+    def _unknown_entity(self, *_: object) -> None:
+        if self.start >= 0:
+            self._value = Unparsed("an entity in it is not declared")

@@ -1,0 +1,100 @@
+"""What a URI of a remote file says, and what it must not hold: a secret would end in shells' histories, offsets and logs."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from copycat_agent.errors import FatalError
+
+SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
+"""What pyarrow's file systems are asked for."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SECRET = re.compile(r"key|secret|token|passw|credential|signature|\bsas\b|\bsig\b", re.IGNORECASE)
+_BUCKETS = ("s3", "gs", "gcs", "abfs", "abfss")
+_CREDENTIALS = "give credentials where the SDK looks for them: its environment variables, its files, or the host's role"
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URI: opened through pyarrow, not by the kernel."""
+    return not path.startswith("/") and _SCHEME.match(path) is not None
+
+
+class Info(NamedTuple):
+    """What is asked of a file, named as `os.stat_result` names it. A size of -1: it is no longer what it was."""
+
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int = 0
+
+
+class Address(NamedTuple):
+    """A file, or a pattern of files. `path` is what stands behind the host or bucket, with its slash, or ""; it is never decoded.
+
+    `query` are options of the file system, such as `region=eu-central-1`.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+    query: str
+
+    @property
+    def root(self) -> str:
+        """URI of the file system alone."""
+        return f"{self.scheme}://{self.authority}" + ("/" if self.scheme not in _BUCKETS else "") + (f"?{self.query}" if self.query else "")
+
+    @property
+    def uri(self) -> str:
+        """All of it: what a task opens."""
+        return self.shown + (f"?{self.query}" if self.query else "")
+
+    @property
+    def shown(self) -> str:
+        """Without options: the name of the file, for people and templates."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def inside(self) -> str:
+        """Its path within the file system, as pyarrow spells it."""
+        if self.scheme in ("abfs", "abfss"):
+            return self.authority.partition("@")[0] + self.path
+        return self.authority + self.path if self.scheme in _BUCKETS else self.path
+
+    def at(self, inside: str) -> Address:
+        """Another file of the same file system."""
+        prefix = len(self.inside) - len(self.path)
+        return self._replace(path=inside[prefix:])
+
+
+def parse(text: str) -> Address:
+    """What stands before the first `?` is the name, as it is: nothing in it is escaped. Raises FatalError, which never shows a secret."""
+    match = _SCHEME.match(text)
+    scheme = match[1].lower() if match else ""
+    if match is None or scheme not in SCHEMES:
+        msg = f"addresses that begin with {scheme}:// are not known" if scheme else "this is not an address of remote files"
+        raise FatalError(msg, "known are " + ", ".join(f"{one}://" for one in SCHEMES))
+    place, _, query = text[match.end() :].partition("?")
+    authority, slash, path = place.partition("/")
+    _refuse_secrets(scheme, authority, place, query)
+    if not authority and scheme in _BUCKETS:
+        msg = f"{scheme}:// needs the name of a bucket"
+        raise FatalError(msg, f"as in {scheme}://bucket/logs/*.gz")
+    return Address(scheme, authority, slash + path, query)
+
+
+def _refuse_secrets(scheme: str, authority: str, place: str, query: str) -> None:
+    user, at, _ = authority.rpartition("@")
+    has_login = bool(at) and (":" in user or scheme in ("s3", "gs", "gcs"))
+    if scheme in ("s3", "gs", "gcs") and not at and ":" in authority:  # a secret may hold slashes: key:sec/ret@bucket
+        has_login = "@" in place
+    if has_login:
+        msg = f"an address with {scheme}:// must not hold a key or a password"
+        raise FatalError(msg, _CREDENTIALS)
+    for option in query.split("&"):
+        name, _, value = option.partition("=")
+        if _SECRET.search(unquote(name)) or "@" in unquote(value):
+            msg = f"the options of an address with {scheme}:// must not hold a key, a token or a password"
+            raise FatalError(msg, _CREDENTIALS)

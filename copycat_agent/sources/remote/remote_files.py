@@ -1,0 +1,311 @@
+"""The driver's half for files behind URIs: listed once, read whole by a run to the end, begun anew when one is replaced meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.errors import FileError
+from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
+from copycat_agent.sources.packing import packed
+from copycat_agent.sources.remote.address import parse
+from copycat_agent.sources.remote.objects import RemoteFile, list_files, look, opened
+from copycat_agent.sources.spool.order import sort_key
+from copycat_agent.sources.spool.settling import damage_loss
+from copycat_agent.sources.spool.spool_stream import ENDLESS
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions, SourceOptions
+
+FILES_PER_BATCH = 32
+"""Each keeps up to 8 MiB of what was fetched while its batch runs."""
+ASKED_AT_ONCE = 16
+"""Files whose first bytes are asked for side by side, to see how they are packed."""
+HOPELESS_ERRORS = 5
+"""So many times in a row a file could not be read: the run ends without it, and says so."""
+_RETRY_SECONDS = 1.0
+_LONGEST_RETRY_SECONDS = 30.0
+
+
+def key_of(file: RemoteFile) -> str:
+    """Key of the partition of one version of a file: a replaced one is another file."""
+    version = f"{file.address.shown}\0{file.size}\0{file.mtime_ns}"
+    return "r:" + hashlib.blake2b(version.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
+    """In place of `kind.make`: the files at these addresses, read as the definition says. Raises FatalError for a bad address."""
+    addresses = [parse(pattern) for pattern in patterns]
+
+    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> RemoteFiles:
+        """See `list_files` for what it raises."""
+        found = {file.address: file for address in addresses for file in list_files(address)}
+        return RemoteFiles(connector, kind, options, delivery, found.values(), offsets, log)
+
+    return make
+
+
+class _Tracked:
+    """A file and how far it is. `codec` is None until its first bytes were looked at."""
+
+    def __init__(self, file: RemoteFile, partition: SourcePartition, offset: SourceOffset) -> None:
+        self.file = file
+        self.partition = partition
+        self.offset = offset
+        self.codec: str | None = offset.compression or None
+        self.in_flight = False
+        self.packed_position = 0
+        self.errors = 0
+        self.retry_at = 0.0
+        self.why = ""
+        self.read_at = 0.0
+
+    @property
+    def unread(self) -> int:
+        """Bytes of the object that are not read, an estimate for a packed one."""
+        if self.offset.done:
+            return 0
+        return max(0, self.file.size - (self.packed_position if self.offset.compression else self.offset.position))
+
+    def fail(self, why: str) -> float:
+        """It could not be read: try again later. Returns seconds to wait."""
+        delay = min(_LONGEST_RETRY_SECONDS, _RETRY_SECONDS * 2.0**self.errors)
+        self.errors += 1
+        self.why, self.retry_at = why, time.monotonic() + delay
+        return delay
+
+
+class RemoteFiles:
+    """See `base.Source`."""
+
+    directories: Collection[str] = ()
+    scan_seconds = 3600.0
+    needs_scan = False
+
+    def __init__(
+        self,
+        connector: str,
+        kind: SourceKind,
+        options: SourceOptions,
+        delivery: DeliveryOptions,
+        files: Iterable[RemoteFile],
+        offsets: Offsets,
+        log: Log,
+    ) -> None:
+        self._connector = connector
+        self._options: Any = options
+        self._most_bytes, self._most_seconds = delivery.max_batch_bytes, delivery.max_batch_time
+        self._counts_records = getattr(kind.framing(options, raw=False), "counts_records", False)
+        self._log = log
+        self._offsets = dict(offsets)
+        self._new: dict[SourcePartition, SourceOffset] = {}
+        self._files: dict[SourcePartition, _Tracked] = {}
+        self._given_up: list[_Tracked] = []
+        for file in sorted(files, key=self._order):
+            self._meet(file)
+
+    def _order(self, file: RemoteFile) -> tuple[Any, str]:
+        shown = file.address.shown
+        return sort_key(self._options, shown, file.size, file.mtime_ns) if hasattr(self._options, "order_by") else (0, shown)
+
+    def _meet(self, file: RemoteFile) -> None:
+        partition = SourcePartition(self._connector, key_of(file))
+        offset = self._offsets.get(partition)
+        if offset is None:
+            offset = SourceOffset(0, path=file.address.shown, size=file.size, mtime_ns=file.mtime_ns, done=not file.size)
+            self._new[partition] = offset
+        self._files[partition] = _Tracked(file, partition, offset)
+
+    def scan(self) -> Changes:
+        """See `Source.scan`. What was listed when this was made is all there is; what was given up since is told here."""
+        self.needs_scan = False
+        changes, self._new = Changes(offsets=self._new), {}
+        given_up, self._given_up = self._given_up, []
+        for one in given_up:
+            changes.offsets.setdefault(one.partition, one.offset)
+            changes.accounts[one.partition] = Account(path=one.file.address.shown, state="failed", why=one.why)
+        return changes
+
+    def wake(self, paths: Collection[str]) -> bool:
+        """See `Source.wake`."""
+        del paths
+        return True
+
+    def plan(self, shares: int) -> Plan:
+        """See `Source.plan`. Files in their order; as many as make a batch, and no more than this task's share."""
+        now = time.monotonic()
+        ready = (
+            one for one in self._files.values() if not (one.in_flight or one.offset.done or one.retry_at > now) and self._is_hopeful(one)
+        )
+        some = list(itertools.islice(ready, FILES_PER_BATCH * shares))
+        chosen: list[_Tracked] = []
+        for one in some[: -(-len(some) // shares)][:FILES_PER_BATCH]:
+            if chosen and sum(before.unread for before in chosen) >= self._most_bytes:
+                break
+            chosen.append(one)
+        self._recognise([one for one in chosen if one.codec is None])
+        splits = []
+        for one in chosen:
+            if one.codec is not None:
+                one.in_flight = True
+                splits.append(self._split(one, one.codec))
+        return Plan(tuple(splits), self._most_seconds)
+
+    def _is_hopeful(self, one: _Tracked) -> bool:
+        return one.errors < HOPELESS_ERRORS
+
+    def _split(self, one: _Tracked, codec: str) -> Split:
+        file = one.file
+        end = ENDLESS if codec or self._counts_records else file.size
+        offset = replace(one.offset, compression=codec)
+        mtime_ms = file.mtime_ns // 1_000_000
+        return Split(one.partition, file.address.shown, file.address.uri, offset, end, final=True, mtime_ms=mtime_ms)
+
+    def _recognise(self, files: list[_Tracked]) -> None:
+        """See how they are packed: by their first bytes, or as the options say."""
+        asked = getattr(self._options, "compression", "auto")
+        if asked != "auto":
+            for one in files:
+                one.codec = "" if asked == "none" else asked
+        elif files:
+            with ThreadPoolExecutor(min(len(files), ASKED_AT_ONCE)) as threads:
+                for one, found in zip(files, threads.map(_codec, [one.file for one in files]), strict=True):
+                    if isinstance(found, OSError):
+                        self._tell(one, f"{one.file.address.shown} cannot be read: {found.strerror}")
+                    else:
+                        one.codec = found
+
+    def _tell(self, one: _Tracked, why: str) -> None:
+        delay = one.fail(why)
+        path = one.file.address.shown
+        if self._is_hopeful(one):
+            self._log.warning("file cannot be read, the others go on", path=path, why=why, retry_s=delay)
+        else:
+            self._given_up.append(one)
+            self.needs_scan = True
+            self._log.error("file is given up in this run", path=path, why=why, hint="begin the run again once it can be read")
+
+    def settle(self, results: Sequence[SplitResult]) -> Changes:
+        """See `Source.settle`."""
+        changes = Changes()
+        for result in results:
+            one = self._files[result.split.partition]
+            offset = replace(result.offset, size=one.file.size, mtime_ns=one.file.mtime_ns, path=one.file.address.shown)
+            is_read = result.at_end and result.error is None and not result.changed
+            if result.damage:
+                offset = replace(offset, done=True, trouble=result.damage)
+                loss = damage_loss(replace(result, offset=offset), counts_records=self._counts_records)
+                changes.losses.extend([loss] if loss else [])
+            elif result.changed:
+                offset = replace(offset, done=True, trouble="it was replaced while it was read")
+            else:
+                offset = replace(offset, done=is_read)
+            if offset != one.offset:
+                changes.offsets[one.partition] = offset
+            changes.losses.extend(result.losses)
+        return changes
+
+    def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        """See `Source.finish`."""
+        for result in results:
+            one = self._files[result.split.partition]
+            one.in_flight = False
+            one.offset = changes.offsets.get(one.partition, one.offset)
+            one.packed_position = max(one.packed_position, result.packed_position)
+            one.read_at = time.time()
+            if result.changed:
+                self._begin_anew(one)
+            elif isinstance(result.error, FileError):
+                self._tell(one, str(result.error.message))
+            elif result.error is None:
+                one.errors, one.why = 0, result.damage
+            if result.damage:
+                path, position = one.file.address.shown, one.offset.position
+                self._log.error("file is damaged, what comes before is sent", path=path, offset=position, why=result.damage)
+
+    def _begin_anew(self, one: _Tracked) -> None:
+        """Somebody has put another file in its place: that is read from its beginning."""
+        shown = one.file.address.shown
+        one.why = one.offset.trouble
+        try:
+            now = look(one.file.address)
+        except OSError as error:
+            self._log.error("file went away while it was read", path=shown, why=error.strerror)
+            return
+        self._log.warning("file was replaced while it was read, it is read from its beginning", path=shown)
+        self._meet(RemoteFile(one.file.address, now.st_size, now.st_mtime_ns))
+        self._files = dict(sorted(self._files.items(), key=lambda item: self._order(item[1].file)))
+        self.needs_scan = bool(self._new)
+
+    def ripen(self, *, at_once: bool) -> float:
+        """See `Source.ripen`. A file that failed is tried again when its time has come; a run that is over need not wait."""
+        del at_once
+        if self.drained():
+            return 0.0
+        return min((one.retry_at for one in self._files.values() if one.errors and self._is_hopeful(one)), default=float("inf"))
+
+    def drained(self) -> bool:
+        """See `Source.drained`."""
+        return not any(one.in_flight or (not one.offset.done and self._is_hopeful(one)) for one in self._files.values())
+
+    def finalise(self) -> None:
+        """See `Source.finalise`: every file is whole from the beginning."""
+
+    def files(self) -> tuple[FileView, ...]:
+        """See `Source.files`."""
+        return tuple(sorted(map(_view, self._files.values())))
+
+    def passed_over(self) -> Mapping[str, str]:
+        """See `Source.passed_over`."""
+        return {}
+
+    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+        """See `Source.look_closely`."""
+        del path, most_bytes
+        return None
+
+    def lag(self) -> Lag:
+        """See `Source.lag`."""
+        unread = [one for one in self._files.values() if not one.offset.done]
+        troubled = sum(not self._is_hopeful(one) for one in unread) + sum(bool(one.offset.trouble) for one in self._files.values())
+        return Lag(sum(one.unread for one in unread), len(unread), len(self._files), troubled_files=troubled)
+
+    def leave(self) -> Changes:
+        """See `Source.leave`."""
+        return self.scan()
+
+    def close(self) -> None:
+        """See `Source.close`: the driver holds nothing open."""
+
+
+def _codec(file: RemoteFile) -> str | OSError:
+    try:
+        with opened(file.address) as source:
+            return packed.recognise(source.read_at(packed.MAGIC_BYTES, 0), whole=True) or ""
+    except OSError as error:
+        return error if error.strerror else OSError(error.errno, "it cannot be read now")
+
+
+def _view(one: _Tracked) -> FileView:
+    state: FileState = "failing" if one.why else "following"
+    shown, offset = one.file.address.shown, one.offset
+    return FileView(
+        shown,
+        one.partition.key,
+        offset.position,
+        one.file.size,
+        offset.records,
+        state,
+        is_open=one.in_flight,
+        read_at=one.read_at,
+        unread=one.unread,
+        why=one.why,
+        compression=offset.compression,
+    )

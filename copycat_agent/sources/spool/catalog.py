@@ -1,0 +1,201 @@
+"""All files of a spool directory that are not read yet: which are new, which were read before, which are gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import SourceOffset
+from copycat_agent.sources.identity import identify_by_name
+from copycat_agent.sources.packing import packed_files
+from copycat_agent.sources.spool.ranges import parts_of
+from copycat_agent.sources.spool.settling import set_aside
+from copycat_agent.sources.spool.spool_file import SpoolFile
+from copycat_agent.sources.succession.lost import Lost
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.paths.discovery import Found
+    from copycat_agent.sources.spool.listing import Listing
+    from copycat_agent.sources.spool.rows import Row, Rows
+    from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+
+_WENT = "the file went away before it was read to its end"
+
+
+class Catalog:
+    """The connector's files, by inode. `rows` are what is saved; `listing` looks at the directory.
+
+    Which file is it? One with a row of its device, inode and birth is that row's, under whatever name. A done row whose size and time
+    of change are still the file's means that it is read; when they are not, it is another generation, read from its beginning.
+    """
+
+    def __init__(self, connector: str, options: SpoolDirOptions, rows: Rows, listing: Listing, log: Log) -> None:
+        self._connector = connector
+        self._options = options
+        self._rows = rows
+        self._listing = listing
+        self._log = log
+        self.files: dict[tuple[int, int], SpoolFile] = {}
+        self.done: dict[tuple[int, int], Row] = {}
+        self.paths: set[str] = set()
+        self.lost = Lost(log)
+
+    def scan(self, found: Iterable[Found], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
+        """Compare what is there with what is known. Returns the files that are new or not what they were, and rows whose file is gone.
+
+        The latter are done rows of which no look has found the file (any more).
+        """
+        present: set[tuple[int, int]] = set()
+        news: list[SpoolFile] = []
+        self.done = {}
+        for one in found:
+            inode_key = (one.stat.st_dev, one.stat.st_ino)
+            present.add(inode_key)
+            if (file := self._observe(one, changes)) is not None:
+                news.append(file)
+        gone = self._miss(present, changes)
+        self.paths = {file.path for file in self.files.values()}
+        return news, gone
+
+    def let_go(self, file: SpoolFile) -> bool:
+        """Nothing of it is to be read any more. False when it was let go before."""
+        self.paths.discard(file.path)
+        return self.files.pop(file.inode_key, None) is not None
+
+    def _observe(self, found: Found, changes: Changes) -> SpoolFile | None:
+        """One file that is there. It is returned when it has to be looked at: nothing, or something else, was known of it."""
+        inode_key = (found.stat.st_dev, found.stat.st_ino)
+        file = self.files.get(inode_key)
+        if file is not None:
+            if file.flights:
+                file.path, file.gone = found.path, False
+                return None  # who reads it tells what has become of it
+            same = file.path == found.path and file.version == (found.stat.st_size, found.stat.st_mtime_ns)
+            if same or self._is(file, found):
+                file.path, file.gone = found.path, False
+                return None if file.observe(found.stat) else file
+            self.vanish(file)
+        row = self._rows.latest(*inode_key)
+        if row is not None and row.offset.done and _is_as(row.offset, found.stat):
+            self._keep_done(row, found.path, changes)
+            return None
+        return self._meet(found, changes)
+
+    def _is(self, file: SpoolFile, found: Found) -> bool:
+        """Whether it is the same file under another name."""
+        return identify_by_name(found.path, found.stat, follow_symlinks=False) == file.identity
+
+    def _keep_done(self, row: Row, path: str, changes: Changes) -> None:
+        if row.offset.gone_ms or row.offset.path != path:
+            now = replace(row.offset, gone_ms=0, path=path)
+            changes.offsets[row.partition] = now
+            row = row._replace(offset=now)
+        self.done[row.identity[:2]] = row
+
+    def _meet(self, found: Found, changes: Changes) -> SpoolFile | None:
+        identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
+        if identity is None:
+            return None  # it went away, or another one has its name: the next look knows
+        info = found.stat
+        rows = [row for row in self._rows.at_inode(*identity[:2]) if row.identity == identity]
+        generation = max((row.generation for row in rows), default=0)
+        file = SpoolFile(
+            self._connector, identity, generation, found.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns,
+            SourceOffset(0, path=found.path),
+        )  # fmt: skip
+        self._recall(file, [row for row in rows if row.generation == generation], changes)
+        if not file.is_begun:
+            file.former = self._rows.done_at(found.path, info.st_size)
+        self.files[file.inode_key] = file
+        return file
+
+    def _recall(self, file: SpoolFile, rows: list[Row], changes: Changes) -> None:
+        """What is saved of this generation of the file."""
+        parts = parts_of([row for row in rows if row.bounds is not None])
+        whole = next((row.offset for row in rows if row.bounds is None), None)
+        if whole is not None and whole.done:
+            if not self._may_go_on(whole, file):
+                file.begin_anew()
+                return
+            file.offset = replace(whole, done=False)
+        elif parts:
+            file.parts = parts
+        elif whole is not None:
+            file.offset = whole
+        if not file.is_begun:
+            file.parts = file.parts if all(_is_at(part.offset, file) for part in file.parts) else []
+            return
+        known = file.parts[0].offset if file.parts else file.offset
+        file.set_aside = self._options.on_changed_file == "stop" and (bool(known.trouble) or not _is_at(known, file))
+        if file.set_aside:
+            self.put_aside(file, changes)
+        elif file.parts and not _is_at(known, file):
+            file.begin_anew()
+
+    def _may_go_on(self, done: SourceOffset, file: SpoolFile) -> bool:
+        """Whether a file that was read has only been added to, as far as can be told now; who reads it on compares what was read."""
+        grown = file.size > done.size and not (done.compression or done.trouble)
+        return grown and self._options.on_changed_file == "continue" and done.fingerprint.head_bytes > 0
+
+    def put_aside(self, file: SpoolFile, changes: Changes) -> None:
+        """It was changed after a part of it was sent, and is not read on; saved and told."""
+        file.set_aside = True
+        file.former = None
+        offset = set_aside(file.parts[0].offset if file.parts else file.offset)
+        partition = file.parts[0].partition if file.parts else file.partition
+        file.why = offset.trouble
+        if file.parts:
+            file.parts[0].offset = offset
+        else:
+            file.offset = offset
+        if partition not in changes.offsets or changes.offsets[partition] != offset:
+            changes.offsets[partition] = replace(offset, path=file.path)
+            why, _, hint = offset.trouble.partition("; ")
+            self._log.error("file set aside, the others go on", path=file.path, why=why, offset=file.position, hint=hint)
+
+    def _miss(self, present: set[tuple[int, int]], changes: Changes) -> list[Row]:
+        """Files and rows that nothing was found of. What a directory held that cannot be listed now is not known to be missing."""
+        for file in [one for key, one in self.files.items() if key not in present]:
+            if file.flights or file.fd >= 0:
+                file.gone = True  # it is read to its end all the same
+            elif self._listing.is_missing(file.path, file.identity.device):
+                self.vanish(file)
+        gone = []
+        for row in self._rows.there():
+            if row.identity[:2] in present or row.identity[:2] in self.files or row.partition in changes.offsets:
+                continue
+            if row.partition in changes.forget or not self._listing.is_missing(row.offset.path, row.identity.device):
+                continue
+            gone.append(row)
+        return gone
+
+    def vanish(self, file: SpoolFile) -> None:
+        """It is not there any more, and was not read to its end."""
+        self.let_go(file)
+        file.close()
+        file.gone = True
+        if not file.is_begun:
+            self._log.warning("file went away before it was read", path=file.path, bytes=file.size)
+
+    def lose(self, row: Row, changes: Changes) -> None:
+        """The file of a row that is not done is gone: what was not read of it is lost. It is entered once, with the row's `gone_ms`."""
+        offset = row.offset
+        if offset.done or not (offset.position or row.bounds):
+            return
+        start, end, words = packed_files.rest(offset)
+        if row.bounds is not None:
+            end = row.bounds[1]
+        if end > start:
+            self.lost.add(row.partition, offset.path, start, end, f"{_WENT}{words}", changes)
+
+
+def _is_as(offset: SourceOffset, info: os.stat_result) -> bool:
+    return (offset.size, offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
+
+
+def _is_at(offset: SourceOffset, file: SpoolFile) -> bool:
+    return (offset.size, offset.mtime_ns) == file.version

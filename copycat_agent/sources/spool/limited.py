@@ -1,0 +1,39 @@
+"""A record format with what else a task has to know of a connector's files: how much a packed one may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from copycat_agent.formats import Frame, RecordFile, RecordFormat
+from copycat_agent.sources.packing.limits import UnpackOptions
+
+
+class LimitedFormat:
+    """See `RecordFormat`; all of it is the format's own."""
+
+    def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
+        self._form = form
+        self.limits = limits
+        self.on_too_long: Literal["dlq", "truncate", "drop"] = form.on_too_long
+        self.counts_records = form.counts_records
+        self.finds_end = form.finds_end
+        self.makes_fields = form.makes_fields
+
+    def frames(
+        self,
+        file: RecordFile,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = True,
+        flush: bool = False,
+        block_bytes: int | None = None,
+    ) -> Iterator[Frame]:
+        """See `RecordFormat.frames`."""
+        return self._form.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes)
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """See `RecordFormat.cuts`."""
+        return self._form.cuts(file, parts)

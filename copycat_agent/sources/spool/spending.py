@@ -1,0 +1,115 @@
+"""Files that are done and have to leave: handed to cleanup strictly after their rows are saved, again and again until they are away."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from copycat_agent.sources.spool.cleanup import Cleaner, Outcome, Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from copycat_agent.logs import Log
+    from copycat_agent.model import SourcePartition
+    from copycat_agent.sources.spool.names import DoneFiles
+    from copycat_agent.sources.spool.rows import Row
+    from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+
+AT_ONCE = 128
+"""Files that are handed over at a time."""
+
+
+class Spending:
+    """For one connector, in its thread. `cleaned` are rows whose file is away: a scan saves that.
+
+    `needs_look`: something else is where a file was.
+    """
+
+    def __init__(self, connector: str, options: SpoolDirOptions, done_files: DoneFiles, log: Log, *, counts_records: bool) -> None:
+        self._cleaner = Cleaner(connector, options.dir, options.cleanup, log, recursive=options.recursive)
+        self._done_files = done_files
+        self._log = log
+        self._counts_records = counts_records
+        self._due: dict[SourcePartition, tuple[Row, float]] = {}
+        self._why: dict[SourcePartition, str] = {}
+        self._told = ""
+        self.cleaned: list[Row] = []
+        self.needs_look = False
+
+    def check(self) -> None:
+        """Say what is wrong with the targets, once: files are read all the same, and kept where they are until it is repaired."""
+        problem = self._cleaner.check()
+        words = str(problem or "")
+        if words and words != self._told:
+            self._log.error("files cannot be cleaned up, they are kept", why=words)
+        self._told = words
+
+    def add(self, row: Row) -> None:
+        """It is done, and its row is saved. Without effect when the policy leaves it where it is."""
+        if row.partition not in self._due and self._cleaner.does(troubled=bool(row.offset.trouble)):
+            self._due[row.partition] = row, 0.0
+
+    def add_all(self, rows: Iterable[Row]) -> None:
+        """See `add`. Takes no time where nothing ever leaves."""
+        if self._cleaner.does(troubled=False) or self._cleaner.does(troubled=True):
+            for row in rows:
+                self.add(row)
+
+    def discard(self, row: Row) -> None:
+        """It is not there any more."""
+        self._due.pop(row.partition, None)
+        self._why.pop(row.partition, None)
+
+    def why(self, row: Row) -> str:
+        """What keeps the file where it is, "" when nothing does."""
+        return self._why.get(row.partition, "")
+
+    @property
+    def troubled(self) -> int:
+        """Files that could not be cleaned up."""
+        return len(self._why)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether more could be done at once."""
+        return self.next_at <= time.monotonic()
+
+    @property
+    def next_at(self) -> float:
+        """When there is something to do, as `time.monotonic()` tells it; infinite for never."""
+        return min((until for _, until in self._due.values()), default=float("inf"))
+
+    def work(self) -> None:
+        """Clean up what is due, as much as a short call allows."""
+        now = time.monotonic()
+        rows = [row for row, until in self._due.values() if until <= now][:AT_ONCE]
+        if rows:
+            for row, outcome in zip(rows, self._cleaner.clean([self._spent(row) for row in rows]), strict=True):
+                self._take_in(row, outcome)
+
+    def _take_in(self, row: Row, outcome: Outcome) -> None:
+        if outcome.state == "kept":
+            self._due[row.partition] = row, time.monotonic() + outcome.retry_seconds
+            if outcome.retry_seconds:
+                self._why[row.partition] = outcome.why
+            return
+        self.discard(row)
+        self.needs_look |= outcome.state == "changed"
+        if outcome.state in ("cleaned", "gone"):
+            self.cleaned.append(row)
+
+    def _spent(self, row: Row) -> Spent:
+        offset = row.offset
+        return Spent(
+            offset.path, row.identity, offset.size, offset.mtime_ns, self._done_files.own(offset.path), offset.trouble,
+            offset.position, offset.records, counts_records=self._counts_records,
+        )  # fmt: skip
+
+    def expire(self) -> None:
+        """Delete what was put away long ago, see `cleanup.retain`."""
+        self._cleaner.expire()
+
+    def close(self) -> None:
+        """End a copy under way."""
+        self._cleaner.close()

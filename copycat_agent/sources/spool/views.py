@@ -1,0 +1,89 @@
+"""What is unread in a spool directory, in numbers and for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from copycat_agent.sources.base import FileState, FileView, Lag
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.spool.catalog import Catalog
+    from copycat_agent.sources.spool.rows import Row
+    from copycat_agent.sources.spool.spool_file import SpoolFile
+
+CROWD = 1000
+"""With more unread files the lag is looked at now and then, not in every cycle."""
+KEEP_SECONDS = 0.5
+KEEP_COST = 20.0
+"""So long a lag of a crowd holds, or this many times what it took to look at it, whichever is longer."""
+
+
+class LagView:
+    """The lag of a catalog. Asked in every cycle."""
+
+    def __init__(self, catalog: Catalog, unreadable: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+        """`unreadable`: how many paths match and cannot be looked at."""
+        self._catalog = catalog
+        self._unreadable = unreadable
+        self._clock = clock
+        self._last = Lag()
+        self._until = 0.0
+
+    def now(self) -> Lag:
+        """The lag; that of a crowd may be a little old."""
+        begin = self._clock()
+        crowd = len(self._catalog.files) > CROWD
+        if crowd and begin < self._until:
+            return self._last
+        self._last = self._look()
+        end = self._clock()
+        self._until = end + max(KEEP_SECONDS, KEEP_COST * (end - begin))
+        return self._last
+
+    def _look(self) -> Lag:
+        unread = oldest = troubled = blocked = opened = aside = 0
+        for file in self._catalog.files.values():
+            opened += file.fd >= 0
+            troubled += file.errors > 0 or file.set_aside
+            blocked += file.blocked > 0
+            aside += file.set_aside
+            if not file.set_aside:
+                unread += file.unread
+                if file.ready_ms and not 0 < oldest <= file.ready_ms:
+                    oldest = file.ready_ms
+        known = len(self._catalog.files) + len(self._catalog.done)
+        return Lag(
+            bytes=unread,
+            files=len(self._catalog.files) - aside,
+            known_files=known,
+            open_files=opened,
+            lost_bytes=self._catalog.lost.bytes,
+            troubled_files=troubled + self._unreadable(),
+            blocked_files=blocked,
+            oldest_unread_ms=oldest,
+        )
+
+
+def view_of(file: SpoolFile) -> FileView:
+    """A file that is not read yet."""
+    state: FileState = "following"
+    if file.blocked:
+        state = "blocked"
+    elif file.errors or file.set_aside:
+        state = "failing"
+    elif not file.ready_ms:
+        state = "waiting"
+    elif file.gone:
+        state = "gone"
+    where = (file.path, file.partition.key, file.position, file.size, file.records, state, file.fd >= 0, file.read_at)
+    return FileView(*where, file.unread, file.why, "", file.offset.compression)
+
+
+def done_view(row: Row, why: str) -> FileView:
+    """A file that is read, or given up, and still there. `why`: what keeps it there, or is wrong with it."""
+    offset = row.offset
+    state: FileState = "failing" if why else "done"
+    where = (offset.path, row.partition.key, offset.position, offset.size, offset.records, state)
+    return FileView(*where, is_open=False, why=why, compression=offset.compression)

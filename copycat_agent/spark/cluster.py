@@ -1,0 +1,182 @@
+"""ClusterExecutor: each batch is a Spark job of one task, somewhere on a cluster.
+
+The executor produces to Kafka by itself; only results come back, so a batch that was lost on the way counts for nothing and is planned
+again. Files have to be where every executor finds them: under the same path on a mount, or behind a URI.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import pickle
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import copycat_agent
+from copycat_agent import logs
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.runner import failed, unread
+from copycat_agent.spark import cluster_task
+from copycat_agent.spark.cluster_host import refusal
+from copycat_agent.spark.cluster_job import Flight, Job, Pulse
+from copycat_agent.spark.cluster_line import Line
+from copycat_agent.spark.cluster_task import Errand, Seat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.model import Batch, Split, SplitResult, TaskId
+    from copycat_agent.runner import Results
+    from copycat_agent.spark.cluster_host import ClusterHost
+    from copycat_agent.spark.cluster_line import Exchange
+    from copycat_agent.spark.host import Session
+
+RUN = "copycat_agent.batch:run_batch"
+"""What a batch is run by, as a name: the executor imports it once it knows that it can."""
+
+ANSWER_SECONDS = 60.0
+"""As in `jobs`: so long after `max_seconds` a batch that has begun is cancelled."""
+
+PLACE_SECONDS = 120.0
+"""So long no batch may begin while none is under way; then they come back as errors, and are planned again."""
+
+ADMIT_SECONDS = 60.0
+"""So long an executor may take to say what Python it has: the first time it fetches what travels along, and starts one."""
+
+MOST_BATCHES = 64
+"""What `delivery.tasks_max` may be."""
+
+_LOOK_SECONDS = 0.2
+
+_log = logs.get("spark")
+
+
+class ClusterExecutor:
+    """See `executor.Executor` for the contract. The host is the caller's: close it afterwards."""
+
+    def __init__(
+        self, host: ClusterHost, run: str = RUN, answer_seconds: float = ANSWER_SECONDS, place_seconds: float = PLACE_SECONDS
+    ) -> None:
+        """`host` has been started, and may still be coming up."""
+        self._host = host
+        self._run = run
+        self._answer_seconds = answer_seconds
+        self._place_seconds = place_seconds
+        self._numbers = itertools.count(1)
+        self._threads = ThreadPoolExecutor(MOST_BATCHES, "cluster-job")
+        self._lock = threading.Lock()  # guards what follows
+        self._flights: dict[TaskId, Flight] = {}
+        self._refusals: dict[bytes, FatalError | None] = {}
+        self._admitted = 0
+        self._admitting = threading.Lock()
+        self._closed = threading.Event()
+        self._pulse = Pulse()
+
+    def submit(self, batch: Batch) -> Future[Results]:
+        """See `Executor.submit`. A definition that must not travel yields a FatalError, see `cluster_host.refusal`."""
+        with self._lock:
+            error: CopycatError | None = self._refusal(batch.definition)
+            if error is None and not self._closed.is_set():
+                flight = self._flights[batch.task] = Flight(batch, next(self._numbers))
+                return self._threads.submit(self._carry, flight)
+        future: Future[Results] = Future()
+        future.set_result(failed(batch, error or RetriableError("the agent is stopping")))
+        return future
+
+    def _refusal(self, pickled: bytes) -> FatalError | None:
+        if pickled not in self._refusals:
+            self._refusals[pickled] = refusal(pickle.loads(pickled), self._host.conf, self._host.master)  # noqa: S301 - our own
+        return self._refusals[pickled]
+
+    def settle(self, task: TaskId) -> None:
+        """See `Executor.settle`. Over the batch's line; a batch that has not begun, or cannot hear, is cancelled."""
+        with self._lock:
+            if flight := self._flights.get(task):
+                flight.settle()
+
+    def close(self) -> None:
+        """See `Executor.close`. Cancels what runs: callers who want it settled settle it first."""
+        with self._lock:
+            self._closed.set()
+        self._threads.shutdown()
+
+    def _carry(self, flight: Flight) -> Results:
+        """On a thread of the pool. Raises nothing."""
+        try:
+            return self._fly(flight)
+        except CopycatError as error:
+            return failed(flight.batch, error)
+        finally:
+            with self._lock:
+                if self._flights.get(flight.batch.task) is flight:
+                    del self._flights[flight.batch.task]
+
+    def _fly(self, flight: Flight) -> Results:
+        """Raises RetriableError when the job fails or is cancelled, FatalError when executors cannot run batches."""
+        batch = flight.batch
+        session = self._session(flight)
+        if session is None:
+            return unread(batch)
+        self._admit(session, flight)
+        exchange = self._host.exchange
+        with _lined(flight, exchange) as line:
+            errand = Errand(
+                replace(batch, splits=tuple(map(_shared, batch.splits))),
+                self._run,
+                copycat_agent.__version__,
+                line.address,
+            )
+            job = Job(session, flight, self._closed, self._pulse, self._place_seconds, batch.max_seconds + self._answer_seconds)
+            try:
+                answer = job.run(f"{batch.task.connector}/{batch.task.number}", cluster_task.carry, errand)
+            except RetriableError:
+                if flight.settled and not job.has_begun:
+                    return unread(batch)
+                raise
+        results: tuple[SplitResult, ...] = pickle.loads(answer)  # noqa: S301 - from our own worker
+        return tuple(replace(result, split=split) for result, split in zip(results, batch.splits, strict=True))
+
+    def _session(self, flight: Flight) -> Session | None:
+        """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""
+        deadline = time.monotonic() + PLACE_SECONDS
+        while True:
+            try:
+                return self._host.session(_LOOK_SECONDS)
+            except RetriableError:
+                if flight.settled:
+                    return None
+                if self._closed.is_set() or time.monotonic() > deadline:
+                    raise
+
+    def _admit(self, session: Session, flight: Flight) -> None:
+        """The first job of a session looks at the executors. Raises FatalError with what the first unfit one lacks."""
+        with self._admitting:
+            if self._admitted == session.number:
+                return
+            job = Job(session, flight, self._closed, self._pulse, self._place_seconds, ADMIT_SECONDS)
+            found: Seat = pickle.loads(job.run("look", functools.partial(cluster_task.look, copycat_agent.__version__), None))  # noqa: S301 - from our own worker
+            if found.trouble:
+                raise cluster_task.unfit(found)
+            _log.info("an executor can run batches", host=found.host, python=found.python)
+            self._admitted = session.number
+
+
+@contextlib.contextmanager
+def _lined(flight: Flight, exchange: Exchange | None) -> Iterator[Line]:
+    """The flight with a line to its batch, as long as that lasts."""
+    line = Line(None) if exchange is None else exchange.line()
+    flight.use(line)
+    try:
+        yield line
+    finally:
+        if exchange is not None:
+            exchange.end(line)
+
+
+def _shared(split: Split) -> Split:
+    """The split as another host has to open it: by name, not by this process's descriptor; inodes differ there."""
+    return replace(split, open_path=split.path, inode=0) if split.open_path.startswith("/proc/") else split

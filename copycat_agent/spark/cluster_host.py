@@ -1,0 +1,217 @@
+"""ClusterHost: a Spark session on a cluster, that a run to the end has to itself. The driver is this process and its own JVM."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.options import HIDDEN, Definition
+from copycat_agent.spark import cluster_package, java, rundir
+from copycat_agent.spark.cluster_line import Exchange
+from copycat_agent.spark.host import Session, SparkHost
+from copycat_agent.spark.jvm import child_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark import SparkContext
+
+    from copycat_agent.options import SparkOptions
+    from copycat_agent.spark.jvm import Jvm
+
+TRUSTED = "spark.copycat.trustedNetwork"
+"""A setting of our own: what travels between driver and executors is protected in another way."""
+
+MASTER_SECONDS = 60.0
+"""So long a master that was there before may be away: a restart takes seconds."""
+
+_PROBE_SECONDS = 5.0
+_LOCAL = re.compile(r"local(\[[^]]*\])?")
+_PASSED_ON = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "KUBECONFIG", "KRB5_CONFIG", "KRB5CCNAME")
+"""Where cluster managers are described; all of them name files."""
+
+_DEFAULTS = {
+    "spark.app.name": "copycat",
+    "spark.executor.memory": "512m",  # no record ever passes through an executor's JVM
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+}
+_FIXED = {
+    "spark.submit.deployMode": "client",
+    "spark.ui.enabled": "false",
+    "spark.io.encryption.enabled": "true",
+    "spark.io.encryption.commons.config.cipher.classes": "org.apache.commons.crypto.cipher.JceCipher",
+    "spark.python.unix.domain.socket.enabled": "false",  # its directory would have to be there on every host
+    "spark.python.worker.reuse": "true",
+    "spark.python.use.daemon": "true",
+    "spark.eventLog.enabled": "false",
+    "spark.speculation": "false",  # two attempts at one batch would both produce
+    "spark.task.maxFailures": "1",  # a failed batch is planned again, from committed offsets
+}
+"""What `spark.conf` of agent.yaml may not change."""
+
+
+def is_cluster(master: str) -> bool:
+    """Whether a master is anything but this process's own host and JVM."""
+    return _LOCAL.fullmatch(master) is None
+
+
+def addresses(master: str) -> list[tuple[str, int]]:
+    """Host and port of each of the masters in `spark://a:7077,b:7077` or `k8s://https://host:443`; none for others."""
+    match = re.fullmatch(r"spark://(.+)|k8s://(?:https?://)?(.+)", master)
+    found = [re.fullmatch(r"\[?([^\]/]+?)\]?(?::(\d+))?/?", one) for one in (match[1] or match[2]).split(",")] if match else []
+    return [(one[1], int(one[2] or (7077 if master.startswith("spark") else 443))) for one in found if one]
+
+
+def driver_host(master: str, conf: Mapping[str, str]) -> str:
+    """Address of this host for executors: `spark.driver.host`, else the one that routes to the master; "" leaves it to Spark."""
+    if named := conf.get("spark.driver.host"):
+        return named
+    if master.startswith("local-cluster"):
+        return "127.0.0.1"
+    for host, port in addresses(master):
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind) as probe:
+                probe.connect(address)  # sends nothing
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return ""
+
+
+def refusal(definition: object, conf: Mapping[str, str], master: str) -> FatalError | None:
+    """Why a definition must not travel to the executors: it holds secrets, and others could read what travels. None when it may."""
+    if not isinstance(definition, Definition) or HIDDEN not in str(definition.masked()):
+        return None
+    host = driver_host(master, conf)
+    is_loopback = host in ("localhost", "::1") or host.startswith("127.")
+    encrypted = _on(conf, "spark.authenticate") and any(
+        _on(conf, name) for name in ("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption")
+    )
+    if is_loopback or encrypted or _on(conf, "spark.ssl.rpc.enabled") or _on(conf, TRUSTED):
+        return None
+    msg = f"definition {definition.name} holds secrets, and what Spark sends to its executors is not encrypted"
+    hint = (
+        "set spark.authenticate and spark.network.crypto.enabled to true under spark.conf of agent.yaml and on the cluster; "
+        f"or {TRUSTED}: true where the network itself is private"
+    )
+    return FatalError(msg, hint)
+
+
+def _on(conf: Mapping[str, str], name: str) -> bool:
+    return conf.get(name, "").lower() == "true"
+
+
+def settings(master: str, conf: Mapping[str, str], host: str, tasks: int, local_dir: Path) -> dict[str, str]:
+    """All of Spark's settings for a session on a cluster; `host` as `driver_host` tells it."""
+    address = {"spark.driver.host": host, "spark.driver.bindAddress": host} if host else {}
+    given = {name: value for name, value in conf.items() if name != TRUSTED}
+    return {
+        **_DEFAULTS,
+        "spark.cores.max": str(tasks),
+        **address,
+        **given,
+        **_FIXED,
+        "spark.master": master,
+        "spark.local.dir": str(local_dir),
+    }
+
+
+class ClusterHost(SparkHost):
+    """See `SparkHost`. The master is probed before Spark is asked: it would say only after a minute that there is none."""
+
+    failure_hint = "see that the master's address is right and that it runs; the JVM's messages come with log level debug"
+
+    def __init__(
+        self,
+        options: SparkOptions,
+        run_dir: Path,
+        master: str,
+        tasks: int,
+        *,
+        on_failure: Callable[[FatalError], None] = lambda _: None,
+    ) -> None:
+        """`tasks` batches at a time at most: so many cores are asked for. Raises FatalError when `master` is local."""
+        if not is_cluster(master):
+            msg = f"{master} is no cluster"
+            raise FatalError(msg, "leave --master out for this host")
+        super().__init__(options, run_dir, tasks, on_failure=on_failure)
+        self.master = master
+        self.exchange: Exchange | None = None
+
+    @property
+    def conf(self) -> Mapping[str, str]:
+        """`spark.conf` of agent.yaml."""
+        return self._conf
+
+    def close(self) -> None:
+        """See `SparkHost.close`."""
+        if self.exchange is not None:
+            self.exchange.close()
+        super().close()
+
+    def _connect(self, jvm: Jvm) -> Session:
+        self._await_master(MASTER_SECONDS if self._sessions else 0.0)
+        self._address = driver_host(self.master, self._conf)
+        if self.exchange is None and self._address:
+            self.exchange = Exchange(self._conf.get("spark.driver.bindAddress", self._address), self._address)
+        return super()._connect(jvm)
+
+    def _await_master(self, seconds: float) -> None:
+        """Raises RetriableError when none of the masters can be reached within `seconds`; asks once at least."""
+        end = time.monotonic() + seconds
+        known = addresses(self.master)
+        while known:
+            problems = [problem for address in known if (problem := _unreachable(address))]
+            if len(problems) < len(known):
+                return
+            if time.monotonic() > end or self._closing.wait(0.5):
+                msg = f"the Spark master {self.master} cannot be reached: {'; '.join(problems)}"
+                raise RetriableError(msg)
+
+    def _environment(self) -> dict[str, str]:
+        environ = child_environment(
+            os.environ,
+            TMPDIR=str(self.run_dir / rundir.TEMPORARY),
+            SPARK_HOME=str(java.spark_home()),
+            SPARK_SCALA_VERSION="2.13",  # what `local-cluster` starts its executors with
+            **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        )
+        host = driver_host(self.master, self._conf)
+        for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):  # of this host alone, as it is set for a local session
+            environ.pop(name)
+            if host:
+                environ[name] = host
+        return environ
+
+    def _settings(self) -> dict[str, str]:
+        return settings(self.master, self._conf, self._address, self.runners, self.run_dir / rundir.LOCAL)
+
+    def _made(self, context: SparkContext) -> None:
+        """The package travels with each job. What else a Python needs has to be on the executors."""
+        context.pythonExec = self._conf.get("spark.pyspark.python") or self._python()
+        path = list(sys.path)
+        context.addPyFile(str(cluster_package.build(self.run_dir / rundir.TEMPORARY)))
+        sys.path[:] = path
+
+    def _python(self) -> str:
+        """On this host the agent's own, elsewhere what PATH has."""
+        return sys.executable if self._address.startswith("127.") else "python3"
+
+
+def _unreachable(address: tuple[str, int]) -> str:
+    """Why nobody answers there, "" when somebody does."""
+    try:
+        socket.create_connection(address, _PROBE_SECONDS).close()
+    except OSError as error:
+        return error.strerror or str(error) or type(error).__name__
+    return ""

@@ -1,0 +1,30 @@
+"""This package as a file that travels with the jobs: executors need its dependencies, not itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+
+import copycat_agent
+
+NAME = "copycat_agent.zip"
+
+
+def build(directory: Path) -> Path:
+    """Write the package into `directory` and return the file's path. Raises OSError.
+
+    Where Python has compiled a module already, the compiled one goes along: an executor's Python of the same version takes it as
+    long as the source's time and size agree, which saves each of its processes a second.
+    """
+    root = Path(copycat_agent.__file__).resolve().parent
+    path = directory / NAME
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
+        for source in sorted(root.rglob("*.py")):
+            name = source.relative_to(root.parent)
+            archive.write(source, name)
+            compiled = Path(importlib.util.cache_from_source(str(source)))
+            if compiled.is_file():
+                archive.write(compiled, name.with_suffix(".pyc"))
+    path.chmod(0o600)
+    return path

@@ -1,0 +1,175 @@
+"""What runs on an executor of a cluster: look whether it can, then run the batch.
+
+Imported before anything is known of the executor's Python, so only the standard library is imported here; what a batch needs
+comes late, once it is known to be there. Nothing raises into Spark but what its driver has to hear as a failed job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import os
+import pickle
+import pkgutil
+import platform
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import copycat_agent
+from copycat_agent.errors import CopycatError, FatalError, FileError
+from copycat_agent.model import Batch, Split, SplitResult
+
+Results = tuple[SplitResult, ...]
+
+NEEDED = ("cramjam", "confluent_kafka", "fastavro", "orjson", "pyarrow", "pydantic")
+"""Modules that batches import, beside one for zstd; a test compares."""
+
+_CONNECT_SECONDS = 5.0
+_LARGEST_END = 2**61
+_PR_SET_PDEATHSIG = 1
+_HINT = (
+    "install the requirements of copycat-agent for that Python on every worker, name another one with spark.pyspark.python, or send one "
+    "along with spark.archives"
+)
+
+
+class Errand(NamedTuple):
+    """A batch on its way. `run` names the function that runs it, `version` is the agent's; `line` is host, port and token, or None."""
+
+    batch: Batch
+    run: str
+    version: str
+    line: tuple[str, int, bytes] | None
+
+
+class Seat(NamedTuple):
+    """An executor's Python as it sees itself. `trouble` is why it cannot run batches, "" when it can."""
+
+    host: str
+    python: str
+    version: str
+    trouble: str
+
+
+def look(version: str, partition: Iterable[object]) -> Iterator[bytes]:
+    """Function over any partition: yields a pickled `Seat`."""
+    list(partition)
+    return iter([pickle.dumps(seat(version))])
+
+
+def seat(version: str) -> Seat:
+    """This process."""
+    zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    missing = [name for name in (*NEEDED, zstd) if not _is_there(name)]
+    host, own = socket.gethostname(), copycat_agent.__version__
+    trouble = f"its Python lacks {', '.join(missing)}" if missing else ""
+    if own != version:
+        trouble = f"it has copycat-agent {own} of its own, before the agent's {version} on its path"
+    return Seat(host, platform.python_version(), own, trouble)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # the package it should be in is not there
+        return False
+
+
+def unfit(found: Seat) -> FatalError:
+    """What is said of an executor that cannot run batches."""
+    return FatalError(f"executor on {found.host} (Python {found.python}) cannot run batches: {found.trouble}", _HINT)
+
+
+def carry(partition: Iterable[Errand]) -> Iterator[bytes]:
+    """Function over the partition of a task, which holds an errand: run it, yield its pickled results."""
+    (errand,) = partition
+    _die_with_parent()
+    found = seat(errand.version)
+    if found.trouble:
+        return iter([pickle.dumps(_all(errand.batch, unfit(found)))])
+    with told(errand.line) as stopping:
+        return iter([_run(errand, stopping)])
+
+
+def _all(batch: Batch, error: CopycatError) -> Results:
+    return tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
+
+
+def _run(errand: Errand, stopping: Callable[[], bool]) -> bytes:
+    from copycat_agent import runner  # noqa: PLC0415 - see above
+
+    batch = errand.batch
+    troubles = {index: error for index, split in enumerate(batch.splits) if (error := _unlike(split))}
+    good = replace(batch, splits=tuple(split for index, split in enumerate(batch.splits) if index not in troubles))
+    ran = runner.run_safely(good, runner.shared_producers(), stopping, pkgutil.resolve_name(errand.run))
+    rest = iter(map(_with_host, ran))
+    results = [
+        SplitResult(split, split.offset, error=troubles[index]) if index in troubles else next(rest)
+        for index, split in enumerate(batch.splits)
+    ]
+    return runner.packed(batch, tuple(results))
+
+
+def _unlike(split: Split) -> FileError | None:
+    """Why a file cannot be the one that the driver saw: a network file system may show this host less of it, for a while or for good."""
+    if split.offset.compression or split.end >= _LARGEST_END or not split.open_path.startswith("/"):
+        return None
+    try:
+        size = os.stat(split.open_path).st_size  # noqa: PTH116 - a path that need not be UTF-8
+    except OSError:
+        return None  # the batch will say so
+    if size >= split.end:
+        return None
+    msg = f"{split.path!r} has {size} bytes on {socket.gethostname()}, of {split.end} that the driver sees"
+    return FileError(msg, "the agent tries again; if it stays so, the two do not see the same directory")
+
+
+def _with_host(result: SplitResult) -> SplitResult:
+    """A file's trouble, with the host that had it."""
+    if not isinstance(result.error, FileError):
+        return result
+    path, hint = result.split.open_path, result.error.hint
+    if path.startswith("/") and not os.path.exists(path):  # noqa: PTH110 - as above
+        hint = "mount its directory at the same path on every worker"
+    return replace(result, error=FileError(f"{result.error.message} (on {socket.gethostname()})", hint))
+
+
+@functools.cache
+def _die_with_parent() -> None:
+    """The kernel ends this process with Spark's daemon, however that ends. Elsewhere than on Linux Spark's own ways have to do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+@contextlib.contextmanager
+def told(line: tuple[str, int, bytes] | None) -> Iterator[Callable[[], bool]]:
+    """Whether the batch shall settle: the driver said so, or is gone."""
+    stopping = threading.Event()
+    peer = None
+    if line is not None:
+        with contextlib.suppress(OSError):
+            peer = socket.create_connection(line[:2], _CONNECT_SECONDS)
+            peer.sendall(line[2])
+            peer.settimeout(None)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            threading.Thread(target=_listen, args=(peer, stopping), name="line", daemon=True).start()
+    try:
+        yield stopping.is_set
+    finally:
+        if peer is not None:
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            peer.close()
+
+
+def _listen(peer: socket.socket, stopping: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        peer.recv(1)
+    stopping.set()

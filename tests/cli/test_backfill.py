@@ -1,0 +1,200 @@
+"""`copycat backfill` as a user runs it: exit codes, the account on stdout, what it says when it cannot go on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+
+from copycat_agent.agent import Settings
+from copycat_agent.backfill import planning
+from copycat_agent.backfill.paths import choose
+from copycat_agent.backfill.runs import Runs
+from copycat_agent.cli.backfill import _with_ways_out
+from copycat_agent.cli.backfill_asked import Asked, delivered_before, moment, rate_of, settle_run
+from copycat_agent.definitions import load_file
+from copycat_agent.errors import FatalError
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import AgentOptions, Definition, KafkaOptions
+from tests.cli.conftest import COMMAND
+from tests.rig.kafka import consume
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from copycat_agent.dev_broker import DevBroker
+    from tests.cli.conftest import Done
+
+
+def numbered(count: int, word: str) -> str:
+    return "".join(f"2026-11-21T05:00:00Z {word} {number}\n" for number in range(count))
+
+
+def test_paths_are_sent_once_and_accounted_for_with_their_places_in_kafka(
+    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path, broker: DevBroker, topic: str
+) -> None:
+    logs = define("app", topic, "errors: {tolerance: all}\n")
+    (logs / "app.log").write_text(numbered(500, "plain"))
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(numbered(300, "packed").encode()))
+    where = ("--bootstrap-servers", broker.bootstrap, "--state-dir", tmp_path / "state", "--format", "json")
+    done = copycat("backfill", connectors / "app.yaml", f"{logs}/*", *where)
+    assert (done.returncode, done.stderr) == (0, "")
+    account = json.loads(done.stdout)
+    assert (account["complete"], account["totals"]["records"]["acknowledged"]) == (True, 800)
+    arrived = consume(broker.bootstrap, topic)
+    assert sorted((one.value or b"").decode() for one in arrived) == sorted((numbered(500, "plain") + numbered(300, "packed")).splitlines())
+    for file in account["files"]:
+        word = b"packed" if file["path"].endswith("gz") else b"plain"
+        found = [one.offset for one in arrived if word in (one.value or b"")]
+        (place,) = file["delivered"]
+        assert (place["topic"], place["first"], place["last"]) == (topic, min(found), max(found))
+    (logs / "app.log").rename(logs / "app.log.2")
+    (logs / "app.log.1.gz").unlink()
+    again = copycat("backfill", connectors / "app.yaml", f"{logs}/*", *where[:-2])
+    assert again.returncode == 0
+    assert "app.log.2: skipped: delivered by backfill" in again.stdout
+    assert len(consume(broker.bootstrap, topic)) == 800
+
+
+@pytest.fixture
+def definition(connectors: Path, define: Callable[..., Path], tmp_path: Path) -> Definition:
+    """Reads `tmp_path/app-logs/*.log`; no broker is there."""
+    define("app")
+    assert (tmp_path / "app-logs").is_dir()
+    loaded = load_file(connectors / "app.yaml", AgentOptions(kafka=KafkaOptions(bootstrap_servers=("127.0.0.1:1",))))
+    assert loaded.definition is not None
+    return loaded.definition
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(AgentOptions(), tmp_path / "state")
+
+
+def asked(*paths: Path, again: bool = False, resume: bool = False) -> Asked:
+    return Asked(tuple(map(str, paths)), None, 0, again=again, resume=resume)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], call: Callable[[], object]) -> str:
+    """What a call says before it ends the command with exit 2."""
+    with pytest.raises(typer.Exit) as ended:
+        call()
+    assert ended.value.exit_code == 2
+    return capsys.readouterr().err
+
+
+def test_an_unfinished_run_is_resumed_or_begun_anew_on_request_only(
+    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "app-logs/a.log"
+    log.write_text("x\n")
+    assert "there is nothing to resume" in refusal(capsys, lambda: settle_run(definition, settings, asked(log, resume=True)))
+    _, first = settle_run(definition, settings, asked(log))
+    assert first is not None
+    words = refusal(capsys, lambda: settle_run(definition, settings, asked(log)))
+    assert "did not come to its end (0 of 1 files done, 0 records passed)" in words
+    assert "--resume" in words
+    assert "--again" in words
+    _, resumed = settle_run(definition, settings, asked(log, resume=True))
+    assert resumed == first
+    _, second = settle_run(definition, settings, asked(log, again=True))
+    assert second is not None
+    assert second.directory != first.directory
+    assert [run.state for run in Runs(settings.state_dir).all() if run.directory == first.directory] == ["given_up"]
+
+
+def test_what_means_nothing_is_a_usage_error_that_says_why(
+    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "--again needs PATHs" in refusal(capsys, lambda: settle_run(definition, settings, asked(again=True)))
+    assert "--resume needs PATHs" in refusal(capsys, lambda: settle_run(definition, settings, asked(resume=True)))
+    assert "no file matches" in refusal(capsys, lambda: settle_run(definition, settings, asked(tmp_path / "no*")))
+    assert "2026-11-22T05:00:00Z" in refusal(capsys, lambda: moment("yesterday", "--since"))
+    assert "20MiB/s" in refusal(capsys, lambda: rate_of("20"))
+
+
+def test_times_and_rates_are_read_as_they_are_written() -> None:
+    assert moment("2026-11-21T12:00:00Z", "--since") == moment("2026-11-21T13:00:00+01:00", "--since") == 1_795_262_400_000
+    assert moment("2026-11-21", "--since") == round(time.mktime((2026, 11, 21, 0, 0, 0, 0, 0, -1)) * 1000)
+    assert (rate_of("20MiB/s"), rate_of("1KiB"), rate_of(None)) == (20 * 2**20, 1024, 0)
+
+
+def test_without_paths_a_running_agent_is_named_with_the_ways_out(settings: Settings) -> None:
+    with OffsetStore.open(settings.state_dir), pytest.raises(FatalError) as refused:
+        OffsetStore.open(settings.state_dir)
+    words = str(_with_ways_out(refused.value, None))
+    assert f"pid {os.getpid()}" in words
+    assert "stop the agent first, or name the files as PATHs" in words
+
+
+def test_a_plan_needs_no_broker_sends_nothing_and_says_what_a_run_would_do(
+    definition: Definition, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "ANSWER_SECONDS", 0.2)
+    (tmp_path / "app-logs/a.log").write_text(numbered(1000, "x"))
+    (tmp_path / "app-logs/b.log.gz").write_bytes(gzip.compress(numbered(2000, "y").encode()))
+    chosen = choose([f"{tmp_path}/app-logs", f"{tmp_path}/gone.log"])
+    plan = planning.plan_of(definition, chosen, delivered_before(definition, settings, None), {}, 10_000, 0.0)
+    files: dict[str, dict[str, Any]] = {one["path"].rpartition("/")[2]: one for one in plan["files"]}
+    assert {name: one["action"] for name, one in files.items()} == {"a.log": "send", "b.log.gz": "send"}
+    assert files["a.log"]["records"] == pytest.approx(1000, rel=0.05)
+    assert files["b.log.gz"]["records"] == pytest.approx(2000, rel=0.05)
+    assert plan["time"]["seconds"] == pytest.approx(plan["totals"]["unpacked_bytes"] / 10_000, rel=0.01)
+    assert plan["topic"]["state"].startswith("not known: ")
+    assert not settings.state_dir.exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_killed_or_interrupted_goes_on_and_its_account_is_exact(
+    connectors: Path, define: Callable[..., Path], environment: dict[str, str], tmp_path: Path, broker: DevBroker, topic: str, number: int
+) -> None:
+    logs = define("app", topic, "delivery: {max_batch_bytes: 256KiB}\n")
+    expected = []
+    for name in "abcd":
+        (logs / f"{name}.log").write_text(numbered(40_000, name))
+        expected += numbered(40_000, name).splitlines()
+    options = ("--bootstrap-servers", broker.bootstrap, "--state-dir", str(tmp_path / "state"), "--format", "json")
+    command = [*COMMAND, "backfill", str(connectors / "app.yaml"), str(logs), *options]
+    process = subprocess.Popen(
+        [*command, "--rate", "1MiB/s"], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        wait_until(lambda: len(consume(broker.bootstrap, topic)) > 10_000, 60, "the first records")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    if number == signal.SIGINT:
+        assert json.loads(out)["state"] == "interrupted"
+        assert b"--resume" in err
+    resumed = subprocess.run([*command, "--resume"], env=environment, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+    account = json.loads(resumed.stdout)
+    assert account["totals"]["records"]["read"] == account["totals"]["records"]["acknowledged"] == len(expected)
+    arrived = [(one.value or b"").decode() for one in consume(broker.bootstrap, topic)]
+    assert set(arrived) == set(expected), "nothing is lost"
+    if number == signal.SIGINT:
+        assert len(arrived) == len(expected), "nothing is sent twice after an orderly end"
+
+
+@pytest.mark.long
+def test_no_broker_is_exit_69_before_anything_is_read(
+    copycat: Callable[..., Done], connectors: Path, define: Callable[..., Path], tmp_path: Path
+) -> None:
+    logs = define("app")
+    (logs / "a.log").write_text("x\n")
+    done = copycat("backfill", connectors / "app.yaml", logs, "--bootstrap-servers", "127.0.0.1:1", "--state-dir", tmp_path / "state")
+    assert done.returncode == 69
+    assert "no broker answers at 127.0.0.1:1" in done.stderr
+    assert not (tmp_path / "state").exists()

@@ -1,0 +1,83 @@
+"""An S3 server over real HTTP on loopback: moto in server mode, with one bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+from pyarrow import fs
+
+from copycat_agent.dev_broker.ports import free_port
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret-9f3", "AWS_EC2_METADATA_DISABLED": "true"}
+"""To be set in the environment of who reads and writes."""
+
+
+class ObjectStore:
+    """Whoever uses it needs `CREDENTIALS` in its environment, this process as well."""
+
+    def __init__(self, directory: Path, bucket: str = "logs") -> None:
+        self.bucket = bucket
+        self._port = free_port()
+        self._log = directory / "object-store.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def query(self) -> str:
+        """Options behind an address, from the question mark on."""
+        return f"?endpoint_override=http://127.0.0.1:{self._port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+
+    def uri(self, name: str) -> str:
+        """Address of an object, or of a pattern."""
+        return f"s3://{self.bucket}/{name}{self.query}"
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object, in place of one that is there."""
+        with self._files.open_output_stream(f"{self.bucket}/{name}", compression=None) as out:
+            out.write(data)
+
+    def put_elsewhere_in_time(self, name: str, data: bytes) -> None:
+        """As `put`, in another second than it was written before: that is how fine the store's clock is."""
+        before = self._files.get_file_info(f"{self.bucket}/{name}").mtime
+        while time.time() < before.timestamp() + 1.01:
+            time.sleep(0.05)
+        self.put(name, data)
+
+    def delete(self, name: str) -> None:
+        """Delete an object."""
+        self._files.delete_file(f"{self.bucket}/{name}")
+
+    def stop(self) -> None:
+        """It answers no more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        """Start, and make the bucket."""
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **CREDENTIALS})
+        wait_until(self._answers, 30, lambda: self._log.read_text("utf-8", "replace")[-2000:])
+        self._files = fs.FileSystem.from_uri(f"s3://{self.bucket}{self.query}")[0]
+        self._files.create_dir(self.bucket)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop."""
+        self.stop()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1):
+            return True
+        return False

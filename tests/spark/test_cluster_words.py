@@ -1,0 +1,211 @@
+"""What a session on a cluster is made of, what it must not send, and the line over which batches hear that they shall settle."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from copycat_agent import __version__
+from copycat_agent.definitions import load_file
+from copycat_agent.errors import FatalError, FileError
+from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
+from copycat_agent.spark import cluster_package, cluster_task
+from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings
+from copycat_agent.spark.cluster_line import TOKEN_BYTES, Exchange
+from tests.rig.waiting import wait_until
+from tests.spark.batches import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.options import Definition
+
+SECONDS = 20.0
+FAR = "spark://192.0.2.77:7077"
+ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host:443", "local-cluster[2,1,1024]"])
+def test_everything_but_this_process_is_a_cluster(master: str) -> None:
+    assert is_cluster(master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]", "local[2,3]"])
+def test_this_host_is_none(master: str, tmp_path: Path) -> None:
+    assert not is_cluster(master)
+    with pytest.raises(FatalError, match="no cluster"):
+        ClusterHost(SparkOptions(), tmp_path / "run", master, 1)
+
+
+def test_masters_are_taken_apart() -> None:
+    assert addresses("spark://a:7077,b:7078") == [("a", 7077), ("b", 7078)]
+    assert addresses("spark://[::1]:7077") == [("::1", 7077)]
+    assert addresses("k8s://https://host:6443") == [("host", 6443)]
+    assert addresses("yarn") == []
+
+
+def test_the_driver_has_the_address_that_leads_to_the_master_and_no_other() -> None:
+    assert driver_host("spark://127.0.0.1:7077", {}) == "127.0.0.1"
+    assert driver_host("local-cluster[2,1,1024]", {}) == "127.0.0.1"
+    assert driver_host(FAR, {"spark.driver.host": "10.0.0.5"}) == "10.0.0.5"
+    made = settings("spark://127.0.0.1:7077", {}, "127.0.0.1", 3, Path("/l"))
+    assert (made["spark.driver.host"], made["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
+    assert made["spark.cores.max"] == "3"
+
+
+def test_settings_that_keep_a_promise_cannot_be_changed() -> None:
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.task.maxFailures": "4",
+        "spark.speculation": "true",
+        "spark.executor.memory": "2g",
+        TRUSTED: "true",
+    }
+    made = settings(FAR, conf, "10.0.0.5", 1, Path("/l"))
+    assert (made["spark.eventLog.enabled"], made["spark.task.maxFailures"], made["spark.speculation"]) == ("false", "1", "false")
+    assert made["spark.executor.memory"] == "2g"
+    assert TRUSTED not in made
+
+
+def _definition(directory: Path, **kafka: object) -> Definition:
+    document = {"name": "app", "source": {"type": "log_file", "include": ["/l/*"]}, "record": {"topic": "t"}, "kafka": kafka}
+    path = directory / "app.yaml"
+    path.write_text(yaml.safe_dump(document), "utf-8")
+    loaded = load_file(path, AgentOptions(kafka=KafkaOptions(bootstrap_servers=("127.0.0.1:9092",))))
+    assert loaded.definition is not None, loaded.problems
+    return loaded.definition
+
+
+SECURITY = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "u", "password": "canary"}
+
+
+@pytest.mark.parametrize("conf", [{}, {"spark.authenticate": "true"}, {"spark.network.crypto.enabled": "true"}])
+def test_a_secret_does_not_cross_a_network_in_the_clear(tmp_path: Path, conf: dict[str, str]) -> None:
+    found = refusal(_definition(tmp_path, security=SECURITY), {"spark.driver.host": "10.0.0.5", **conf}, FAR)
+    assert found is not None
+    assert "spark.network.crypto.enabled" in found.hint
+    assert "canary" not in str(found)
+
+
+@pytest.mark.parametrize("conf", [ENCRYPTED, {"spark.ssl.rpc.enabled": "true"}, {TRUSTED: "true"}, {"spark.driver.host": "127.0.0.1"}])
+def test_it_may_cross_what_is_encrypted_or_stays_here(tmp_path: Path, conf: dict[str, str]) -> None:
+    assert refusal(_definition(tmp_path, security=SECURITY), {"spark.driver.host": "10.0.0.5", **conf}, FAR) is None
+
+
+def test_a_definition_without_secrets_may_go_anywhere(tmp_path: Path) -> None:
+    assert refusal(_definition(tmp_path), {"spark.driver.host": "10.0.0.5"}, FAR) is None
+
+
+def test_the_package_that_travels_is_whole(tmp_path: Path) -> None:
+    with zipfile.ZipFile(cluster_package.build(tmp_path)) as archive:
+        names = set(archive.namelist())
+    root = Path(cluster_task.__file__).parents[1]
+    assert {str(path.relative_to(root.parent)) for path in root.rglob("*.py")} <= names
+    assert (tmp_path / cluster_package.NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_executor_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster_task.seat(__version__).trouble == ""
+    assert "of its own" in cluster_task.seat("9.9").trouble
+    monkeypatch.setattr(cluster_task, "NEEDED", ("orjson", "not_there", "not.there"))
+    found = cluster_task.seat(__version__)
+    assert found.trouble == "its Python lacks not_there, not.there"
+    assert found.host in str(cluster_task.unfit(found))
+
+
+def _carried(path: str, end: int, compression: str = "") -> SplitResult:
+    """What a task on a cluster makes of a file that the driver saw with `end` bytes."""
+    split = Split(SourcePartition("app", "k"), path, path, SourceOffset(0, compression=compression), end)
+    work = replace(batch("echo"), splits=(split,))
+    errand = cluster_task.Errand(work, "tests.spark.batches:run", __version__, None)
+    ((result,),) = map(pickle.loads, cluster_task.carry([errand]))
+    return result  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def carrying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, which shall not end with its parent thread."""
+    monkeypatch.setattr(cluster_task, "_die_with_parent", lambda: None)
+
+
+@pytest.mark.usefixtures("carrying")
+def test_a_file_that_a_worker_sees_shorter_than_the_driver_is_not_read(tmp_path: Path) -> None:
+    """Else its last line might be taken for one that nobody will finish."""
+    (tmp_path / "a").write_bytes(b"1\n2")
+    found = _carried(str(tmp_path / "a"), 4)
+    assert isinstance(found.error, FileError)
+    assert "has 3 bytes on" in str(found.error)
+    assert found.offset.position == 0
+    assert _carried(str(tmp_path / "a"), 3).error is None
+    assert _carried(str(tmp_path / "a"), 99, "gzip").error is None  # its end is not in bytes of the disk
+
+
+@pytest.mark.usefixtures("carrying")
+def test_an_executor_that_is_unfit_says_so_in_every_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_task, "NEEDED", ("not_there",))
+    found = _carried("/nowhere", 1)
+    assert isinstance(found.error, FatalError)
+    assert "lacks not_there" in str(found.error)
+
+
+@pytest.fixture
+def exchange() -> Iterator[Exchange]:
+    """On loopback."""
+    exchange = Exchange("127.0.0.1", "127.0.0.1")
+    yield exchange
+    exchange.close()
+
+
+def test_a_batch_hears_that_it_shall_settle(exchange: Exchange) -> None:
+    line, other = exchange.line(), exchange.line()
+    with cluster_task.told(line.address) as stopping, cluster_task.told(other.address) as others:
+        wait_until(lambda: line.is_connected and other.is_connected, SECONDS, "they have come up")
+        assert not stopping()
+        line.settle()
+        wait_until(stopping, SECONDS, "it hears")
+        assert not others()
+
+
+def test_a_batch_that_comes_up_late_hears_it_at_once(exchange: Exchange) -> None:
+    line = exchange.line()
+    line.settle()
+    with cluster_task.told(line.address) as stopping:
+        wait_until(stopping, SECONDS, "it hears")
+
+
+def test_a_batch_settles_when_its_driver_has_gone(exchange: Exchange) -> None:
+    line = exchange.line()
+    with cluster_task.told(line.address) as stopping:
+        wait_until(lambda: line.is_connected, SECONDS, "it has come up")
+        exchange.close()
+        wait_until(stopping, SECONDS, "it sees that nobody waits for it")
+
+
+def test_who_does_not_know_the_token_is_not_heard(exchange: Exchange) -> None:
+    line = exchange.line()
+    assert line.address
+    with socket.create_connection(line.address[:2], SECONDS) as stranger:
+        stranger.sendall(b"x" * TOKEN_BYTES)
+        assert stranger.recv(1) == b""
+    assert not line.is_connected
+    with cluster_task.told(line.address):
+        wait_until(lambda: line.is_connected, SECONDS, "the batch gets through")
+
+
+def test_a_batch_without_a_line_runs_to_its_bounds() -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        address = (*deaf.getsockname(), b"x" * TOKEN_BYTES)
+        with cluster_task.told(address) as stopping, cluster_task.told(None) as without:
+            assert not stopping()
+            assert not without()
+    wait_until(lambda: not any(thread.name == "line" for thread in threading.enumerate()), SECONDS, "no thread is left")

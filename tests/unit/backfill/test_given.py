@@ -1,0 +1,233 @@
+"""A backfill of PATHs: every record of exactly these files, once, with an account that says so."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from copycat_agent import logs
+from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import DeliveryOptions
+from copycat_agent.sources.identity import identify
+from copycat_agent.sources.log_options import LogFileOptions
+from tests.rig.waiting import wait_until
+from tests.unit.backfill.conftest import by_name
+
+if TYPE_CHECKING:
+    from tests.unit.backfill.conftest import Rig
+
+
+def numbered(count: int, word: str = "line") -> list[str]:
+    return [f"2026-11-21T05:{number // 60 % 60:02d}:{number % 60:02d}Z {word} {number}" for number in range(count)]
+
+
+def test_every_line_is_sent_and_accounted_for_packed_or_not_the_unfinished_last_one_too(rig: Rig) -> None:
+    plain = rig.write("a.log", *numbered(300, "a"), end="")
+    packed = rig.logs / "b.log.gz"
+    packed.write_bytes(gzip.compress("\n".join(numbered(200, "b")).encode()))
+    empty = rig.write("c.log", end="")
+    summary = rig.run([plain, packed, empty])
+    files = by_name(summary)
+    assert (summary["state"], summary["complete"]) == ("finished", True)
+    assert {name: (file["state"], file["read"], file["acknowledged"]) for name, file in files.items()} == {
+        "a.log": ("done", 300, 300), "b.log.gz": ("done", 200, 200), "c.log": ("done", 0, 0),
+    }  # fmt: skip
+    assert sorted(rig.lines()) == sorted([*numbered(300, "a"), *numbered(200, "b")])
+
+
+def test_the_account_says_where_in_kafka_the_records_of_a_file_are(rig: Rig) -> None:
+    first, second = rig.write("x.log.1", *numbered(40)), rig.write("x.log", *numbered(7))
+    os.utime(first, (1, 1))
+    files = by_name(rig.run([first, second]))
+    assert files["x.log.1"]["delivered"] == [{"topic": "t", "partition": 0, "first": 0, "last": 39}]
+    assert files["x.log"]["delivered"] == [{"topic": "t", "partition": 0, "first": 40, "last": 46}]
+
+
+def test_files_of_one_log_are_sent_in_the_order_of_their_age(rig: Rig) -> None:
+    paths = [rig.write(f"app.log.{number}", *numbered(50, f"generation {number}")) for number in range(6)]
+    for age, path in enumerate(paths):
+        os.utime(path, (1000 - age, 1000 - age))
+    rig.run(paths)
+    generations = [line.split()[2] for line in rig.lines()]
+    assert [generations[0], *(now for before, now in pairwise(generations) if now != before)] == ["5", "4", "3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize("packs", [gzip.compress, bz2.compress])
+def test_what_was_delivered_is_skipped_also_rotated_and_packed(rig: Rig, packs: Any) -> None:
+    kept, rotated = rig.write("app.log", *numbered(100, "kept")), rig.write("app.log.1", *numbered(200, "rotated"))
+    rig.run([kept, rotated])
+    sent = len(rig.lines())
+    archive = rig.logs / "app.log.2.gz"
+    archive.write_bytes(packs(rotated.read_bytes()))
+    rotated.unlink()
+    kept.rename(rig.logs / "app.log.1")
+    summary = rig.run([rig.logs / "app.log.1", archive])
+    assert {name: file["state"] for name, file in by_name(summary).items()} == {"app.log.1": "skipped", "app.log.2.gz": "skipped"}
+    assert all("delivered by run-0" in file["why"] for file in summary["files"])
+    assert (len(rig.lines()), summary["complete"]) == (sent, True)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_was_delivered_in_part_goes_on_behind_it(rig: Rig, packed: bool) -> None:
+    path = rig.write("app.log", *numbered(100))
+    rig.run([path])
+    path.write_text("\n".join(numbered(150)) + "\n")
+    if packed:
+        archive = rig.logs / "app.log.1.gz"
+        archive.write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+        path = archive
+    (file,) = rig.run([path])["files"]
+    assert (file["read"], file["state"]) == (50, "done")
+    assert "begun at" in file["why"]
+    assert rig.lines() == numbered(150)
+
+
+def test_again_sends_what_was_delivered(rig: Rig) -> None:
+    path = rig.write("app.log", *numbered(10))
+    rig.run([path])
+    rig.run([path], again=True)
+    assert rig.lines() == numbered(10) * 2
+
+
+def test_another_log_that_begins_alike_is_not_taken_for_a_copy(rig: Rig) -> None:
+    """All that is equal is text that says nothing: in doubt it is sent."""
+    ticks = ["tick"] * 2000
+    first = rig.write("app.log", *ticks)
+    rig.run([first])
+    rig.run([rig.write("app.log.1", *ticks, "end")])
+    assert len(rig.lines()) == 4001
+
+
+def test_what_cannot_be_read_is_failed_and_the_others_are_done(rig: Rig) -> None:
+    good = rig.write("good.log", *numbered(10))
+    pipe, gone = rig.logs / "pipe.log", rig.logs / "gone.log"
+    os.mkfifo(pipe)
+    broken = rig.logs / "broken.log.gz"
+    packed = gzip.compress("\n".join(numbered(50_000)).encode())
+    middle = len(packed) // 2
+    broken.write_bytes(packed[:middle] + b"\xff" * 64 + packed[middle + 64 :])
+    summary = rig.run([good, pipe, gone, broken])
+    files = by_name(summary)
+    assert {name: file["state"] for name, file in files.items()} == {
+        "good.log": "done", "pipe.log": "failed", "gone.log": "failed", "broken.log.gz": "failed",
+    }  # fmt: skip
+    assert files["pipe.log"]["why"] == "it is not a regular file"
+    assert "No such file" in files["gone.log"]["why"]
+    assert files["broken.log.gz"]["why"].startswith("gzip: ")
+    assert files["broken.log.gz"]["read"] > 0, "what comes before the damage is sent"
+    assert (summary["state"], summary["complete"]) == ("finished", False)
+    assert [loss["reason"] for loss in summary["losses"]] == ["damaged"]
+
+
+def test_rejected_records_are_counted_and_no_complete_account(rig: Rig) -> None:
+    path = rig.write("app.log", *numbered(5), "x" * 4000)
+    sections: dict[str, Any] = {
+        "source": {"type": "log_file", "include": ["/nowhere/*"], "line": {"max_bytes": "1KiB"}},
+        "errors": {"tolerance": "all"},
+    }
+    summary = rig.run([path], **sections)
+    (file,) = summary["files"]
+    assert (file["read"], file["acknowledged"], file["rejected"], file["too_long"]) == (6, 5, 1, 1)
+    assert not summary["complete"]
+
+
+def test_an_interrupted_run_goes_on_where_it_was_and_counts_nothing_twice(rig: Rig) -> None:
+    paths = [rig.write(f"{name}.log", *numbered(3000, name)) for name in "abcd"]
+    home = rig.root / "own"
+    sections: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}}
+    with rig.start(paths, home, rate=100_000, **sections) as work:
+        wait_until(lambda: work.status.counts.read > 0, 20)
+        part = work.stop(interrupted=True)
+    assert part["state"] == "interrupted"
+    assert 0 < part["totals"]["records"]["read"] < 12_000
+    assert part["totals"]["files"]["unfinished"] > 0
+    summary = rig.run(paths, home)
+    records = summary["totals"]["records"]
+    assert (records["read"], records["acknowledged"], summary["complete"]) == (12_000, 12_000, True)
+    assert sorted(rig.lines()) == sorted(line for name in "abcd" for line in numbered(3000, name))
+
+
+def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig) -> None:
+    path = rig.write("app.log", *numbered(6000))
+    home = rig.root / "own"
+    sections: dict[str, Any] = {"delivery": {"max_batch_bytes": "64KiB"}}
+    with rig.start([path], home, rate=50_000, **sections) as work:
+        wait_until(lambda: work.status.counts.read > 0, 20)
+        work.stop(interrupted=True)
+    path.rename(rig.logs / "app.log.1")
+    rig.write("app.log", "a new file, which was not there when the run began")
+    summary = rig.run([path], home)
+    assert (summary["totals"]["records"]["read"], summary["complete"]) == (6000, True)
+    assert rig.lines() == numbered(6000)
+
+
+def test_a_file_that_could_not_be_read_is_tried_again_when_the_run_goes_on(rig: Rig) -> None:
+    path, home = rig.logs / "late.log", rig.root / "own"
+    assert not rig.run([path], home)["complete"]
+    rig.write("late.log", *numbered(3))
+    summary = rig.run([path], home)
+    assert [(file["state"], file["why"], file["read"]) for file in summary["files"]] == [("done", "", 3)]
+    assert summary["complete"]
+
+
+def test_two_names_of_one_file_are_one_file(rig: Rig) -> None:
+    path = rig.write("app.log", *numbered(3))
+    link = rig.logs / "link.log"
+    link.hardlink_to(path)
+    assert len(rig.run([path, link])["files"]) == 1
+    assert rig.lines() == numbered(3)
+
+
+def test_what_is_written_after_the_run_met_a_file_is_left_and_its_open_line_is_no_record(rig: Rig) -> None:
+    path = rig.write("app.log", *numbered(3), "unfinis", end="")
+    met = path.stat().st_size
+    source = rig.job([path], None, again=True, window=None, rate=0).make_source
+    assert source is not None
+    files = source("app", LogFileOptions(type="log_file", include=("/x",)), DeliveryOptions(), {}, logs.get("test"))
+    files.scan()
+    with path.open("a") as file:
+        file.write("hed\nnew\n")
+    (split,) = files.plan(1).splits
+    files.close()
+    assert (split.end, split.final, split.flush) == (met, False, False)
+
+
+def test_a_file_that_was_left_out_and_can_be_read_now_is_failed_no_more(rig: Rig) -> None:
+    path, home = rig.write("app.log", *numbered(3)), rig.root / "own"
+    with path.open("rb") as file:
+        partition = SourcePartition("app", identify(file.fileno(), path.stat()).key(0))
+    with OffsetStore.open(home) as store:
+        failed = Account(path=str(path), state="failed", why="it could not be read")
+        store.commit({partition: SourceOffset(0, path=str(path), size=path.stat().st_size)}, accounts={partition: failed})
+    summary = rig.run([path], home)
+    assert [(file["state"], file["why"], file["read"]) for file in summary["files"]] == [("done", "", 3)]
+
+
+def test_accounts_of_a_file_add_up() -> None:
+    one = Account(Counts(2, 20, 2), (Delivered("t", 0, 5, 9), Delivered("t", 1, 3, 3)), "/a", "failed", "why", 1)
+    other = Account(Counts(3, 30, 1, 2), (Delivered("t", 0, 2, 7),), "/b", "read")
+    assert one + other == Account(Counts(5, 50, 3, 2), (Delivered("t", 0, 2, 9), Delivered("t", 1, 3, 3)), "/b", "read", "", 1)
+
+
+KEYS = {
+    "version", "connector", "topic", "state", "complete", "problem", "began", "ended", "seconds", "records_per_second", "bytes_per_second",
+    "files_that_could_not_be_read", "offsets_unsaved", "totals", "losses", "files",
+}  # fmt: skip
+
+
+def test_the_form_of_the_summary_is_what_scripts_know(rig: Rig) -> None:
+    summary = rig.run([rig.write("app.log", *numbered(3))])
+    assert summary.keys() == KEYS
+    assert summary["version"] == 1
+    assert summary["totals"].keys() == {"files", "bytes", "records"}
+    assert summary["totals"]["files"].keys() == {"all", "done", "skipped", "failed", "unfinished"}
+    counts = {"read", "acknowledged", "dead_lettered", "dropped", "rejected", "too_long", "undated"}
+    assert summary["totals"]["records"].keys() == counts
+    assert summary["files"][0].keys() == counts | {"path", "state", "why", "size", "compression", "bytes", "delivered"}

@@ -1,0 +1,41 @@
+"""A tracked producer: where each record came to lie is known once it is settled, on a real broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import TaskId
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer import Producers, TaskProducer
+from tests.rig.kafka import consume
+
+if TYPE_CHECKING:
+    from copycat_agent.dev_broker import DevBroker
+
+
+def test_every_record_is_told_to_whom_it_was_attributed_when_it_was_sent(broker: DevBroker, topic: str) -> None:
+    producer = TaskProducer(KafkaOptions(bootstrap_servers=(broker.bootstrap,)), "test", tracked=True)
+    producer.begin(lambda: False)
+    first: list[tuple[str, int, int]] = []
+    second: list[tuple[str, int, int]] = []
+    producer.attribute(lambda *place: first.append(place))
+    producer.send(topic, [b"a", b"b"], ())
+    producer.send(topic, [b"c"], (b"key", -1, None, None, 0, [("h", b"1")]))
+    producer.attribute(lambda *place: second.append(place))
+    producer.send_each([(topic, b"d", None, -1, None, None, 7, None), (topic, b"e")])
+    producer.settle()
+    arrived = {one.value: (topic, one.partition, one.offset) for one in consume(broker.bootstrap, topic)}
+    assert sorted(first) == sorted(arrived[value] for value in (b"a", b"b", b"c"))
+    assert sorted(second) == sorted(arrived[value] for value in (b"d", b"e"))
+    producer.close()
+
+
+def test_a_producer_that_is_not_tracked_is_not_used_for_a_batch_that_is() -> None:
+    producers, task, kafka = Producers(), TaskId("app", 0), KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
+    plain = producers.take(task, kafka)
+    producers.give_back(task, kafka, plain)
+    tracked = producers.take(task, kafka, tracked=True)
+    assert tracked is not plain
+    assert (plain.broken, tracked.tracked) == (True, True)
+    producers.give_back(task, kafka, tracked)
+    producers.close()

@@ -1,0 +1,110 @@
+"""An input directory, its targets, and a `Cleaner` that can be killed between any two things it does to the file system."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from copycat_agent import logs
+from copycat_agent.sources.identity import identify
+from copycat_agent.sources.spool import cleanup_moves
+from copycat_agent.sources.spool.cleanup import Cleaner, Outcome, Spent
+from copycat_agent.sources.spool.cleanup_options import CleanupOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY = 1_704_153_600
+"""2024-01-02T00:00:00Z."""
+CHANGING = ("rename", "link", "unlink", "mkdir", "rmdir", "fsync", "fdatasync", "write", "replace", "open", "utime")
+"""What of `os` changes something, or may be the last thing before a change."""
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing of it runs any more but what Python insists on."""
+
+
+class Spool:
+    """`root/in`, and wherever the options lead."""
+
+    def __init__(self, root: Path, **cleanup: Any) -> None:
+        self.root = root
+        self.input = root / "in"
+        self.input.mkdir(exist_ok=True)
+        self.options = CleanupOptions.model_validate(cleanup)
+        self.recursive = False
+        self.now = 1_800_000_000.0
+        self.cleaner = self.restarted()
+
+    def restarted(self) -> Cleaner:
+        """A new process."""
+        log = logs.get("test")
+        self.cleaner = Cleaner("orders", str(self.input), self.options, log, recursive=self.recursive, clock=lambda: self.now)
+        return self.cleaner
+
+    def drop(self, name: str = "a.csv", content: str = "1\n", *, mtime: float = DAY) -> Path:
+        """A file as somebody leaves it."""
+        path = self.input / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        os.utime(path, (mtime, mtime))
+        return path
+
+    def clean(self, *files: Spent) -> list[Outcome]:
+        """Until nothing asks to be called at once."""
+        for _ in range(1000):
+            outcomes = self.cleaner.clean(files)
+            if not any(one.state == "kept" and one.retry_seconds == 0 for one in outcomes):
+                return outcomes
+        raise AssertionError(outcomes)
+
+    def tree(self, *, hidden: bool = False) -> dict[str, str]:
+        """Every file below the root, by its path, with what is in it; explanations without their text."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            if path.is_file() and (hidden or not path.name.startswith(".")):
+                found[str(path.relative_to(self.root))] = "" if path.name.endswith(".error.json") else path.read_text()
+        return found
+
+
+def spent(path: Path, **over: Any) -> Spent:
+    """The file as it is now, read to its end."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        info = os.fstat(fd)
+        return Spent(str(path), identify(fd, info), info.st_size, info.st_mtime_ns, **over)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def killed_at(step: int) -> Iterator[list[str]]:
+    """The process dies before the `step`th call (from 0) that changes something. Yields the calls that were made."""
+    made: list[str] = []
+
+    def guard(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            if len(made) >= step:
+                raise KilledError(name)
+            made.append(name)
+            return call(*args, **kwargs)
+
+        return guarded
+
+    with ExitStack() as patched:
+        for name in CHANGING:
+            patched.enter_context(mock.patch.object(os, name, guard(name, getattr(os, name))))
+        if renameat2 := cleanup_moves._renameat2():
+            guarded = guard("renameat2", renameat2)
+            patched.enter_context(mock.patch.object(cleanup_moves, "_renameat2", return_value=guarded))
+        yield made
+
+
+@contextmanager
+def without_renameat2() -> Iterator[None]:
+    """A file system that cannot rename without overwriting, as NFS."""
+    with mock.patch.object(cleanup_moves, "_renameat2", return_value=None):
+        yield

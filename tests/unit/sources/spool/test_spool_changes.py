@@ -1,0 +1,244 @@
+"""Files that are written to, taken away, or cut into ranges while they are read; and what is cleaned up when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from copycat_agent.sources.spool import ranges
+from tests.unit.sources.spool.rig import Spool, lines, touch_later
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANY = [f"{number:06}" for number in range(30_000)]
+
+
+def _begun(root: Path, **options: Any) -> Spool:
+    """An agent that has read a part of `a`."""
+    spool = Spool(root, **options)
+    spool.drop("a", lines(*MANY))
+    spool.max_bytes = 65536
+    spool.scan()
+    spool.work()
+    assert 0 < len(spool.arrived) < len(MANY)
+    return spool
+
+
+def test_a_file_that_changes_while_it_is_read_is_set_aside_and_others_go_on(tmp_path: Path) -> None:
+    spool = _begun(tmp_path, cleanup={"policy": "delete"})
+    sent = len(spool.arrived)
+    with (tmp_path / "a").open("ab") as file:
+        file.write(lines("more"))
+    spool.drop("b", lines("b"))
+    spool.drain()
+    assert spool.arrived[sent:] == [b"b"]
+    assert spool.states() == {"a": "failing"}
+    assert "changed" in spool.why("a")
+    assert (tmp_path / "a").exists()
+    assert spool.source.lag().troubled_files == 1
+    assert spool.source.drained()
+    spool.restart()
+    spool.drain()
+    assert spool.arrived[sent:] == [b"b"]
+    assert "changed" in spool.why("a")
+
+
+def test_it_is_set_aside_when_it_changes_under_the_reader(tmp_path: Path) -> None:
+    spool = _begun(tmp_path)
+    sent = len(spool.arrived)
+    splits = spool.source.plan(1).splits
+    with (tmp_path / "a").open("ab") as file:
+        file.write(lines("more"))
+    spool.bring(spool.read(splits))
+    spool.drain()
+    assert len(spool.arrived) == sent
+    assert spool.states() == {"a": "failing"}
+    assert not spool.rows()["a"].done
+
+
+def test_before_anything_of_it_is_sent_it_only_waits_again(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.drop("a", lines("one"))
+    spool.scan()
+    splits = spool.source.plan(1).splits
+    with (tmp_path / "a").open("ab") as file:
+        file.write(lines("two"))
+    spool.bring(spool.read(splits))
+    spool.drain()
+    assert spool.arrived == [b"one", b"two"]
+
+
+def test_continue_goes_on_behind_what_was_read(tmp_path: Path) -> None:
+    spool = _begun(tmp_path, on_changed_file="continue")
+    with (tmp_path / "a").open("ab") as file:
+        file.write(lines("more"))
+    spool.drain()
+    assert spool.arrived == [text.encode() for text in [*MANY, "more"]]
+    with (tmp_path / "a").open("ab") as file:  # it was done already
+        file.write(lines("and more"))
+    spool.drain()
+    spool.restart()
+    with (tmp_path / "a").open("ab") as file:
+        file.write(lines("last"))
+    spool.drain()
+    assert spool.arrived[len(MANY) :] == [b"more", b"and more", b"last"]
+
+
+def test_continue_begins_anew_when_what_was_read_is_not_there_any_more(tmp_path: Path) -> None:
+    spool = _begun(tmp_path, on_changed_file="continue")
+    sent = len(spool.arrived)
+    (tmp_path / "a").write_bytes(lines(*(f"x{text}" for text in MANY)))
+    spool.drain()
+    assert spool.arrived[sent:] == [f"x{text}".encode() for text in MANY]
+    assert len(spool.store) == 1
+
+
+def test_an_old_set_aside_file_goes_on_once_the_definition_says_so(tmp_path: Path) -> None:
+    spool = _begun(tmp_path)
+    with (tmp_path / "a").open("ab") as file:
+        file.write(lines("more"))
+    spool.drain()
+    spool.options = spool.options.model_copy(update={"on_changed_file": "continue"})
+    spool.restart()
+    spool.drain()
+    assert spool.arrived == [text.encode() for text in [*MANY, "more"]]
+
+
+def test_a_file_that_is_taken_away_before_it_is_read_is_forgotten(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    path = spool.drop("a", lines("one"))
+    spool.scan()
+    path.unlink()
+    spool.drain()
+    assert spool.arrived == []
+    assert spool.losses == []
+    assert spool.states() == {}
+    assert spool.source.drained()
+
+
+def test_a_file_that_is_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    spool = _begun(tmp_path)
+    (tmp_path / "a").unlink()
+    spool.drain()
+    assert len(spool.arrived) == len(MANY)
+    assert spool.losses == []
+    assert spool.states() == {}
+
+
+def test_what_was_not_read_of_a_file_that_went_away_is_lost_and_counted_once(tmp_path: Path) -> None:
+    spool = _begun(tmp_path)
+    position = spool.rows()["a"].position
+    spool.restart()
+    (tmp_path / "a").unlink()
+    spool.drain()
+    spool.restart()
+    spool.drain()
+    assert [(loss.start, loss.end, loss.reason) for loss in spool.losses] == [(position, 7 * len(MANY), "destroyed")]
+    assert spool.rows()["a"].gone_ms
+
+
+def test_nothing_is_lost_while_the_directory_is_away(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    root.mkdir()
+    spool = _begun(root)
+    spool.restart()
+    root.rename(tmp_path / "elsewhere")
+    spool.drain()
+    assert spool.losses == []
+    (tmp_path / "elsewhere").rename(root)
+    spool.drain()
+    assert spool.arrived == [text.encode() for text in MANY]
+
+
+def test_rows_of_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, forget_after=1.0)
+    spool.drop("a", lines("one"))
+    spool.drain()
+    (tmp_path / "a").unlink()
+    spool.drain()
+    assert spool.rows()["a"].gone_ms
+    partition, row = next(iter(spool.store.items()))
+    spool.store[partition] = row.__class__(row.position, row.records, row.done, path=row.path, gone_ms=row.gone_ms - 2000)
+    spool.restart()
+    spool.drain()
+    assert spool.store == {}
+
+
+def test_delivered_files_are_cleaned_up_only_once_they_are_saved(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, cleanup={"policy": "delete"})
+    spool.drop("a", lines("one"))
+    spool.drop("empty", b"")
+    spool.scan()
+    results = spool.read(spool.source.plan(1).splits)
+    changes = spool.source.settle(results)
+    assert (tmp_path / "a").exists()
+    spool.store.update(changes.offsets)
+    spool.restart()  # killed between the commit and the cleanup
+    spool.drain()
+    assert spool.arrived == [b"one"]
+    assert list(tmp_path.iterdir()) == []
+    assert all(row.gone_ms for row in spool.store.values())
+
+
+def test_a_repeat_is_cleaned_up_and_so_is_a_done_file(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, cleanup={"policy": "delete"}, ready={"done_file": "{name}.done"})
+    for _ in range(2):
+        spool.drop("a", lines("one"))
+        spool.drop("a.done", b"")
+        spool.drain()
+        assert list(tmp_path.iterdir()) == []
+    assert spool.arrived == [b"one"]
+
+
+def test_without_cleanup_nothing_is_touched(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.drop("a", lines("one"))
+    before = (tmp_path / "a").stat()
+    spool.drain()
+    after = (tmp_path / "a").stat()
+    assert (before.st_mtime_ns, before.st_ctime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ctime_ns, after.st_ino)
+
+
+@pytest.fixture
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of a size that suits a test."""
+    monkeypatch.setattr(ranges, "LEAST_BYTES", 20_000)
+    monkeypatch.setattr(ranges.cut, "__defaults__", (20_000,))
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_a_large_file_is_read_in_ranges_that_resume_on_their_own(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, tasks=3, delivery={"ordering": "none"}, cleanup={"policy": "delete"})
+    spool.drop("a", lines(*MANY))
+    spool.max_bytes = 65536
+    spool.scan()
+    cut = set(spool.store)
+    assert len(cut) == 10
+    assert spool.work() == 3
+    assert (tmp_path / "a").exists()
+    spool.restart()
+    spool.scan()
+    assert set(spool.store) == cut
+    spool.drain()
+    assert sorted(spool.arrived) == [text.encode() for text in MANY]
+    assert list(tmp_path.iterdir()) == []
+    (row,) = spool.store.values()
+    assert row.done
+    assert row.records == len(MANY)
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_a_cut_file_that_changes_is_set_aside(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, tasks=2, delivery={"ordering": "none"})
+    spool.drop("a", lines(*MANY))
+    spool.scan()
+    spool.bring(spool.read(spool.source.plan(2).splits))
+    touch_later(tmp_path / "a")
+    spool.drain()
+    assert spool.states() == {"a": "failing"}
+    spool.restart()
+    spool.drain()
+    assert spool.states() == {"a": "failing"}
+    assert len(spool.arrived) < len(MANY)

@@ -1,0 +1,57 @@
+"""Accounts in the store: saved with the offsets they belong to or not at all, and never in the way of an agent."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.errors import FatalError
+from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
+from copycat_agent.offsets import OffsetStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE, OTHER = SourcePartition("app", "1:2:3:0"), SourcePartition("app", "1:3:3:0")
+FIRST = Account(Counts(3, 30, 2, 1), (Delivered("t", 0, 4, 5),), "/log/café\udce9", undated=1)
+MORE = Account(Counts(2, 20, 2), (Delivered("t", 1, 0, 1),), "/log/new")
+
+
+def test_accounts_add_up_and_survive_a_restart(tmp_path: Path) -> None:
+    with OffsetStore.open(tmp_path / "s") as store:
+        store.commit({FILE: SourceOffset(30)}, accounts={FILE: FIRST})
+        store.commit({FILE: SourceOffset(50)}, accounts={FILE: MORE, OTHER: Account(state="skipped", why="why", path="/x")})
+    with OffsetStore.open(tmp_path / "s") as store:
+        assert store.accounts("app") == {FILE: FIRST + MORE, OTHER: Account(state="skipped", why="why", path="/x")}
+        store.begin_accounts("app")
+        assert store.accounts("app") == {}
+        assert store.read("app") == {FILE: SourceOffset(50)}
+
+
+def test_what_is_not_saved_is_not_counted() -> None:
+    with OffsetStore.in_memory() as store:
+        store.commit({FILE: SourceOffset(30)}, accounts={FILE: FIRST})
+        with pytest.raises(FatalError, match="backwards"):
+            store.commit({FILE: SourceOffset(10)}, accounts={FILE: MORE})
+        assert store.accounts("app") == {FILE: FIRST}
+
+
+def test_accounts_go_with_their_connector_when_it_is_renamed() -> None:
+    with OffsetStore.in_memory() as store:
+        store.commit({FILE: SourceOffset(30)}, accounts={FILE: FIRST})
+        store.rename("app", "new")
+        assert store.accounts("app") == {}
+        assert store.accounts("new") == {SourcePartition("new", FILE.key): FIRST}
+
+
+def test_a_damaged_account_is_dropped_and_the_offsets_stay(tmp_path: Path) -> None:
+    with OffsetStore.open(tmp_path / "s") as store:
+        store.commit({FILE: SourceOffset(30)}, accounts={FILE: FIRST, OTHER: MORE})
+    with closing(sqlite3.connect(tmp_path / "s/offsets.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE accounts SET undated = 99 WHERE key = ?", (FILE.key,))
+    with OffsetStore.open(tmp_path / "s") as store:
+        assert store.accounts("app") == {OTHER: MORE}
+        assert store.read("app") == {FILE: SourceOffset(30)}
