@@ -201,13 +201,18 @@ class Account:
 
 
 class Rejection(NamedTuple):
-    """Where a bad record lies and why it is bad; never its bytes."""
+    """Where a bad record lies and why it is bad; never its bytes. `record` is its number in the file, from 1.
+
+    `by_record`: `start` and `end` are record numbers from 0, not bytes.
+    """
 
     path: str
     start: int
     end: int
     stage: str
     reason: str
+    record: int = 0
+    by_record: bool = False
 
 
 LossReason = Literal["destroyed", "too_long", "rejected", "damaged", "hole"]

@@ -110,6 +110,16 @@ def packed(batch: Batch, results: Results) -> bytes:
         return pickle.dumps(failed(batch, _bug(error)), PICKLE)
 
 
+def unpacked(batch: Batch, data: bytes) -> Results:
+    """What `packed` made. When this process cannot read it, that is told: sending it all again would end in the same way."""
+    try:
+        results: Results = pickle.loads(data)  # noqa: S301 - from our own worker
+    except Exception as error:  # noqa: BLE001 - whatever classes that are not what they were raise
+        words = f"what a batch's process answered cannot be read ({type(error).__name__})"
+        return failed(batch, FatalError(words, "copycat-agent was changed while it ran: start it again"))
+    return results
+
+
 def serve(address: str, index: int, run: Run = run_batch, level: int = logging.WARNING) -> bool:
     """Serve batches that come over the socket at `address` until the driver hangs up.
 

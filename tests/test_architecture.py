@@ -49,6 +49,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("formats", "sources"),
     "fastavro": ("formats",),
     "cramjam": ("formats", "sources"),
+    "lz4": ("sources",),
     "typer": ("cli",),
     "waitress": ("api",),
     "werkzeug": ("api",),
@@ -59,8 +60,8 @@ DOORS: dict[str, tuple[str, ...]] = {
 """Outside library -> the only modules or packages that import it."""
 
 LATE: dict[tuple[str, str], str] = {
-    ("formats", "copycat_agent.formats.records.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
-    ("formats", "copycat_agent.formats.records.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that an agent of log files does without",
+    ("formats", "copycat_agent.formats.records.avro.reading"): "imports fastavro, 0.12 s that an agent of log files does without",
+    ("formats", "copycat_agent.formats.records.parquet.reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
     ("__main__", "copycat_agent.cli.main"): "half a second of imports, which Ctrl-C must be able to end without a traceback",
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",

@@ -35,7 +35,6 @@ RETRY_SECONDS = 0.5
 """After the first error, doubled for each that follows."""
 BLOCKED_SECONDS = 5.0
 """How often a file whose topic is missing is tried again."""
-LEFT_OUT = "could not be read"
 
 
 def maker(kind: SourceKind, paths: Sequence[str], delivered: Delivered | None) -> Callable[..., Source]:

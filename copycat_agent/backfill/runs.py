@@ -18,7 +18,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,10 +37,7 @@ State = Literal["begun", "finished", "given_up"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run. `asked` are its PATHs made absolute, `files` what they meant when it began. Times in epoch milliseconds; None: no bound.
-
-    `spent_seconds`: how long it worked, over all its parts, as far as that was noted.
-    """
+    """One run. `asked` are its PATHs made absolute, `files` what they meant when it began. Times in epoch milliseconds; None: no bound."""
 
     directory: Path
     connector: str
@@ -53,9 +50,7 @@ class Run:
     again: bool = False
     begun_ms: int = 0
     ended_ms: int = 0
-    spent_seconds: float = 0.0
     state: State = "begun"
-    rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -114,7 +114,7 @@ class Items:
             words = f"{self._where(progress, item)}, stage {stage}: {error.message}"
             hint = f"{error.hint or 'correct the definition'}, or set errors.tolerance: all; then: copycat ctl restart {definition.name}"
             raise StopAt(row, FatalError(words, hint))
-        progress.reject(Rejection(path, row.start, row.end, stage, error.message))
+        progress.reject(Rejection(path, row.start, row.end, stage, error.message, item.number, self._by_record))
         full = rendered(row)
         item = item._replace(row=full, message=None, outcome="rejected", stage=stage, why=error.message, by_record=self._by_record)
         if self._errors.dlq is None:

@@ -22,6 +22,9 @@ from copycat_agent.cli.watching import Watch, make_console
 
 _FROM = {"default": "default", "command line": "command line", "changed": "the file as it was; it has changed since"}
 
+_TROUBLED = ("failing", "blocked")
+"""States of files whose reason is told."""
+
 
 def describe(
     name: Name,
@@ -62,15 +65,18 @@ def _show_files(followed: Mapping[str, Any], console: Console) -> None:
         return
     columns = [
         Column("state", [one["state"] for one in found], left=True),
-        Column("position", [f"{one['position']:,}" for one in found]),
+        Column("position", [f"{one['position']:,}{' records' if one['counts_records'] else ''}" for one in found]),
         Column("size", [f"{one['size']:,}" for one in found]),
-        Column("unread", [size(max(0, one["size"] - one["position"])) for one in found], rank=2),
+        Column("unread", [size(one["unread"]) for one in found], rank=2),
         Column("records", [f"{one['records']:,}" for one in found], rank=3),
         Column("open", ["yes" if one["is_open"] else "no" for one in found], rank=4, left=True),
         Column("read", [age(now - one["read_at"]) + " ago" if one["read_at"] else "never" for one in found], rank=1),
         Column("file", [visible(one["path"]) for one in found], left=True, wraps=True),
     ]
     console.print(table(columns, console.width))
+    for one in found:
+        if one["why"] and one["state"] in _TROUBLED:
+            console.print(Text(f"{visible(one['path'])}: {visible(one['why'])}"), soft_wrap=True)
     if followed["total"] > len(found):
         typer.echo(f"{followed['total'] - len(found):,} more files; see --files", err=True)
 

@@ -12,7 +12,7 @@ from copycat_agent.cli.shown import age, as_json, visible
 from copycat_agent.explain import Answer
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
-from copycat_agent.sources.base import Closeup
+from copycat_agent.sources.base import Closeup, FileView
 from copycat_agent.sources.identity import Identity
 
 _WIDTH = 14
@@ -64,7 +64,7 @@ def _taken(one: Explained) -> Iterator[str]:
     ]
     for name, value in facts:
         yield _fact(name, visible(value))
-    yield from _records(one.first)
+    yield from _records(one.first, "records" if closeup.view.counts_records else "bytes")
 
 
 def _fact(name: str, value: str) -> str:
@@ -94,9 +94,8 @@ def _file_facts(answer: Answer, closeup: Closeup) -> Iterator[tuple[str, str]]:
 def _position_facts(answer: Answer, closeup: Closeup, first: FirstRecords | None) -> Iterator[tuple[str, str]]:
     view = closeup.view
     saved = answer.saved
-    yield "saved", "no offset" if saved is None else _saved(saved)
-    of = "" if view.compression else f" of {view.size:,}"
-    yield "next", f"byte {view.position:,}{of}: {view.why or 'it is read on from there'}"
+    yield "saved", "no offset" if saved is None else _saved(saved, view)
+    yield "next", _next(closeup)
     if first is not None and first.origin is not None:
         yield "", f"it is the rest of {first.origin.path}: what was read there is skipped, it goes on behind byte {first.origin.position:,}"
     yield "unread", _unread(closeup)
@@ -118,8 +117,18 @@ def _unread(closeup: Closeup) -> str:
     return f"{'about ' if view.compression else ''}{view.unread:,} bytes"
 
 
-def _saved(offset: SourceOffset) -> str:
-    words = [f"byte {offset.position:,}, {offset.records:,} {'record' if offset.records == 1 else 'records'} before it"]
+def _next(closeup: Closeup) -> str:
+    view = closeup.view
+    if view.state == "done":
+        return f"nothing: {view.why or 'it was read to its end'}"
+    of = "" if view.compression or view.counts_records else f" of {view.size:,}"
+    where = f"record {view.position + 1:,}" if view.counts_records else f"byte {view.position:,}{of}"
+    return f"{where}: {view.why or 'it is read on from there'}"
+
+
+def _saved(offset: SourceOffset, view: FileView | None = None) -> str:
+    before = f"{offset.records:,} {'record' if offset.records == 1 else 'records'} before it"
+    words = [f"record {offset.position + 1:,}" if view is not None and view.counts_records else f"byte {offset.position:,}, {before}"]
     if offset.size:
         words.append(f"{offset.size:,} bytes when last seen")
     flags = (("finished", offset.done), ("inside an over-long line", offset.skipping))
@@ -150,7 +159,7 @@ def _sending_facts(definition: Definition) -> Iterator[tuple[str, str]]:
         yield "headers", ", ".join(f"{name}: {text}" for name, text in record.headers.items())
     if record.timestamp != "read":
         yield "timestamp", record.timestamp
-    for name in ("start_at", "ignore_older", "encoding", "line", "multiline", "compression"):
+    for name in ("start_at", "ignore_older", "encoding", "line", "multiline", "format", "compression"):
         said = _changed(source, name)
         if said:
             yield name, said
@@ -172,7 +181,7 @@ def _changed(options: Options, name: str) -> str:
     return str(shown)
 
 
-def _records(first: FirstRecords | None) -> Iterator[str]:
+def _records(first: FirstRecords | None, unit: str) -> Iterator[str]:
     if first is None:
         return
     if first.records:
@@ -180,18 +189,19 @@ def _records(first: FirstRecords | None) -> Iterator[str]:
     elif first.error is None and not first.damage:
         yield _fact("records", "no whole record yet")
     for record in first.records:
-        yield from _record(record)
+        yield from _record(record, unit)
     if first.records and first.open_bytes:
         yield _fact("", f"then {first.open_bytes:,} bytes that make no whole record yet")
     if first.damage:
         yield _fact("damaged", visible(first.damage))
     if first.error is not None:
-        yield _fact("stops", f"behind byte {first.end:,}: {visible(str(first.error))}")
+        yield _fact("stops", f"behind {unit.removesuffix('s')} {first.end:,}: {visible(str(first.error))}")
 
 
-def _record(record: FirstRecord) -> Iterator[str]:
-    where = f"bytes {record.start:,} to {record.end:,}"
-    if record.fate in ("dropped", "rejected"):
+def _record(record: FirstRecord, unit: str) -> Iterator[str]:
+    is_one = unit == "records" and record.end == record.start + 1
+    where = f"record {record.end:,}" if is_one else f"{unit} {record.start:,} to {record.end:,}"
+    if record.fate in ("dropped", "rejected", "no record"):
         yield f"    {where}  {record.fate}: {visible(record.why)}"
         return
     parts = [where, f"-> {visible(record.topic)}"]

@@ -18,11 +18,11 @@ MOST_BYTES = 4 * 2**20
 _SECONDS = 5.0
 _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 
-Fate = Literal["sent", "dead-lettered", "dropped", "rejected"]
+Fate = Literal["sent", "dead-lettered", "dropped", "rejected", "no record"]
 
 
 class FirstRecord(NamedTuple):
-    """A record, or a stretch of them that yields none: bytes `start` up to `end` of the file. `why` says what is wrong with it.
+    """A record, or a stretch that yields none: bytes (or record numbers) `start` up to `end` of the file. `why`: what is wrong with it.
 
     `timestamp_ms` is 0 where the time of sending counts. A dropped stretch has no topic.
     """
@@ -102,15 +102,17 @@ def _in_order(result: SplitResult, position: int, sent: list[FirstRecord]) -> It
     rejected = [_rejected(one) for one in result.rejections if not any(one.start == letter.start for letter in sent)]
     for one in sorted([*sent, *rejected], key=lambda record: record.start):
         if one.start > position:
-            yield _dropped(position, one.start)
+            yield _passed(position, one.start, result)
         yield one
         position = max(position, one.end)
     if result.offset.position > position:
-        yield _dropped(position, result.offset.position)
+        yield _passed(position, result.offset.position, result)
 
 
-def _dropped(start: int, end: int) -> FirstRecord:
-    return FirstRecord("dropped", start, end, why="dropped by the definition")
+def _passed(start: int, end: int, result: SplitResult) -> FirstRecord:
+    if result.counts.dropped:
+        return FirstRecord("dropped", start, end, why="dropped by the definition")
+    return FirstRecord("no record", start, end, why="a header, comments, empty lines, marks or holes")
 
 
 def _rejected(one: Rejection) -> FirstRecord:

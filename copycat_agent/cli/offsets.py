@@ -263,5 +263,10 @@ def _read_documents(name: str, source: str) -> Changes:
 
 def _summary(name: str, saved: Offsets) -> Mapping[str, Any]:
     files = [offset for _, offset in by_path(saved)]
-    gone = sum(offset.done or offset.gone_ms > 0 for offset in files)
-    return {"name": name, "files": len(files), "gone": gone, "bytes": sum(offset.position for offset in files)}
+    gone = sum(offset.gone_ms > 0 or (offset.done and not offset.mtime_ns) for offset in files)
+    return {"name": name, "files": len(files), "gone": gone, "bytes": sum(map(_settled_bytes, files))}
+
+
+def _settled_bytes(offset: SourceOffset) -> int:
+    """Of a spooled file that is read its size on the disk: its position may be a record's number."""
+    return offset.size if offset.done and offset.mtime_ns else offset.position

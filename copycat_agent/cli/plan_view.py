@@ -89,7 +89,9 @@ def _file(file: FileView, topic: _PerFile, usual: str) -> str:
         return f"{visible(file.path)}: {visible(file.why)}"
     left = f"{file.unread:,} to read" if file.unread > 0 else "read" if file.size else "empty"
     where = f"at {file.position:,} of {file.size:,}"
-    if file.compression:
+    if file.counts_records:
+        where = f"at record {file.position + 1:,} ({file.size:,} bytes)"
+    elif file.compression:
         where = f"at {file.position:,} unpacked ({file.compression}, {file.size:,} on disk)"
         left = f"about {left}" if file.unread > 0 else left
     state = "" if file.state == "following" else f", {file.state}"

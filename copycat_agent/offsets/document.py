@@ -72,7 +72,7 @@ def _offset(document: object, key: str) -> SourceOffset:
     if raw is not None:
         values["path"] = _decoded(raw, key)
     if print_ is not None:
-        values["fingerprint"] = _fingerprint(_map(print_, f"the fingerprint of {key}"), key, values["position"])
+        values["fingerprint"] = _fingerprint(_map(print_, f"the fingerprint of {key}"), key, values)
     return SourceOffset(**values)
 
 
@@ -126,12 +126,17 @@ def _decoded(raw: object, key: str) -> str:
         raise DataError(msg) from None
 
 
-def _fingerprint(values: dict[str, Any], key: str, position: int) -> Fingerprint:
-    """A fingerprint that says something about bytes before `position`: any other would look like a changed file for ever."""
+def _fingerprint(values: dict[str, Any], key: str, offset: Mapping[str, Any]) -> Fingerprint:
+    """A fingerprint that says something about what lies before the position: any other would look like a changed file for ever.
+
+    That of a whole file may be longer than what the file holds unpacked; where a position is as large as the number of records it
+    is one itself (an empty line has a byte, too), and says nothing about bytes.
+    """
     _check(values, _PRINT_KINDS, key)
-    found = Fingerprint(**values)
-    for size, digest in ((found.head_bytes, found.head), (found.tail_bytes, found.tail)):
-        if size > position or bool(size) != bool(digest):
+    found, position = Fingerprint(**values), offset["position"]
+    is_whole = found.head_bytes == offset.get("size") or 0 < position == offset.get("records")
+    for size, digest, fits in ((found.head_bytes, found.head, is_whole), (found.tail_bytes, found.tail, False)):
+        if (size > position and not fits) or bool(size) != bool(digest):
             msg = f"the fingerprint of {key} does not fit its position {position}"
             raise DataError(msg, "copycat offsets set makes one that does")
     return found

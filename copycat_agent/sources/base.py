@@ -70,7 +70,7 @@ class FileView(NamedTuple):
     A path that matches and cannot be opened or listed is `failing`, with an empty `key`: nothing is known of what is there.
     `unread`: bytes that are known to be there and unread; of a packed file an estimate, for its `size` is the packed one.
     `why`: what put it at this position when it was met, or why it cannot be read. `after`: the older file it waits for.
-    `compression`: how it is packed, "" for all others.
+    `compression`: how it is packed, "" for all others. `counts_records`: `position` is a record number, not a byte.
     """
 
     path: str
@@ -85,6 +85,7 @@ class FileView(NamedTuple):
     why: str = ""
     after: str = ""
     compression: str = ""
+    counts_records: bool = False
 
 
 class Closeup(NamedTuple):

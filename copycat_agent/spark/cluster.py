@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import copycat_agent
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.runner import failed, unread
+from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.cluster_host import refusal
 from copycat_agent.spark.cluster_job import Flight, Job, Pulse
@@ -29,7 +29,7 @@ from copycat_agent.spark.cluster_task import Errand, Seat
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from copycat_agent.model import Batch, Split, SplitResult, TaskId
+    from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.runner import Results
     from copycat_agent.spark.cluster_host import ClusterHost
     from copycat_agent.spark.cluster_line import Exchange
@@ -121,7 +121,12 @@ class ClusterExecutor:
         session = self._session(flight)
         if session is None:
             return unread(batch)
-        self._admit(session, flight)
+        try:
+            self._admit(session, flight)
+        except RetriableError:
+            if flight.settled:
+                return unread(batch)
+            raise
         exchange = self._host.exchange
         with _lined(flight, exchange) as line:
             errand = Errand(
@@ -137,7 +142,7 @@ class ClusterExecutor:
                 if flight.settled and not job.has_begun:
                     return unread(batch)
                 raise
-        results: tuple[SplitResult, ...] = pickle.loads(answer)  # noqa: S301 - from our own worker
+        results = unpacked(batch, answer)
         return tuple(replace(result, split=split) for result, split in zip(results, batch.splits, strict=True))
 
     def _session(self, flight: Flight) -> Session | None:

@@ -28,7 +28,7 @@ from copycat_agent.model import Batch, Split, SplitResult
 
 Results = tuple[SplitResult, ...]
 
-NEEDED = ("cramjam", "confluent_kafka", "fastavro", "orjson", "pyarrow", "pydantic")
+NEEDED = ("cramjam", "confluent_kafka", "fastavro", "lz4", "orjson", "pyarrow", "pydantic")
 """Modules that batches import, beside one for zstd; a test compares."""
 
 _CONNECT_SECONDS = 5.0

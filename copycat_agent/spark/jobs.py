@@ -10,7 +10,6 @@ import contextlib
 import functools
 import itertools
 import os
-import pickle
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.batch import run_batch
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.runner import bounded, failed, unread
+from copycat_agent.runner import bounded, failed, unpacked, unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,8 +113,7 @@ class JobExecutor:
             raise RetriableError(msg) from None
         finally:
             job.end()
-        answer: Results = pickle.loads(results)  # noqa: S301 - from our own worker
-        return answer
+        return unpacked(batch, results)
 
     def _session(self, stop_file: Path) -> Session | None:
         """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""

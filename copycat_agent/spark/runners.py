@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import logs
 from copycat_agent.batch import run_batch
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unread
+from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unpacked, unread
 from copycat_agent.spark.link import Door, Link, Pending
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class RunnerExecutor:
     def _answered(self, link: Link, answer: Answer) -> None:
         with self._changed:
             pending = link.pending.pop(answer.number)
-        pending.future.set_result(pickle.loads(answer.results))  # noqa: S301 - as in `Link.receive`
+        pending.future.set_result(unpacked(pending.batch, answer.results))
         if self._waiting:
             self._hand_out()
 

@@ -50,7 +50,8 @@ class Patience:
     def judge(self, results: Results) -> None:
         """A batch is over and saved. Raises what ends the connector."""
         for one in (one for result in results for one in result.rejections):
-            self._log.warning("bad record", path=one.path, start=one.start, end=one.end, stage=one.stage, why=one.reason)
+            where = {} if one.by_record else {"start": one.start, "end": one.end}
+            self._log.warning("bad record", path=one.path, record=one.record, **where, stage=one.stage, why=one.reason)
         held = held_back(results) if self._files_block_alone else None
         error = worst(results) if held is None else None
         if isinstance(error, RetriableError):

@@ -32,7 +32,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class SparkCluster:
-    """`workers` of one core each. What executors find on their path is `python_path`, and what travels with the jobs."""
+    """`workers` of two cores each. What executors find on their path is `python_path`, and what travels with the jobs."""
 
     def __init__(self, directory: Path, workers: int = 2, python_path: str = "", environ: dict[str, str] | None = None) -> None:
         self.directory = directory
@@ -59,12 +59,14 @@ class SparkCluster:
 
     def __enter__(self) -> Self:
         """Start, and wait until every worker has registered."""
-        self.start_master()
-        for number in range(self._count):
-            self.start_worker(number)
-        wait_until(
-            lambda: self._log("master").count("Registering worker") >= self._count, _START_SECONDS, lambda: self._log("master")[-2000:]
-        )
+        try:
+            self.start_master()
+            for number in range(self._count):
+                self.start_worker(number)
+            wait_until(self._is_up, _START_SECONDS, lambda: self._log("master")[-2000:])
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -88,9 +90,9 @@ class SparkCluster:
         self.master = self._java("master", "org.apache.spark.deploy.master.Master", "--host", _HOST, "--port", str(self._port))
 
     def start_worker(self, number: int) -> None:
-        """With a core, and a directory of its own for executors."""
+        """With two cores, so that two sessions have room, and a directory of its own for executors."""
         work = self.directory / f"work-{number}"
-        options = ("--host", _HOST, "--cores", "1", "--memory", "1g", "--work-dir", str(work), self.url)
+        options = ("--host", _HOST, "--cores", "2", "--memory", "2g", "--work-dir", str(work), self.url)
         self.workers.append(self._java(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *options))
 
     def _is_up(self) -> bool:

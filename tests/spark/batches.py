@@ -118,6 +118,17 @@ def _unpicklable(batch: Batch, argument: str, stopping: Callable[[], bool]) -> R
     return (SplitResult(batch.splits[0], batch.splits[0].offset, error=RetriableError(lambda: None)),)  # type: ignore[arg-type]
 
 
+class _Unreadable:
+    """What a process of another version may send: it cannot be made again here."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("secret-text",)
+
+
+def _unreadable(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
+    return (SplitResult(batch.splits[0], batch.splits[0].offset, error=_Unreadable()),)  # type: ignore[arg-type]
+
+
 def _too_few(batch: Batch, argument: str, stopping: Callable[[], bool]) -> Results:
     return ()
 
@@ -146,6 +157,7 @@ ACTS: dict[str, Callable[[Batch, str, Callable[[], bool]], Results]] = {
     "told": _told,
     "too-few": _too_few,
     "unpicklable": _unpicklable,
+    "unreadable": _unreadable,
     "until-told": _until_told,
     "where": _where,
 }

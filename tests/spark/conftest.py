@@ -59,7 +59,7 @@ def jobs(host: SparkHost) -> Iterator[JobExecutor]:
 
 @pytest.fixture(scope="session")
 def spark_cluster(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A master and two workers of one core each. Tests may kill executors as often as they like."""
+    """A master and two workers. Tests may kill executors as often as they like."""
     with SparkCluster(tmp_path_factory.mktemp("cluster"), python_path=PROJECT) as cluster:
         yield cluster
 

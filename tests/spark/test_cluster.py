@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
     from copycat_agent.worker import Status
 
-pytestmark = pytest.mark.timeout(400)  # three JVMs and more have to start
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]  # six JVMs have to start: 30 s
 
 SECONDS = 200
 SECRET = "canary-of-a-definition-71bd"
@@ -139,7 +139,6 @@ def test_files_on_a_mount_arrive_once_by_way_of_two_workers(make_run: Callable[.
     assert set(arrived) == lines
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("victims", ["executors", "pythons"])
 def test_what_is_killed_in_the_middle_loses_nothing_and_counts_nothing_twice(
     victims: str, make_run: Callable[..., Run], real: ExecutorApart, spark_cluster: SparkCluster, tmp_path: Path
@@ -158,7 +157,6 @@ def test_what_is_killed_in_the_middle_loses_nothing_and_counts_nothing_twice(
     assert len(arrived) < 1.5 * len(lines)  # repeats within the windows that were not committed
 
 
-@pytest.mark.long
 def test_a_worker_that_dies_leaves_the_work_to_the_other(cache: None, make_run: Callable[..., Run], tmp_path: Path) -> None:
     lines = _write(tmp_path / "logs", 8, 20_000)
     (tmp_path / "cluster").mkdir()
@@ -178,7 +176,6 @@ def test_a_worker_that_dies_leaves_the_work_to_the_other(cache: None, make_run: 
         executor.close()
 
 
-@pytest.mark.long
 def test_a_master_that_is_gone_for_good_ends_it_with_its_reason(cache: None, tmp_path: Path) -> None:
     with SparkCluster(tmp_path, workers=0) as cluster:
         url = cluster.url
@@ -190,7 +187,6 @@ def test_a_master_that_is_gone_for_good_ends_it_with_its_reason(cache: None, tmp
     executor.close()
 
 
-@pytest.mark.long
 def test_a_cluster_without_room_is_told_and_waited_for(cache: None, tmp_path: Path) -> None:
     with SparkCluster(tmp_path, workers=0, python_path=PROJECT) as cluster:
         executor = ExecutorApart(tmp_path / "run", cluster.url, "tests.spark.batches:run", place_seconds=17)
@@ -207,13 +203,11 @@ def test_a_cluster_without_room_is_told_and_waited_for(cache: None, tmp_path: Pa
         executor.close()
 
 
-@pytest.mark.long
 def test_the_package_travels_and_comes_before_one_that_is_there(cluster: ExecutorApart) -> None:
     (result,) = cluster.submit(batch("where")).result(SECONDS)
     assert "copycat_agent.zip" in result.offset.path
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("written", "said"),
     [
@@ -234,7 +228,6 @@ def test_an_executor_that_cannot_run_batches_says_what_it_lacks(cache: None, tmp
         executor.close()
 
 
-@pytest.mark.long
 def test_a_secret_in_a_definition_is_nowhere_but_in_memory(cluster: ExecutorApart, spark_cluster: SparkCluster, flag: Path) -> None:
     cluster.submit(batch("answer")).result(SECONDS)
     work = batch("until-told", str(flag), secret=SECRET)
@@ -254,7 +247,6 @@ def test_a_secret_in_a_definition_is_nowhere_but_in_memory(cluster: ExecutorApar
         assert SECRET.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.long
 def test_objects_are_read_by_executors_with_credentials_of_their_own(
     cache: None, make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

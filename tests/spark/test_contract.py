@@ -116,6 +116,15 @@ def test_results_that_cannot_be_pickled_become_an_error(spark_executor: Executor
     assert isinstance(result.error, FatalError)
 
 
+def test_results_that_this_process_cannot_read_become_an_error(spark_executor: Executor) -> None:
+    """As after an upgrade of the package under a running agent: no answer at all would be waited for without an end."""
+    (result,) = spark_executor.submit(batch("unreadable")).result(SECONDS)
+    assert isinstance(result.error, FatalError)
+    assert "start it again" in str(result.error)
+    assert "secret-text" not in str(result.error)
+    assert spark_executor.submit(batch("answer")).result(SECONDS)[0].error is None
+
+
 def test_results_that_do_not_fit_the_splits_become_an_error(spark_executor: Executor) -> None:
     (result,) = spark_executor.submit(batch("too-few")).result(SECONDS)
     assert isinstance(result.error, FatalError)

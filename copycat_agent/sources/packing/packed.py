@@ -1,4 +1,4 @@
-"""Packed files: which they are, by their first bytes, and how each kind is unpacked in bounded steps. Door to zstd."""
+"""Packed files: which they are, by their first bytes, and how each kind is unpacked in bounded steps. Door to zstd and lz4."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import cramjam
+import lz4.frame
 
 from copycat_agent.formats import Reader
-from copycat_agent.sources.packing.framed import LZ4_MAGIC, SKIPPABLE_MAGICS, SNAPPY_MAGIC, Lz4Frame, SnappyChunk
+from copycat_agent.sources.packing import snappy
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -30,6 +31,10 @@ INPUT_BYTES = 2**16
 HEAD_INPUT_BYTES = 2**21
 """No more packed bytes are looked at for the first unpacked ones: members that hold nothing, and names in headers, may go on for ever."""
 _HEAD_STEP_BYTES = 4096
+
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+SKIPPABLE_MAGICS = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
+"""Of frames that hold nothing of a file, zstd's and lz4's alike."""
 
 _WINDOW_LOG = MEMORY_BYTES.bit_length() - 1
 _GZIP = 31  # zlib's word for "gzip header and trailer, the largest window"
@@ -83,8 +88,64 @@ def _xz_stream() -> Member:
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_BYTES)
 
 
-def _zstd_frame() -> Member:
-    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+class _Lz4Frame:
+    """lz4's object, which asks for input while it still holds output, and for more behind a frame to be skipped."""
+
+    def __init__(self) -> None:
+        self._inner = lz4.frame.LZ4FrameDecompressor()
+        self._is_full = False
+
+    @property
+    def needs_input(self) -> bool:
+        return self._inner.needs_input and not (self.eof or self._is_full)
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._inner.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data or b""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        try:
+            out: bytes = self._inner.decompress(data, max_length)
+        except RuntimeError as error:
+            raise ValueError(str(error).rpartition("ERROR_")[2].replace("_", " ")) from None
+        self._is_full = len(out) == max_length
+        return out
+
+
+class _ZstdFrame:
+    """A frame of zstd, or of lz4: files of both may begin with a frame to be skipped, which looks the same and is taken for zstd's."""
+
+    def __init__(self) -> None:
+        self._begin = b""
+        self._inner: Member | None = None
+
+    @property
+    def needs_input(self) -> bool:
+        return self._inner is None or self._inner.needs_input
+
+    @property
+    def eof(self) -> bool:
+        return self._inner is not None and self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return b"" if self._inner is None else self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if self._inner is None:
+            self._begin += data
+            if self._begin[: len(LZ4_MAGIC)] != LZ4_MAGIC[: len(self._begin)]:
+                self._inner = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+            elif len(self._begin) >= len(LZ4_MAGIC):
+                self._inner = _Lz4Frame()
+            else:
+                return b""
+            data = self._begin
+        return self._inner.decompress(data, max_length)
 
 
 ERRORS: tuple[type[Exception], ...] = (
@@ -101,11 +162,11 @@ ERRORS: tuple[type[Exception], ...] = (
 
 CODECS: dict[str, Callable[[], Member]] = {
     "gzip": _GzipMember,
-    "zstd": _zstd_frame,
+    "zstd": _ZstdFrame,
     "bz2": bz2.BZ2Decompressor,
     "xz": _xz_stream,
-    "lz4": Lz4Frame,
-    "snappy": SnappyChunk,
+    "lz4": _Lz4Frame,
+    "snappy": snappy.SnappyChunk,
 }
 """Name of each kind (`SourceOffset.compression`) and how its next member is begun."""
 
@@ -119,7 +180,7 @@ _MAGICS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     ("bz2", _BZ2),
     ("xz", (b"\xfd7zXZ\x00",)),
     ("lz4", (LZ4_MAGIC,)),
-    ("snappy", (SNAPPY_MAGIC,)),
+    ("snappy", (snappy.MAGIC,)),
 )
 _BEGINNINGS = frozenset(magic[:2] for _, magics in _MAGICS for magic in magics)
 

@@ -39,7 +39,8 @@ def damage_loss(result: SplitResult, *, counts_records: bool) -> Loss | None:
     unread = max(0, offset.size - read)
     if not unread:
         return None
-    words = f"; {unread} bytes on the disk were not read, what they hold is not known" if unknown else ""
+    behind = f" behind record {offset.records}" if counts_records else ""
+    words = f"; {unread} bytes on the disk{behind} were not read, what they hold is not known" if unknown else ""
     return lost(result, offset.position, unread, f"{result.damage}{words}")
 
 

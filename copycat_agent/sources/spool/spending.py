@@ -67,8 +67,8 @@ class Spending:
 
     @property
     def troubled(self) -> int:
-        """Files that could not be cleaned up."""
-        return len(self._why)
+        """Files that could not be cleaned up, bad ones apart."""
+        return sum(not self._due[one][0].offset.trouble for one in self._why)
 
     @property
     def is_busy(self) -> bool:

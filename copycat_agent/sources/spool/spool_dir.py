@@ -282,9 +282,12 @@ class SpoolDir:
         why = self._listing.passed_over.reasons()
         unreadable = [FileView(path, "", 0, 0, 0, "failing", is_open=False, why=why[path]) for path in self._listing.passed_over.paths()]
         known = {file.path for file in self._catalog.files.values()}
-        done = [done_view(row, self._spending.why(row) or row.offset.trouble) for row in self._catalog.done.values()]
+        done = [self._done_view(row) for row in self._catalog.done.values()]
         views = [view_of(file) for file in self._catalog.files.values()]
         return tuple(sorted([*views, *done, *(one for one in unreadable if one.path not in known)]))
+
+    def _done_view(self, row: Row) -> FileView:
+        return done_view(row, self._spending.why(row) or row.offset.trouble, counts_records=self._form.counts_records)
 
     def passed_over(self) -> Mapping[str, str]:
         """See `Source.passed_over`."""
@@ -294,7 +297,7 @@ class SpoolDir:
         """See `Source.look_closely`."""
         for row in self._catalog.done.values():
             if row.offset.path == path:
-                return Closeup(done_view(row, self._spending.why(row) or row.offset.trouble), (path,), row.offset, None)
+                return Closeup(self._done_view(row), (path,), row.offset, None)
         file = next((one for one in self._catalog.files.values() if one.path == path), None)
         if file is None:
             return None

@@ -30,6 +30,8 @@ class LagView:
         self._clock = clock
         self._last = Lag()
         self._until = 0.0
+        self._judged: tuple[dict[tuple[int, int], Row], int] = ({}, 0)
+        self._bad = 0
 
     def now(self) -> Lag:
         """The lag; that of a crowd may be a little old."""
@@ -60,10 +62,18 @@ class LagView:
             known_files=known,
             open_files=opened,
             lost_bytes=self._catalog.lost.bytes,
-            troubled_files=troubled + self._unreadable(),
+            troubled_files=troubled + self._bad_ones() + self._unreadable(),
             blocked_files=blocked,
             oldest_unread_ms=oldest,
         )
+
+    def _bad_ones(self) -> int:
+        """Bad files that stay where they are. There may be very many files that are done, so they are counted when something changed."""
+        done = self._catalog.done
+        if self._judged[0] is not done or self._judged[1] != len(done):
+            self._judged = done, len(done)
+            self._bad = sum(bool(row.offset.trouble) for row in done.values())
+        return self._bad
 
 
 def view_of(file: SpoolFile) -> FileView:
@@ -78,12 +88,12 @@ def view_of(file: SpoolFile) -> FileView:
     elif file.gone:
         state = "gone"
     where = (file.path, file.partition.key, file.position, file.size, file.records, state, file.fd >= 0, file.read_at)
-    return FileView(*where, file.unread, file.why, "", file.offset.compression)
+    return FileView(*where, file.unread, file.why, "", file.offset.compression, file.counts)
 
 
-def done_view(row: Row, why: str) -> FileView:
+def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:
     """A file that is read, or given up, and still there. `why`: what keeps it there, or is wrong with it."""
     offset = row.offset
     state: FileState = "failing" if why else "done"
     where = (offset.path, row.partition.key, offset.position, offset.size, offset.records, state)
-    return FileView(*where, is_open=False, why=why, compression=offset.compression)
+    return FileView(*where, is_open=False, why=why, compression=offset.compression, counts_records=counts_records)

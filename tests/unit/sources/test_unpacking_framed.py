@@ -7,13 +7,15 @@ import resource
 import zlib
 
 import cramjam
+import lz4.frame
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.sources.packing import packed
-from copycat_agent.sources.packing.framed import LZ4_MAGIC, SNAPPY_MAGIC, Lz4Frame, SnappyChunk, Xxh32
 from copycat_agent.sources.packing.limits import FREE_BYTES, UnpackOptions
+from copycat_agent.sources.packing.packed import CODECS, LZ4_MAGIC
+from copycat_agent.sources.packing.snappy import MAGIC
 from copycat_agent.sources.packing.unpacking import Unpacker
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, snappy, source
 
@@ -91,13 +93,22 @@ def test_skippable_frames_between_frames_of_lz4_hold_nothing() -> None:
     assert (out, unpacker.is_whole) == (b"one\ntwo\n", True)
 
 
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_a_file_that_begins_with_a_frame_to_be_skipped_is_read(codec: str) -> None:
+    data = SKIPPABLE + PACK[codec](TEXT) + SKIPPABLE + PACK[codec](b"two\n")
+    taken_for = packed.recognise(data[: packed.MAGIC_BYTES])
+    assert taken_for is not None
+    out, unpacker = unpack(taken_for, data)
+    assert (out, unpacker.is_whole) == (TEXT + b"two\n", True)
+    assert packed.head_of(source(data), taken_for, 100) == TEXT[:100]
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (LZ4_MAGIC + b"\x61\x40", "lz4: the frame needs a dictionary, which nobody has here"),
-        (LZ4_MAGIC + b"\xa0\x40", "lz4: the frame's header is damaged, or of another version"),
-        (LZ4_MAGIC + b"\x60\x40\0", "lz4: the frame's header is damaged"),
-        (LZ4_MAGIC + b"\x60\x40\x82\xff\xff\xff\x7f", "lz4: a block is damaged"),
+        (LZ4_MAGIC + b"\xa0\x40", "lz4: headerVersion wrong"),
+        (LZ4_MAGIC + b"\x60\x40\0", "lz4: headerChecksum invalid"),
+        (LZ4_MAGIC + b"\x60\x40\x82\xff\xff\xff\x7f", "lz4: maxBlockSize invalid"),
     ],
 )
 def test_what_a_frame_of_lz4_may_not_be_is_said(data: bytes, why: str) -> None:
@@ -105,19 +116,25 @@ def test_what_a_frame_of_lz4_may_not_be_is_said(data: bytes, why: str) -> None:
     assert (out, unpacker.damage) == (b"", why)
 
 
+@settings(deadline=None, max_examples=30)
+@given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), linked=st.booleans(), step=st.integers(1000, 100_000))
+def test_a_flipped_byte_of_an_lz4_frame_with_sums_never_passes(place: float, flip: int, linked: bool, step: int) -> None:
+    whole = lz4.frame.compress(TEXT, block_size=4, block_linked=linked, block_checksum=True, content_checksum=True, store_size=True)
+    data = bytearray(whole)
+    data[int(place * len(data))] ^= flip
+    unpacker, out = Unpacker("lz4"), b""
+    while piece := unpacker.read(source(bytes(data)), len(out), step):
+        out += piece
+    assert TEXT.startswith(out)
+    assert unpacker.has_ended
+    assert not unpacker.is_whole or not out, "a magic that became another one's holds nothing"
+
+
 def test_a_block_that_refers_to_what_is_not_there_is_damage() -> None:
     data = bytearray(PACK["lz4"](b"abcdefgh" * 20_000))
     first = 7 + 4 + int.from_bytes(data[7:11], "little")
     out, unpacker = unpack("lz4", bytes(data[:7] + data[first:]))
     assert (out, bool(unpacker.damage)) == (b"", True)
-
-
-@pytest.mark.parametrize(
-    ("data", "digest"),
-    [(b"", "02cc5d05"), (b"a", "550d7456"), (b"abc", "32d153ff"), (b"Nobody inspects the spammish repetition", "e2293b2f")],
-)
-def test_the_hash_is_the_one_that_is_published(data: bytes, digest: str) -> None:
-    assert Xxh32().add(data[:17]).add(data[17:]).digest()[::-1].hex() == digest
 
 
 def test_a_bomb_ends_at_the_ratio_and_takes_no_memory() -> None:
@@ -146,7 +163,7 @@ def test_honest_files_are_not_touched() -> None:
     assert (len(out), unpacker.damage) == (len(text), "")
 
 
-@pytest.mark.parametrize(("member", "data"), [(Lz4Frame(), PACK["lz4"](TEXT[:5000])), (SnappyChunk(), snappy(TEXT[:5000])[10:])])
+@pytest.mark.parametrize(("member", "data"), [(CODECS["lz4"](), PACK["lz4"](TEXT[:5000])), (CODECS["snappy"](), snappy(TEXT[:5000])[10:])])
 def test_a_member_gives_all_it_holds_however_little_is_asked_for(member: packed.Member, data: bytes) -> None:
     out = b""
     while not member.eof:
@@ -155,14 +172,11 @@ def test_a_member_gives_all_it_holds_however_little_is_asked_for(member: packed.
     assert out == TEXT[:5000]
 
 
-def test_sums_of_blocks_and_the_size_of_a_frame_are_looked_at() -> None:
-    begin = b"\x78\x40" + (5).to_bytes(8, "little")  # independent blocks with a sum each, and how much there is
-    begin = LZ4_MAGIC + begin + Xxh32().add(begin).digest()[1:2]
-    block = b"\x05\0\0\x80hello" + Xxh32().add(b"hello").digest()
-    assert unpack("lz4", begin + block + bytes(4))[1].is_whole
-    assert unpack("lz4", begin + block.replace(b"hello", b"hallo") + bytes(4))[1].damage == "lz4: a block is damaged"
-    assert unpack("lz4", begin + block * 2 + bytes(4))[1].damage == "lz4: the frame holds less or more than its header says"
+def test_an_lz4_file_that_was_cut_gives_all_that_its_blocks_hold() -> None:
+    data = lz4.frame.compress(TEXT, block_size=7)
+    out, unpacker = unpack("lz4", data[:-4])  # without its end
+    assert (out, unpacker.is_whole, unpacker.damage) == (TEXT, False, "")
 
 
 def test_a_snappy_stream_begins_with_its_name() -> None:
-    assert snappy(b"x")[:10] == SNAPPY_MAGIC
+    assert snappy(b"x")[:10] == MAGIC

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.json_ import JsonFormat, JsonOptions
+from copycat_agent.formats.records.trees.json_ import JsonFileOptions, JsonFormat
 from tests.unit.formats.records.rig import Bytes, prefixes, read_all, resumes
 from tests.unit.formats.records.trees import BLANKS, OBJECTS, VALUES, damaged, form, small_reads, written
 
@@ -230,7 +230,7 @@ def test_a_look_at_the_beginning_shows_whole_records_only(data: bytes) -> None:
 
 @pytest.mark.parametrize("path", [None, "a.b"])
 def test_a_record_is_read_by_itself_for_a_replay(path: str | None) -> None:
-    one = build_format(JsonOptions(path=path))
+    one = build_format(JsonFileOptions(path=path))
     assert isinstance(one, JsonFormat)
     assert one.alone(b'{"a":1}', ()) == {"a": 1}
     assert one.alone(b"[1]", ()) == b"[1]"

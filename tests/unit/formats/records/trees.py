@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
-from copycat_agent.formats.records import FORMATS, build_format, json_, lines, xml_
+from copycat_agent.formats.records import FORMATS, build_format, lines
+from copycat_agent.formats.records.trees import json_, xml_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

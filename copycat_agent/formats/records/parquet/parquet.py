@@ -1,4 +1,4 @@
-"""`parquet`: Apache Parquet files. See `parquet_reading`."""
+"""`parquet`: Apache Parquet files. See `reading`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ParquetOptions(FormatOptions):
 
 
 def _build(options: ParquetOptions) -> RecordFormat:
-    from copycat_agent.formats.records import parquet_reading  # noqa: PLC0415 - imports pyarrow, 0.25 s
+    from copycat_agent.formats.records.parquet import reading  # noqa: PLC0415 - imports pyarrow, 0.25 s
 
-    return parquet_reading.ParquetFormat(options.columns)
+    return reading.ParquetFormat(options.columns)
 
 
 PARQUET = FormatKind(ParquetOptions, _build)

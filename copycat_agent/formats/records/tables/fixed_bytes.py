@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, Parsed, RecordFile, Unparsed
-from copycat_agent.formats.records.fixed_cutter import Cutter, FixedWidthOptions
-from copycat_agent.formats.records.table_runs import BLOCK_BYTES
+from copycat_agent.formats.records.tables.fixed_cutter import Cutter, FixedWidthOptions
+from copycat_agent.formats.records.tables.runs import BLOCK_BYTES
 
 _STEP_BYTES = 2**20
 _FILE_ENDS = b"\r\n\x1a"

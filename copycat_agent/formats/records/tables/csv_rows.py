@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from copycat_agent.formats.records.csv_options import CsvOptions
-from copycat_agent.formats.records.csv_scan import ESCAPES_NOTHING, UNCLOSED, Bad, Found, Open, Scan, Signs
+from copycat_agent.formats.records.tables.csv_options import CsvOptions
+from copycat_agent.formats.records.tables.csv_scan import ESCAPES_NOTHING, UNCLOSED, Bad, Found, Open, Scan, Signs
 
 csv.field_size_limit(2**31 - 1)  # rows are bounded by `line.max_bytes`
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from copycat_agent.formats.model import Unparsed
-from copycat_agent.formats.records.types import TypedOptions, TypeWord, field_type
+from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_type
 from copycat_agent.options import Field
 
 Value = dict[str, Any] | bytes | Unparsed

@@ -1,4 +1,4 @@
-"""`avro`: Object Container Files. See `avro_reading`."""
+"""`avro`: Object Container Files. See `reading`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class AvroOptions(FormatOptions):
 
 
 def _build(options: AvroOptions) -> RecordFormat:
-    from copycat_agent.formats.records import avro_reading  # noqa: PLC0415 - imports fastavro, 0.12 s
+    from copycat_agent.formats.records.avro import reading  # noqa: PLC0415 - imports fastavro, 0.12 s
 
-    return avro_reading.AvroFormat(options.max_block_bytes)
+    return reading.AvroFormat(options.max_block_bytes)
 
 
 AVRO = FormatKind(AvroOptions, _build)

@@ -9,9 +9,9 @@ from typing import Literal
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
 from copycat_agent.formats.model import Chunk, Frame, Gap, Parsed, RecordFile, Unparsed
 from copycat_agent.formats.records.base import FormatKind
-from copycat_agent.formats.records.json_values import Value, parse_all
+from copycat_agent.formats.records.fields.typed import TreeOptions, Typing
 from copycat_agent.formats.records.lines import line_starts, refuse_encoding
-from copycat_agent.formats.records.typed import TreeOptions, Typing
+from copycat_agent.formats.records.trees.json_values import Value, parse_all
 from copycat_agent.options import ByteSize, Field
 
 BLOCK_BYTES = 2**16

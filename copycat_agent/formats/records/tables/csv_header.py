@@ -8,10 +8,10 @@ from typing import NamedTuple
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Chunk, Frame, Gap, LongLine, RecordFile, SkippedRest
-from copycat_agent.formats.records.columns import Columns, Rules, numbered
-from copycat_agent.formats.records.csv_options import CsvOptions
-from copycat_agent.formats.records.csv_rows import RowReader, Rows
-from copycat_agent.formats.records.table_lines import Lines
+from copycat_agent.formats.records.fields.columns import Columns, Rules, numbered
+from copycat_agent.formats.records.tables.csv_options import CsvOptions
+from copycat_agent.formats.records.tables.csv_rows import RowReader, Rows
+from copycat_agent.formats.records.tables.lines import Lines
 
 _BLOCK_BYTES = 2**10
 """Read at first: so much of a packed file can be had again without unpacking it again."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.model import Gap, LongLine, Parsed, Unparsed
-from copycat_agent.formats.records.json_path import enter, leave
-from copycat_agent.formats.records.json_scan import CLOSING, COLON, COMMA, NOTHING, OPEN_ARRAY, Cursor, Extent
-from copycat_agent.formats.records.json_values import Value, parse, parse_all
+from copycat_agent.formats.records.trees.json_path import enter, leave
+from copycat_agent.formats.records.trees.json_scan import CLOSING, COLON, COMMA, NOTHING, OPEN_ARRAY, Cursor, Extent
+from copycat_agent.formats.records.trees.json_values import Value, parse, parse_all
 
 _LONGEST_SEPARATOR = 128
 _MOST_INNER = 64

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from copycat_agent.formats.encoding import encoding_problem
 from copycat_agent.formats.lines import LineOptions
 from copycat_agent.formats.records.base import OptionProblem
-from copycat_agent.formats.records.types import TypedOptions, TypeWord
+from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord
 from copycat_agent.options import BeforeValidator, ByteSize, Field, Options
 
 _ONE = "is one character"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from copycat_agent.formats.encoding import Layout
 from copycat_agent.formats.model import Unparsed
-from copycat_agent.formats.records.columns import Columns
-from copycat_agent.formats.records.csv_rows import RowReader, Rows
-from copycat_agent.formats.records.table_lines import Lines
-from copycat_agent.formats.records.table_runs import Batch
+from copycat_agent.formats.records.fields.columns import Columns
+from copycat_agent.formats.records.tables.csv_rows import RowReader, Rows
+from copycat_agent.formats.records.tables.lines import Lines
+from copycat_agent.formats.records.tables.runs import Batch
 
 _REPLACED = "\ufffd"
 

@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.model import Frame, Gap, LongLine, Parsed, RecordFile, Unparsed
 from copycat_agent.formats.records.base import FormatKind
-from copycat_agent.formats.records.typed import TreeOptions, Typing, Value
-from copycat_agent.formats.records.xml_tree import Found, RecordPath, Shape, Tree
+from copycat_agent.formats.records.fields.typed import TreeOptions, Typing, Value
+from copycat_agent.formats.records.trees.xml_tree import Found, RecordPath, Shape, Tree
 from copycat_agent.options import BeforeValidator, ByteSize, Field
 
 _BLOCK_BYTES = 2**17

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, Parsed, RecordFile
-from copycat_agent.formats.records.columns import Value
-from copycat_agent.formats.records.table_lines import Lines
+from copycat_agent.formats.records.fields.columns import Value
+from copycat_agent.formats.records.tables.lines import Lines
 from copycat_agent.model import Schema
 
 BLOCK_BYTES = 2**16

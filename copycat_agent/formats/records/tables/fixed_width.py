@@ -9,11 +9,11 @@ from copycat_agent.formats.encoding import Layout, encoding_problem
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Frame, Gap, LongLine, Parsed, RecordFile, SkippedRest, Unparsed
 from copycat_agent.formats.records.base import FormatKind, OptionProblem
-from copycat_agent.formats.records.fixed_bytes import ByteWidths
-from copycat_agent.formats.records.fixed_cutter import Cutter, FixedWidthOptions
 from copycat_agent.formats.records.lines import line_starts
-from copycat_agent.formats.records.table_lines import Lines
-from copycat_agent.formats.records.table_runs import BLOCK_BYTES, Batch, header_gap, of_lines
+from copycat_agent.formats.records.tables.fixed_bytes import ByteWidths
+from copycat_agent.formats.records.tables.fixed_cutter import Cutter, FixedWidthOptions
+from copycat_agent.formats.records.tables.lines import Lines
+from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Batch, header_gap, of_lines
 
 _KEY = "fixed_width"
 _LOOK_BYTES = 2**10

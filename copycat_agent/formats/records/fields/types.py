@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from copycat_agent.formats.records import types_values as values
 from copycat_agent.formats.records.base import FormatOptions
-from copycat_agent.formats.records.types_times import dates, times, timestamps
+from copycat_agent.formats.records.fields import values
+from copycat_agent.formats.records.fields.times import dates, times, timestamps
 from copycat_agent.options import BeforeValidator, Field
 
 __all__ = ["TYPE_WORDS", "FieldType", "TypeSettings", "TypeWord", "TypedOptions", "ZoneName", "field_type", "field_types"]

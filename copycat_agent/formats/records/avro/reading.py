@@ -13,8 +13,8 @@ from typing import Any, Literal
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.formats.model import Frame, Parsed, RecordFile, Unparsed
-from copycat_agent.formats.records.avro_blocks import CODECS, Block, Header, Marks, blocks, damaged, header_of, payload
-from copycat_agent.formats.records.avro_schema import BadSchemaError, Reading, reading_of
+from copycat_agent.formats.records.avro.blocks import CODECS, Block, Header, Marks, blocks, damaged, header_of, payload
+from copycat_agent.formats.records.avro.schema import BadSchemaError, Reading, reading_of
 
 RUN_RECORDS = 8192
 """Records that are decoded before any of them is sent."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats.records.json_scan import COLON, COMMA, NOTHING, QUOTE, Cursor, Extent
-from copycat_agent.formats.records.json_values import parse
+from copycat_agent.formats.records.trees.json_scan import COLON, COMMA, NOTHING, QUOTE, Cursor, Extent
+from copycat_agent.formats.records.trees.json_values import parse
 
 _OPEN, _CLOSE, _OPEN_ARRAY = b"{}["
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from copycat_agent.formats.model import Unparsed
-from copycat_agent.formats.records.columns import Columns, Rules, Value
-from copycat_agent.formats.records.csv_options import RowLineOptions
-from copycat_agent.formats.records.types import TypedOptions, TypeWord, field_types
+from copycat_agent.formats.records.fields.columns import Columns, Rules, Value
+from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_types
+from copycat_agent.formats.records.tables.csv_options import RowLineOptions
 from copycat_agent.options import Field, Options
 
 _BLANKS = " \t\0"

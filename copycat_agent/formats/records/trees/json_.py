@@ -12,17 +12,17 @@ from typing import Literal, TypeGuard
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.model import Frame, Parsed, RecordFile
 from copycat_agent.formats.records.base import FormatKind
-from copycat_agent.formats.records.json_elements import Elements, Limits, UnfinishedError, skip_mark
-from copycat_agent.formats.records.json_scan import NOTHING, OPEN_ARRAY, Cursor, last_before
-from copycat_agent.formats.records.json_values import Value, parse
-from copycat_agent.formats.records.jsonl import BLOCK_BYTES
-from copycat_agent.formats.records.typed import TreeOptions, Typing
+from copycat_agent.formats.records.fields.typed import TreeOptions, Typing
+from copycat_agent.formats.records.trees.json_elements import Elements, Limits, UnfinishedError, skip_mark
+from copycat_agent.formats.records.trees.json_scan import NOTHING, OPEN_ARRAY, Cursor, last_before
+from copycat_agent.formats.records.trees.json_values import Value, parse
+from copycat_agent.formats.records.trees.jsonl import BLOCK_BYTES
 from copycat_agent.options import ByteSize, Field
 
 _LEAST_BLOCK_BYTES = 4096
 
 
-class JsonOptions(TreeOptions):
+class JsonFileOptions(TreeOptions):
     """JSON that is not one value per line."""
 
     type: Literal["json"] = Field("json", description="Each element of an array, or each of the values in the file, is a record.")
@@ -42,7 +42,7 @@ class JsonFormat:
     finds_end = True
     makes_fields = True
 
-    def __init__(self, options: JsonOptions) -> None:
+    def __init__(self, options: JsonFileOptions) -> None:
         self._path = tuple(options.path.split(".")) if options.path else ()
         self._max_bytes = options.max_bytes
         self._typing = Typing(options)
@@ -99,4 +99,4 @@ class JsonFormat:
         return ()
 
 
-JSON = FormatKind(JsonOptions, JsonFormat)
+JSON = FormatKind(JsonFileOptions, JsonFormat)

@@ -8,14 +8,14 @@ from typing import Any, Literal
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Frame, RecordFile, Unparsed
 from copycat_agent.formats.records.base import FormatKind
-from copycat_agent.formats.records.columns import Columns, Rules
-from copycat_agent.formats.records.csv_header import HeadReader
-from copycat_agent.formats.records.csv_options import CsvOptions, problems
-from copycat_agent.formats.records.csv_rows import RowReader
-from copycat_agent.formats.records.csv_table import Table
+from copycat_agent.formats.records.fields.columns import Columns, Rules
+from copycat_agent.formats.records.fields.types import field_types
 from copycat_agent.formats.records.lines import line_starts
-from copycat_agent.formats.records.table_runs import BLOCK_BYTES, header_gap, of_lines
-from copycat_agent.formats.records.types import field_types
+from copycat_agent.formats.records.tables.csv_header import HeadReader
+from copycat_agent.formats.records.tables.csv_options import CsvOptions, problems
+from copycat_agent.formats.records.tables.csv_rows import RowReader
+from copycat_agent.formats.records.tables.csv_table import Table
+from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, header_gap, of_lines
 
 _LOOK_BYTES = 2**12
 

@@ -1,0 +1,1 @@
+"""What tables and trees make of text: types, columns, fields."""

@@ -1,0 +1,1 @@
+"""Formats whose records are rows of text: csv and fixed_width."""

@@ -1,0 +1,1 @@
+"""Formats whose records are trees: jsonl, json and xml."""

@@ -1,0 +1,40 @@
+"""Offsets as JSON: every row that a source may save is taken back, whatever its positions count."""
+
+from __future__ import annotations
+
+import pytest
+
+from copycat_agent.errors import DataError
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+from copycat_agent.offsets.document import from_document, to_document
+
+ONE = SourcePartition("drops", "fe00:1:2:0")
+HEAD = Fingerprint(1024, "digest")
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        SourceOffset(4096, fingerprint=HEAD, records=7, size=9000),
+        SourceOffset(500, fingerprint=HEAD, records=500, size=9000),  # a position that is a record's number
+        SourceOffset(500, fingerprint=Fingerprint(9000, "whole"), records=500, size=9000, done=True),
+        SourceOffset(0, fingerprint=Fingerprint(200, "whole"), size=200, done=True, trouble="parquet: no footer"),
+        SourceOffset(
+            3, fingerprint=Fingerprint(24, "whole", 3, "tail"), records=1, size=24, done=True, compression="gzip"
+        ),  # larger than what it holds
+    ],
+)
+def test_what_is_saved_can_be_shown_exported_and_taken_back(offset: SourceOffset) -> None:
+    assert from_document("drops", to_document(ONE, offset)) == (ONE, offset)
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        SourceOffset(500, fingerprint=HEAD, records=7, size=9000),
+        SourceOffset(500, fingerprint=Fingerprint(0, "", 501, "tail"), records=500, size=9000),
+    ],
+)
+def test_a_fingerprint_of_bytes_behind_the_position_is_refused(offset: SourceOffset) -> None:
+    with pytest.raises(DataError, match="does not fit"):
+        from_document("drops", to_document(ONE, offset))
