@@ -5,6 +5,7 @@ Events that only reading causes (opened, closed without a write) are not asked f
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -110,6 +111,17 @@ class Wake(FileSystemEventHandler):
             grown, self._grown = self._grown, set()
             other, self._other = self._other, False
         return grown, other
+
+
+class _EndingFilter(logging.Filter):
+    """Leaves out what watchdog calls an error: an event that comes while a watch ends. Nobody waits for it any more."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See `logging.Filter`."""
+        return "thread is inactive" not in record.getMessage()
+
+
+logging.getLogger("watchdog.observers.inotify").addFilter(_EndingFilter())
 
 
 class PacedQueue(InotifyFD):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pytest
 
 SECONDS = 20
 WRITES = 400
@@ -89,3 +92,10 @@ def test_closing_leaves_no_thread(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     watcher.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_an_event_that_comes_while_a_watch_ends_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("watchdog.observers.inotify")
+    logger.error("InotifyEmitter.queue_events() called when the thread is inactive")
+    logger.error("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
