@@ -5,16 +5,19 @@ A saved offset proves it by the bytes before it, never by a name alone. In doubt
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from copycat_agent.formats import TAIL_BYTES, Reader
+from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
+from copycat_agent.sources.beginning.timestamps import recognise
 from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.rotation import kin
@@ -55,6 +58,7 @@ class Delivered:
         """`rows`: partition, offset, and whose it is, in words. Those that prove nothing are left out."""
         self._by_head: dict[tuple[int, str], list[Former]] = {}
         self._whole: dict[int, dict[str, Former]] = {}
+        self._listings: dict[str, dict[int, str]] = {}
         for partition, offset, who in rows:
             proof = offset.fingerprint
             former = Former(offset, _identity(partition.key), who)
@@ -90,32 +94,67 @@ class Delivered:
         return alike.get(_digest(file)) if alike and file.size else None
 
     def _is_related(self, former: Former, file: Looked, head: bytes) -> bool:
-        """Whether equal bytes make it the same log: the very file, or one of its names and a beginning that no other log has.
+        """Whether equal bytes make it the same log: the very file, or one of its names and bytes that no other log has.
 
-        While the file that was read stands where it was, another one with its beginning is a copy only if that says something.
+        The head and the tail are all of a small file. Of a larger one what lies between is not known: so a beginning that other logs
+        may have proves nothing. Where the file that was read still stands, all of it is compared, or it is taken for what it is: another.
         """
         if former.identity == file.identity:
             return True
-        proof = former.offset.fingerprint
-        is_near = former.offset.path.rpartition("/")[0] == file.path.rpartition("/")[0]
-        if kin(former.offset.path) != kin(file.path) or not (is_near or proof.head_bytes == fingerprint.HEAD_BYTES):
+        offset, proof = former.offset, former.offset.fingerprint
+        is_near = offset.path.rpartition("/")[0] == file.path.rpartition("/")[0]
+        if kin(offset.path) != kin(file.path) or not (is_near or proof.head_bytes == fingerprint.HEAD_BYTES):
             return False
-        is_telling = former.offset.position >= fingerprint.HEAD_BYTES + TAIL_BYTES and len(zlib.compress(head)) >= _TELLING_BYTES
-        return is_telling or not _stands(former)
+        is_all = offset.position <= proof.head_bytes + proof.tail_bytes
+        if not is_all and len(zlib.compress(head)) < _TELLING_BYTES:
+            return False
+        with self._standing(former) as read:
+            if read is None:
+                return True
+            if file.codec:
+                return not is_all and _says_when(head)
+            return not is_all and fingerprint.holds(read, proof, offset.position) and _same(read, file.read, offset.position)
+
+    @contextlib.contextmanager
+    def _standing(self, former: Former) -> Iterator[Reader | None]:
+        """The file that was read, open; None when it is gone. Raises OSError."""
+        directory = former.offset.path.rpartition("/")[0] or "/"
+        if directory not in self._listings:
+            self._listings[directory] = _inodes(directory)
+        path = self._listings[directory].get(former.identity.inode) if former.identity else None
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK) if path else -1
+        except OSError:
+            fd = -1
+        try:
+            yield fingerprint.reader(fd) if fd >= 0 and identify(fd, os.fstat(fd)) == former.identity else None
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _inodes(directory: str) -> dict[int, str]:
+    try:
+        with os.scandir(directory) as entries:
+            return {one.inode(): one.path for one in entries if one.is_file(follow_symlinks=False)}
+    except OSError:
+        return {}
 
 
 def _holds(file: Looked, offset: SourceOffset) -> bool:
     return file.size >= offset.position and fingerprint.holds(file.read, offset.fingerprint, offset.position)
 
 
-def _stands(former: Former) -> bool:
-    """Whether the file that was read still has its last name."""
-    try:
-        with Path(former.offset.path).open("rb") as file:
-            info = Path(former.offset.path).stat()
-            return identify(file.fileno(), info) == former.identity
-    except (OSError, ValueError):
-        return False
+def _says_when(head: bytes) -> bool:
+    """Whether the text says when it was written: two logs are not written at the same times."""
+    lines = head.decode("utf-8", "replace").split("\n")
+    return recognise(lines, time.time()) is not None
+
+
+def _same(one: Reader, other: Reader, size: int) -> bool:
+    """Whether two files hold the same bytes up to `size`. Raises OSError."""
+    starts = range(0, size, _HASH_BLOCK_BYTES)
+    return all(one(start, length) == other(start, length) for start in starts if (length := min(_HASH_BLOCK_BYTES, size - start)))
 
 
 def _identity(key: str) -> Identity | None:

@@ -15,7 +15,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Chunk, Parsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.producer.probing import ClusterProbe, TopicState
-from copycat_agent.sources import SOURCES, fingerprint
+from copycat_agent.sources import SOURCES, fingerprint, only_looking
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.packing.unpacking import Unpacker
 from copycat_agent.sources.spool.spool_stream import ENDLESS
@@ -215,7 +215,7 @@ def _records_per_byte(kind: Any, form: Any, split: Split) -> float | None:  # no
 
 def _matched(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> Iterator[dict[str, Any]]:
     """One scan by the source itself, whose changes nobody saves."""
-    source = SOURCES[definition.source.type].make(definition.name, definition.source, definition.delivery, saved, _log)
+    source = SOURCES[definition.source.type].make(definition.name, only_looking(definition.source), definition.delivery, saved, _log)
     try:
         source.scan()
         views = source.files()

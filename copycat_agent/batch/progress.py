@@ -94,10 +94,15 @@ class Progress:
         self._skipping = skipping
 
     def _tail_after(self, tail: bytes, passed: int) -> bytes | None:
-        """The last bytes once `passed` more are on their way, of which `tail` are the last; None when they have to be read again."""
+        """The last bytes once `passed` more are on their way; None when they have to be read again.
+
+        `tail` are the last of them, or reach back to what was on its way before.
+        """
         if len(tail) >= TAIL_BYTES:
             return tail[-TAIL_BYTES:]
-        return None if self._tail is None or len(tail) < passed else (self._tail + tail)[-TAIL_BYTES:]
+        if self._tail is None or len(tail) < passed:
+            return None
+        return (self._tail + tail[len(tail) - passed :])[-TAIL_BYTES:]
 
     def count(self, counts: Counts) -> None:
         """What becomes of records on their way, once they are settled."""

@@ -183,6 +183,8 @@ class BatchRun:
             return _messages(sent)
         if isinstance(frame, Parsed):
             progress.schema = frame.schema or progress.schema
+            if bound.bulk and len(parts := frame.sorted_out()) > 1:
+                return sum(self._send(progress, bound, part) for part in parts)
         begun = records = 0 if bound.bulk is None or frame.partial else self._send_bulk(progress, bound, frame)
         progress.count(Counts(acknowledged=begun))
         if begun < len(frame.values):

@@ -22,6 +22,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Outgoing, Place, Producers, TaskProducer
+from copycat_agent.sources import only_looking
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
 
@@ -172,9 +173,9 @@ def dry_run(definitions: Sequence[Definition], state_dir: Path, stopping: Callab
 
 
 def _harmless(definition: Definition) -> Definition:
-    """As it is, but telling where each record comes from, at full speed."""
+    """As it is, but telling where each record comes from, at full speed, and leaving files where they are: Kafka has none of them."""
     record = definition.record.model_copy(update={"origin_headers": True})
-    return definition.model_copy(update={"record": record, "limits": LimitsOptions()})
+    return definition.model_copy(update={"source": only_looking(definition.source), "record": record, "limits": LimitsOptions()})
 
 
 def _account(status: Status) -> str:

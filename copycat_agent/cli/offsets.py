@@ -20,7 +20,7 @@ from copycat_agent.cli.offsets_text import Offsets, by_path, columns, compared, 
 from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
 from copycat_agent.cli.shown import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
-from copycat_agent.model import SourcePartition
+from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
 from copycat_agent.sources.beginning.placing import is_file_key, place
 from copycat_agent.sources.followed import STARTED

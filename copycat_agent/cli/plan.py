@@ -19,7 +19,7 @@ from copycat_agent.definitions import Loaded, load_directory, render
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES
+from copycat_agent.sources import SOURCES, only_looking
 
 FILES_SHOWN = 50
 """Of each connector; those with something to read, or with trouble, come first."""
@@ -70,7 +70,7 @@ def _look(definition: Definition, saved: Mapping[SourcePartition, SourceOffset])
     """One scan by the source itself, whose changes nobody saves."""
     kind = SOURCES[definition.source.type]
     log = _log.bind(connector=definition.name)
-    source = kind.make(definition.name, definition.source, definition.delivery, offsets_of(definition, saved), log)
+    source = kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets_of(definition, saved), log)
     try:
         losses = tuple(source.scan().losses)
         return Planned(definition, source.files(), source.lag(), source.passed_over(), losses)

@@ -13,7 +13,7 @@ from copycat_agent.logs import Log
 from copycat_agent.model import Loss, SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES, Source
+from copycat_agent.sources import SOURCES, Source, only_looking
 from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.beginning.placing import is_file_key
 from copycat_agent.sources.identity import Identity
@@ -58,7 +58,7 @@ def asked(definition: Definition, saved: Saved, path: str, log: Log, *, most_byt
         yield Answer(definition, path, path, refusal=_by_patterns(definition, path), former=_former(path, "", offsets))
         return
     kind = SOURCES[definition.source.type]
-    source = kind.make(definition.name, definition.source, definition.delivery, offsets, log)
+    source = kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets, log)
     try:
         losses = tuple(source.scan().losses)
         yield _answer(definition, source, offsets, names, losses, most_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, groupby, pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
 from copycat_agent.model import Schema
@@ -234,7 +235,10 @@ class Parsed(NamedTuple):
         return False
 
     def weight(self, index: int) -> int:
-        """What its first `index` records weigh, about."""
+        """What its first `index` records weigh: about, where that is not what they cover."""
+        covered = self.places[-1] - self.places[0]
+        if covered == self.size_bytes:
+            return self.places[index] - self.places[0]
         return self.size_bytes * index // len(self.values)
 
     def rows(self) -> Iterator[Row]:
@@ -256,24 +260,20 @@ class Parsed(NamedTuple):
     def cut(self, index: int) -> tuple[Parsed, Parsed]:
         """The first `index` records and the others. Neither may be empty."""
         assert 0 < index < len(self.values), "half of a run is a run"
-        share = self.weight(index)
-        raw = self.raw
-        return (
-            self._replace(
-                values=self.values[:index],
-                places=self.places[: index + 1],
-                size_bytes=share,
-                raw=None if raw is None else raw[:index],
-                tail=self.tail_before(index),
-            ),
-            self._replace(
-                values=self.values[index:],
-                places=self.places[index:],
-                size_bytes=self.size_bytes - share,
-                raw=None if raw is None else raw[index:],
-                tail=self.tail[-(self.places[-1] - self.places[index]) :],
-            ),
-        )
+        return self._part(0, index), self._part(index, len(self.values))
+
+    def sorted_out(self) -> list[Parsed]:
+        """The run cut where records that could be read and bad ones meet; it alone when it has but one kind."""
+        if Unparsed not in set(map(type, self.values)):
+            return [self]
+        kinds = groupby(type(value) is Unparsed for value in self.values)
+        ends = list(accumulate(sum(1 for _ in alike) for _, alike in kinds))
+        return [self._part(begin, end) for begin, end in pairwise([0, *ends])] if len(ends) > 1 else [self]
+
+    def _part(self, begin: int, end: int) -> Parsed:
+        raw = None if self.raw is None else self.raw[begin:end]
+        weight, tail = self.weight(end) - self.weight(begin), self.tail_before(end)
+        return self._replace(values=self.values[begin:end], places=self.places[begin : end + 1], size_bytes=weight, raw=raw, tail=tail)
 
     def tail_before(self, index: int) -> bytes:
         """What of `tail` stands before the `index`-th record."""

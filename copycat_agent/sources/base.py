@@ -189,3 +189,9 @@ class SourceKind:
     make: Callable[..., Source]
     open: Callable[[Split, Any], Stream]
     framing: Callable[..., Frames | RecordFormat]
+
+
+def only_looking(options: SourceOptions) -> SourceOptions:
+    """The same source for who only looks, and saves nothing: it touches no file, whatever becomes of those that are delivered."""
+    cleanup = getattr(options, "cleanup", None)
+    return options if cleanup is None else options.model_copy(update={"cleanup": type(cleanup)()})

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from copycat_agent.batch import run_batch
-from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import bounded, failed, unpacked, unread
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ ANSWER_SECONDS = 60.0
 PLACE_SECONDS = 60.0
 """How long a batch waits for the Spark session to be up."""
 
+UNFIT_SECONDS = 30.0
+"""So long jobs may fail in a way that says that workers have another copycat-agent than this process: it may be in the middle of an
+upgrade. After that it is the end: nobody looks at a run that tries for ever."""
+
 _GUARD_SECONDS = 0.2
+_UNFIT = ("AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "SyntaxError", "TypeError")
 _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HADOOP_", "KRB5")
 """How names of variables begin that the SDKs of object stores look for."""
 
@@ -57,6 +62,7 @@ class JobExecutor:
         self._lock = threading.Lock()  # guards what follows
         self._stop_files: dict[TaskId, Path] = {}
         self._closed = threading.Event()
+        self._unfit_since: float | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
         """See `Executor.submit`."""
@@ -95,7 +101,7 @@ class JobExecutor:
             stop_file.unlink(missing_ok=True)
 
     def _job(self, batch: Batch, stop_file: Path) -> Results:
-        """Raises RetriableError when the job fails, takes too long or is cancelled by `close`."""
+        """Raises RetriableError when the job fails, takes too long or is cancelled by `close`, FatalError when no job can run any more."""
         from copycat_agent.spark.session import reason_of, run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
 
         session = self._session(stop_file)
@@ -109,11 +115,21 @@ class JobExecutor:
                 session.context, functools.partial(bounded, str(stop_file), self._run), (batch, credentials(batch, os.environ))
             )
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
-            msg = f"the Spark job broke off: {job.problem or reason_of(error)}"
-            raise RetriableError(msg) from None
+            raise self._broken_off(job.problem or reason_of(error)) from None
         finally:
             job.end()
+        self._unfit_since = None
         return unpacked(batch, results)
+
+    def _broken_off(self, reason: str) -> CopycatError:
+        """Why a job failed. What a batch raises is in its results; so what a worker raises is raised before it begins."""
+        now, message = time.monotonic(), f"the Spark job broke off: {reason}"
+        if not reason.startswith(_UNFIT):
+            return RetriableError(message)
+        self._unfit_since = self._unfit_since or now
+        if now - self._unfit_since < UNFIT_SECONDS:
+            return RetriableError(message)
+        return FatalError(message, "copycat-agent was changed while it ran: start it again")
 
     def _session(self, stop_file: Path) -> Session | None:
         """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""

@@ -197,9 +197,10 @@ class Rounds:
             if not self._save(one.changes, self._accounts([one])):
                 return
             self._uncommitted.pop(0)
+            if one.results:
+                self._tally.take_in(one.task, one.results, one.seconds)  # whatever the source makes of it
             self._source.finish(self._patience.for_source(one.results), one.changes)
             if one.results:
-                self._tally.take_in(one.task, one.results, one.seconds)
                 self._patience.judge(one.results)
                 if more_to_read(one.results):
                     self._plan_at = 0.0  # no pause

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import types
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 import pytest
 
+import copycat_agent.spark.jobs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark.host import SparkHost, runners_of
+from copycat_agent.spark.jobs import JobExecutor
 from tests.rig.waiting import wait_until
 from tests.spark.batches import batch
 from tests.spark.conftest import workers
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from copycat_agent.model import SplitResult
-    from copycat_agent.spark.jobs import JobExecutor
     from copycat_agent.spark.runners import RunnerExecutor
 
 SECONDS = 60
@@ -178,6 +180,24 @@ def test_a_runner_that_is_stopped_for_a_moment_goes_on(runners: RunnerExecutor, 
 def test_the_worker_of_a_job_that_hangs_is_ended(jobs: JobExecutor, flag: Path) -> None:
     assert isinstance(jobs.submit(batch("hang", str(flag), max_seconds=0.5)).result(SECONDS)[0].error, RetriableError)
     wait_until(lambda: not _alive(int(flag.read_text())), SECONDS, "its worker is gone")
+
+
+def test_jobs_whose_workers_have_another_package_are_tried_for_a_while_only(host: SparkHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an upgrade under a run to the end: nobody looks at one that tries for ever."""
+    moved = types.ModuleType("moved_meanwhile")
+    exec("def run(batch, producers, stopping): ...", moved.__dict__)  # noqa: S102 - a module that only this process has
+    monkeypatch.setitem(sys.modules, moved.__name__, moved)
+    changed = JobExecutor(host, moved.run)
+    try:
+        kinds = []
+        for seconds in (30.0, 0.0):
+            monkeypatch.setattr(copycat_agent.spark.jobs, "UNFIT_SECONDS", seconds)
+            (result,) = changed.submit(batch("answer")).result(SECONDS)
+            assert "moved_meanwhile" in str(result.error)
+            kinds.append(type(result.error))
+        assert kinds == [RetriableError, FatalError]
+    finally:
+        changed.close()
 
 
 def test_what_a_worker_logs_is_in_the_agents_log(runners: RunnerExecutor, caplog: pytest.LogCaptureFixture) -> None:

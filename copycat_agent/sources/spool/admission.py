@@ -61,7 +61,7 @@ class Admission:
         """Put it in line if it is complete, else have it looked at again in time. It is not in flight."""
         self._queue.discard(file)
         self._awaiting.pop(file, None)
-        if file.set_aside:
+        if file.set_aside or not self.follows(file):
             self._ready.forget(file)
             return
         if file.is_begun and self._options.on_changed_file == "stop" and _was_changed(file):
@@ -79,6 +79,8 @@ class Admission:
 
     def _enter(self, file: SpoolFile) -> None:
         file.ready_ms = file.ready_ms or int(time.time() * 1000)
+        if file.has_old_parts and not file.flights:
+            file.begin_anew()
         if not (file.size or file.is_begun):
             self.empty.append(file)
         elif self._cuts and file.cuttable:
@@ -94,9 +96,13 @@ class Admission:
     def ripen(self) -> float:
         """Look at the files whose time has come. Returns when to ask again, as `time.monotonic()` tells it."""
         for file in self._ready.due():
-            if not file.flights and self._catalog.files.get(file.inode_key) is file:
+            if not file.flights and self.follows(file):
                 self._look_again(file)
         return self._ready.next_at
+
+    def follows(self, file: SpoolFile) -> bool:
+        """Whether it is still the one of its inode: one that went away is not, whatever has its name or its inode now."""
+        return self._catalog.files.get(file.inode_key) is file
 
     def later(self, file: SpoolFile, seconds: float) -> None:
         """It has its next turn after so long."""
@@ -123,14 +129,21 @@ class Admission:
         self.admit(file)
 
     def room(self) -> int:
-        """How many more files may be opened."""
+        """How many more files may be opened. Files that are begun give way when it would be none: each is opened again for its turn."""
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         allowed = MOST_OPEN if soft == resource.RLIM_INFINITY else min(MOST_OPEN, soft - SPARE)
         self._opened = {file for file in self._opened if file.fd >= 0}
-        return max(1, allowed) - len(self._opened)
+        if len(self._opened) >= allowed:
+            for file in [one for one in self._opened if not (one.flights or one.gone)]:
+                file.close()
+                self._opened.discard(file)
+        return max(1, allowed - len(self._opened))
 
     def open(self, file: SpoolFile) -> bool:
         """Have it open for its turn. False when it cannot be, or is not ready any more: then it comes again by itself."""
+        if not self.follows(file):
+            self.drop(file)
+            return False
         if file.fd >= 0:
             return self._is_as_it_was(file)
         try:
@@ -168,10 +181,13 @@ class Admission:
     def _has_writer(self, file: SpoolFile) -> bool:
         """Whether somebody has it open for writing, as far as the kernel tells; then it is looked at again later.
 
-        Not asked where the definition says that nothing is waited for, or that a done file decides.
+        Not asked where the definition says that nothing is waited for, or that a done file decides. For an empty file there is nothing
+        to be missed by waiting: what makes a report creates the file first, and may write for the first time much later.
         """
         quiet = time.monotonic() - file.unchanged_since
-        if not self._ready.min_age or quiet > self._ready.min_age + WRITER_SECONDS or not _is_open_for_writing(file.fd):
+        is_over = file.size and quiet > self._ready.min_age + WRITER_SECONDS
+        file.written = bool(self._ready.min_age) and not is_over and _is_open_for_writing(file.fd)
+        if not file.written:
             return False
         file.why, file.ready_ms = "somebody has it open for writing", 0
         self._ready.look_at(file, min(1.0, self._ready.min_age))

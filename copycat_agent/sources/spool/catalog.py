@@ -17,6 +17,7 @@ from copycat_agent.sources.succession.lost import Lost
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
+    from copycat_agent.model import SourcePartition
     from copycat_agent.sources.base import Changes
     from copycat_agent.sources.paths.discovery import Found
     from copycat_agent.sources.spool.listing import Listing
@@ -33,12 +34,15 @@ class Catalog:
     of change are still the file's means that it is read; when they are not, it is another generation, read from its beginning.
     """
 
-    def __init__(self, connector: str, options: SpoolDirOptions, rows: Rows, listing: Listing, log: Log) -> None:
+    def __init__(self, connector: str, options: SpoolDirOptions, rows: Rows, listing: Listing, log: Log, *, counts: bool) -> None:
+        """`counts`: positions are record numbers."""
         self._connector = connector
         self._options = options
         self._rows = rows
         self._listing = listing
         self._log = log
+        self._counts = counts
+        self._known_done: dict[tuple[int, int], tuple[int, SourcePartition]] = {}
         self.files: dict[tuple[int, int], SpoolFile] = {}
         self.done: dict[tuple[int, int], Row] = {}
         self.paths: set[str] = set()
@@ -51,11 +55,12 @@ class Catalog:
         """
         present: set[tuple[int, int]] = set()
         news: list[SpoolFile] = []
-        self.done = {}
+        self.done, before = {}, self._known_done
+        self._known_done = {}
         for one in found:
             inode_key = (one.stat.st_dev, one.stat.st_ino)
             present.add(inode_key)
-            if (file := self._observe(one, changes)) is not None:
+            if (file := self._observe(one, before.get(inode_key), changes)) is not None:
                 news.append(file)
         gone = self._miss(present, changes)
         self.paths = {file.path for file in self.files.values()}
@@ -66,8 +71,11 @@ class Catalog:
         self.paths.discard(file.path)
         return self.files.pop(file.inode_key, None) is not None
 
-    def _observe(self, found: Found, changes: Changes) -> SpoolFile | None:
-        """One file that is there. It is returned when it has to be looked at: nothing, or something else, was known of it."""
+    def _observe(self, found: Found, known: tuple[int, SourcePartition] | None, changes: Changes) -> SpoolFile | None:
+        """One file that is there. It is returned when it has to be looked at: nothing, or something else, was known of it.
+
+        `known`: as which row's file the last look knew the one that had its inode then, and its time of status change.
+        """
         inode_key = (found.stat.st_dev, found.stat.st_ino)
         file = self.files.get(inode_key)
         if file is not None:
@@ -79,11 +87,27 @@ class Catalog:
                 file.path, file.gone = found.path, False
                 return None if file.observe(found.stat) else file
             self.vanish(file)
-        row = self._rows.latest(*inode_key)
-        if row is not None and row.offset.done and _is_as(row.offset, found.stat):
-            self._keep_done(row, found.path, changes)
+        row = self._done_row(found, known)
+        if row is None:
+            return self._meet(found, changes)
+        self._known_done[inode_key] = found.stat.st_ctime_ns, row.partition
+        self._keep_done(row, found.path, changes)
+        return None
+
+    def _done_row(self, found: Found, known: tuple[int, SourcePartition] | None) -> Row | None:
+        """The row that says that this very file is read, as it is now; None for any other.
+
+        Size and time are not enough: a new file gets the inode of one that was deleted, and programs set times. Nobody can set the time
+        of status change, so as long as that is the same nothing has to be asked.
+        """
+        if known is not None and known[0] == found.stat.st_ctime_ns and (row := self._rows.get(known[1])) and _is_read(row, found.stat):
+            return row
+        rows = [row for row in self._rows.at_inode(found.stat.st_dev, found.stat.st_ino) if row.bounds is None]
+        if not any(_is_read(row, found.stat) for row in rows):
             return None
-        return self._meet(found, changes)
+        identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
+        row = max((row for row in rows if row.identity == identity), key=lambda row: row.generation, default=None)
+        return row if row is not None and _is_read(row, found.stat) and not _is_doubtful(row) else None
 
     def _is(self, file: SpoolFile, found: Found) -> bool:
         """Whether it is the same file under another name."""
@@ -115,26 +139,49 @@ class Catalog:
 
     def _recall(self, file: SpoolFile, rows: list[Row], changes: Changes) -> None:
         """What is saved of this generation of the file."""
-        parts = parts_of([row for row in rows if row.bounds is not None])
-        whole = next((row.offset for row in rows if row.bounds is None), None)
-        if whole is not None and whole.done:
-            if not self._may_go_on(whole, file):
-                file.begin_anew()
-                return
-            file.offset = replace(whole, done=False)
-        elif parts:
-            file.parts = parts
-        elif whole is not None:
-            file.offset = whole
+        if not rows:
+            return
+        self._take(file, rows)
         if not file.is_begun:
-            file.parts = file.parts if all(_is_at(part.offset, file) for part in file.parts) else []
+            if file.has_old_parts:
+                file.begin_anew()
             return
         known = file.parts[0].offset if file.parts else file.offset
         file.set_aside = self._options.on_changed_file == "stop" and (bool(known.trouble) or not _is_at(known, file))
         if file.set_aside:
             self.put_aside(file, changes)
-        elif file.parts and not _is_at(known, file):
+        elif file.has_old_parts:
             file.begin_anew()
+
+    def _take(self, file: SpoolFile, rows: list[Row]) -> None:
+        """What its rows say, when it is still that: else it is another generation."""
+        whole = next((row.offset for row in rows if row.bounds is None), None)
+        if whole is not None and whole.done:
+            if self._may_go_on(whole, file):
+                file.offset = replace(whole, done=False)
+            else:
+                file.begin_anew()
+                return
+        elif any(map(_is_doubtful, rows)):
+            file.begin_anew()
+            return
+        else:
+            file.parts = parts_of(rows)
+            file.offset = whole if whole is not None and not file.parts else file.offset
+        if file.is_begun and self._is_of_other_unit(file):
+            why = "its format is another one than when a part of it was sent, and positions mean something else now"
+            self._log.warning("file is read from its beginning", path=file.path, why=why)
+            file.begin_anew()
+
+    def _is_of_other_unit(self, file: SpoolFile) -> bool:
+        """Whether what is settled is a record's number and the format wants a byte, or the other way round.
+
+        There are no bytes before a record's number, so such rows have hashes of the head only. Those that a person has set have none.
+        """
+        proof = file.offset.fingerprint
+        if file.parts or proof.tail_bytes:
+            return self._counts
+        return bool(proof.head_bytes) and not self._counts
 
     def _may_go_on(self, done: SourceOffset, file: SpoolFile) -> bool:
         """Whether a file that was read has only been added to, as far as can be told now; who reads it on compares what was read."""
@@ -160,9 +207,11 @@ class Catalog:
     def _miss(self, present: set[tuple[int, int]], changes: Changes) -> list[Row]:
         """Files and rows that nothing was found of. What a directory held that cannot be listed now is not known to be missing."""
         for file in [one for key, one in self.files.items() if key not in present]:
+            if not self._listing.is_missing(file.path, file.identity.device):
+                continue
             if file.flights or file.fd >= 0:
                 file.gone = True  # it is read to its end all the same
-            elif self._listing.is_missing(file.path, file.identity.device):
+            else:
                 self.vanish(file)
         gone = []
         for row in self._rows.there():
@@ -193,9 +242,14 @@ class Catalog:
             self.lost.add(row.partition, offset.path, start, end, f"{_WENT}{words}", changes)
 
 
-def _is_as(offset: SourceOffset, info: os.stat_result) -> bool:
-    return (offset.size, offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
+def _is_read(row: Row, info: os.stat_result) -> bool:
+    return row.offset.done and (row.offset.size, row.offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
 
 
 def _is_at(offset: SourceOffset, file: SpoolFile) -> bool:
     return (offset.size, offset.mtime_ns) == file.version
+
+
+def _is_doubtful(row: Row) -> bool:
+    """Whether nobody can tell if a file is this row's: it had gone, and the file system keeps no times of birth."""
+    return bool(row.offset.gone_ms) and not row.identity.birth_ns

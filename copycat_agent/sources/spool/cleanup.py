@@ -29,6 +29,7 @@ from copycat_agent.sources.spool.cleanup_moves import (
     delete,
     finish_deletion,
     free_name,
+    is_written,
     seen,
 )
 from copycat_agent.sources.spool.cleanup_options import CleanupOptions
@@ -194,6 +195,8 @@ class Cleaner:
         if state is Seen.OTHER:
             self._forget_copy(file, item)
             return Outcome("changed", why="it was replaced or written to since it was read")
+        if is_written(home, item.name):  # what is written to it when it is away would never be read
+            raise KeptError("a program has it open for writing")
         path = self._targets.path_of(troubled=bool(file.trouble))
         if path is None:
             remove_done_file(file.done_file, self._unsynced)

@@ -162,7 +162,7 @@ def delete(home: Folder, item: Item, *, unless_written: bool) -> None:
     if seen(home, aside, item) is not Seen.IT:
         put_back(home, aside, home, item.name)
         raise ChangedError("it was replaced or written to while it was deleted")
-    if unless_written and _is_written(home, aside):
+    if unless_written and is_written(home, aside):
         put_back(home, aside, home, item.name)
         raise KeptError("a program has it open for writing")
     home.remove(aside)
@@ -184,8 +184,8 @@ def aside_name(item: Item) -> str:
     return f"{PREFIX}{item.key}.gone"
 
 
-def _is_written(folder: Folder, name: str) -> bool:
-    """Whether somebody has it open for writing; False as well where that cannot be told (not the owner, or no leases)."""
+def is_written(folder: Folder, name: str) -> bool:
+    """Whether somebody has `name` open for writing; False as well where that cannot be told (not the owner, or no leases)."""
     try:
         fd = os.open(name, _READ, dir_fd=folder.fd)
     except OSError:

@@ -84,7 +84,7 @@ class Listing:
         directory = path.rpartition("/")[0] or "/"
         while not os.path.isdir(directory) and len(directory) > len(self._root):  # noqa: PTH112 - names may be odd bytes
             directory = directory.rpartition("/")[0]
-        if directory in self._discovery.unlisted or directory not in self._discovery.directories:
+        if directory in self._discovery.unlisted or directory not in self._discovery.directories or path in self.passed_over:
             return False
         try:
             return os.stat(directory).st_dev == device  # noqa: PTH116 - see above

@@ -52,6 +52,7 @@ class Outcomes:
             if result.damage:
                 self._tell_damage(result, changes)
             if part is not None:
+                part.brought = offset
                 ranges.join(file, changes)
             self._forget_former(file, changes)
 
@@ -112,7 +113,9 @@ class Outcomes:
 
     def _next(self, file: SpoolFile, part: Part | None, result: SplitResult) -> None:
         """It is not read to its end: what it does next."""
-        if isinstance(result.error, FileError):
+        if file.set_aside:
+            self._admission.drop(file)
+        elif isinstance(result.error, FileError):
             file.why = result.error.message
             delay = file.back_off()
             self._log.warning("file cannot be read, the others go on", path=file.path, why=file.why, retry_s=delay)

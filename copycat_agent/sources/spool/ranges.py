@@ -64,7 +64,7 @@ def parts_of(rows: Sequence[Row]) -> list[Part]:
 
 def join(file: SpoolFile, changes: Changes) -> SourceOffset | None:
     """The file's own offset once all of its ranges are read, whose rows it replaces; None while some are not."""
-    offsets = [changes.offsets.get(part.partition, part.offset) for part in file.parts]
+    offsets = [part.brought or part.offset for part in file.parts]  # changes are saved in the order in which they come
     if not all(offset.done for offset in offsets):
         return None
     records = sum(offset.records for offset in offsets)

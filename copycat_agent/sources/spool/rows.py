@@ -72,14 +72,13 @@ class Rows:
         """Rows of files that were there when they were last looked for."""
         return (row for row in list(self._rows.values()) if not row.offset.gone_ms)
 
+    def get(self, partition: SourcePartition) -> Row | None:
+        """The row of this partition."""
+        return self._rows.get(partition)
+
     def at_inode(self, device: int, inode: int) -> list[Row]:
         """All rows of files with this inode, ranges included; those of other files that had it before too."""
         return [self._rows[one] for one in self._by_inode.get((device, inode), ())]
-
-    def latest(self, device: int, inode: int) -> Row | None:
-        """The whole file's latest row, whichever file has the inode."""
-        whole = [row for row in self.at_inode(device, inode) if row.bounds is None]
-        return max(whole, key=lambda row: (row.generation, not row.offset.gone_ms), default=None)
 
     def done_at(self, path: str, size: int) -> SourceOffset | None:
         """What was last read to its end under this name, if it was so long and its content is known by its digest."""
@@ -95,7 +94,8 @@ class Rows:
         for number, (partition, gone_ms) in enumerate(self._gone.items()):
             if gone_ms > oldest and number >= surplus:
                 return
-            changes.forget.add(partition)
+            if partition not in changes.offsets:  # else it is back
+                changes.forget.add(partition)
 
     def gone(self, row: Row, changes: Changes) -> None:
         """The file is not there any more."""

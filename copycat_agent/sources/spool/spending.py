@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,9 @@ class Spending:
         self._done_files = done_files
         self._log = log
         self._counts_records = counts_records
-        self._due: dict[SourcePartition, tuple[Row, float]] = {}
+        self._due: dict[SourcePartition, tuple[Row, int]] = {}
+        self._turns: list[tuple[float, int, SourcePartition]] = []
+        self._numbers = itertools.count()
         self._why: dict[SourcePartition, str] = {}
         self._told = ""
         self.cleaned: list[Row] = []
@@ -48,7 +52,15 @@ class Spending:
     def add(self, row: Row) -> None:
         """It is done, and its row is saved. Without effect when the policy leaves it where it is."""
         if row.partition not in self._due and self._cleaner.does(troubled=bool(row.offset.trouble)):
-            self._due[row.partition] = row, 0.0
+            self._put(row, 0.0)
+
+    def _put(self, row: Row, until: float) -> None:
+        number = next(self._numbers)
+        self._due[row.partition] = row, number
+        heapq.heappush(self._turns, (until, number, row.partition))
+
+    def _is_over(self, turn: tuple[float, int, SourcePartition]) -> bool:
+        return self._due.get(turn[2], (None, -1))[1] != turn[1]
 
     def add_all(self, rows: Iterable[Row]) -> None:
         """See `add`. Takes no time where nothing ever leaves."""
@@ -78,19 +90,22 @@ class Spending:
     @property
     def next_at(self) -> float:
         """When there is something to do, as `time.monotonic()` tells it; infinite for never."""
-        return min((until for _, until in self._due.values()), default=float("inf"))
+        while self._turns and self._is_over(self._turns[0]):
+            heapq.heappop(self._turns)
+        return self._turns[0][0] if self._turns else float("inf")
 
     def work(self) -> None:
         """Clean up what is due, as much as a short call allows."""
-        now = time.monotonic()
-        rows = [row for row, until in self._due.values() if until <= now][:AT_ONCE]
+        now, rows = time.monotonic(), []
+        while self.next_at <= now and len(rows) < AT_ONCE:
+            rows.append(self._due[heapq.heappop(self._turns)[2]][0])
         if rows:
             for row, outcome in zip(rows, self._cleaner.clean([self._spent(row) for row in rows]), strict=True):
                 self._take_in(row, outcome)
 
     def _take_in(self, row: Row, outcome: Outcome) -> None:
         if outcome.state == "kept":
-            self._due[row.partition] = row, time.monotonic() + outcome.retry_seconds
+            self._put(row, time.monotonic() + outcome.retry_seconds)
             if outcome.retry_seconds:
                 self._why[row.partition] = outcome.why
             return

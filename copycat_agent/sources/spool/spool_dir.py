@@ -62,7 +62,7 @@ class SpoolDir:
         done_files = DoneFiles(options)
         self._rows = Rows(offsets, options.forget_after)
         self._listing = Listing(options, done_files, log)
-        self._catalog = Catalog(connector, options, self._rows, self._listing, log)
+        self._catalog = Catalog(connector, options, self._rows, self._listing, log, counts=self._form.counts_records)
         self._ready = Ready(options, done_files, log)
         self._queue = Queue(options)
         self._cuts = delivery.ordering == "none" and not self._form.counts_records
@@ -145,23 +145,20 @@ class SpoolDir:
         admission.empty, admission.large, admission.changed = [], [], []
         done = []
         for file in empty:
-            if self._is_followed(file):
+            if not file.size and self._admission.open(file):
                 file.offset = SourceOffset(0, done=True, path=file.path, size=0, mtime_ns=file.mtime_ns)
                 changes.offsets[file.partition] = file.offset
                 done.append(file)
         for file in large:
-            if self._is_followed(file) and self._cut(file):
+            if file.cuttable and self._cut(file):
                 changes.offsets.update({part.partition: part.offset for part in file.parts})
                 done.append(file)
         for file in changed:
-            if self._is_followed(file):
+            if self._admission.follows(file):
                 self._catalog.put_aside(file, changes)
                 self._admission.drop(file)
         if done:
             self._settled_by_scan.append((changes, done))
-
-    def _is_followed(self, file: SpoolFile) -> bool:
-        return self._catalog.files.get(file.inode_key) is file
 
     def _cut(self, file: SpoolFile) -> bool:
         """Cut it into ranges; False when it is read in one go, or cannot be looked at now."""
@@ -196,10 +193,12 @@ class SpoolDir:
             if not self._admission.open(file):
                 continue
             part = file.next_part()
+            if file.parts and (part is None or file.has_old_parts):
+                continue  # whoever reads the others has it come again
+            file.flights += 1
             if part is not None:
                 part.in_flight = True
                 again += [file] if file.next_part() else []
-            file.flights += 1
             split = file.split(part)
             self._outcomes.flying[split.partition] = file, part
             splits.append(split)
@@ -265,11 +264,11 @@ class SpoolDir:
         return min(self._admission.ripen(), self._spending.next_at)
 
     def drained(self) -> bool:
-        """See `Source.drained`. Files whose done file is missing, and those that are set aside, are not waited for."""
+        """See `Source.drained`. Not waited for: files without their done file, set aside, or empty and open for writing."""
         if self._outcomes.flying or self.needs_scan or self._queue or self._spending.is_busy:
             return False
         waiting = (file for file in self._catalog.files.values() if not file.set_aside and file.errors < HOPELESS_ERRORS)
-        if any(not self._ready.waits_for_done_file(file) for file in waiting):
+        if any(not (self._ready.waits_for_done_file(file) or (file.written and not file.size)) for file in waiting):
             return False
         self._look_anyway = True  # who asks will not look again
         return True

@@ -18,13 +18,17 @@ _BLOCKED_SECONDS = 60.0
 
 @dataclass(eq=False, slots=True)
 class Part:
-    """A range of a large file, read on its own: from `start` up to, not including, `end`. See `ranges`."""
+    """A range of a large file, read on its own: from `start` up to, not including, `end`. See `ranges`.
+
+    `brought` is what its last batch settled, from when that is known; it counts as `offset` once it is saved.
+    """
 
     partition: SourcePartition
     start: int
     end: int
     offset: SourceOffset
     in_flight: bool = False
+    brought: SourceOffset | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -36,6 +40,7 @@ class SpoolFile:
     so long. `why`: what it waits for or what is wrong. `counts`: its positions are record numbers. `taken`: packed bytes that are
     settled. `ready_ms`: when it became ready, epoch milliseconds, 0 while it is not. `flights`: splits of it under way. `gone`: no
     name leads to it any more. `set_aside`: it is not read on, see `on_changed_file`. `cuttable`: nobody has tried to cut it yet.
+    `written`: somebody had it open for writing when it was opened last.
     """
 
     connector: str
@@ -58,6 +63,7 @@ class SpoolFile:
     blocked: int = 0
     counts: bool = False
     cuttable: bool = False
+    written: bool = False
     taken: int = 0
     ready_ms: int = 0
     read_at: float = 0.0
@@ -77,6 +83,11 @@ class SpoolFile:
     def is_begun(self) -> bool:
         """Whether something of it is settled."""
         return self.offset.position > 0 or any(part.offset.position > part.start for part in self.parts)
+
+    @property
+    def has_old_parts(self) -> bool:
+        """Whether its ranges are those of what it was before it was changed: they do not cover what it is now."""
+        return any((part.offset.size, part.offset.mtime_ns) != self.version for part in self.parts)
 
     @property
     def version(self) -> tuple[int, int]:
@@ -112,7 +123,9 @@ class SpoolFile:
         return same
 
     def next_part(self) -> Part | None:
-        """A range that nobody reads and that is not read yet."""
+        """A range that nobody reads and that is not read yet. Of a file whose ranges are all read, and nobody has said so, the last."""
+        if self.parts and not self.flights and all(part.offset.done for part in self.parts):
+            return self.parts[-1]
         return next((part for part in self.parts if not (part.in_flight or part.offset.done)), None)
 
     def split(self, part: Part | None = None) -> Split:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats import TAIL_BYTES, Frame, Frames, RecordFormat
+from copycat_agent.formats import TAIL_BYTES, Frame, Frames, LongLine, RecordFormat, SkippedRest
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.handles import Handle, open_handle
+from copycat_agent.sources.packing.packed import OUTPUT_BYTES
 from copycat_agent.sources.packing.packed_stream import PackedStream
 from copycat_agent.sources.remote.address import is_remote
 from copycat_agent.sources.spool.digests import MOST_BYTES, digest_of
@@ -139,15 +140,34 @@ class PackedSpoolStream(_Spooled, PackedStream):
         return self._end
 
     def __call__(self, position: int, size: int, /) -> bytes:
-        """See `RecordFile`: where it cannot be unpacked further is no end."""
+        """See `RecordFile`: where it cannot be unpacked further is no end, but damage, however little short of `size` that is."""
         data = self.read(position, size)
         if len(data) < size and self._form.finds_end and (damage := self._damage()):
             raise DamageError(damage)
         return data
 
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+        """See `Stream.frames`. Records before the damage of an archive are whole, though the read that met it had begun before them."""
+        reached, skipping = start, how.get("skipping", False)
+        try:
+            for frame in super().frames(framing, start, end, **how):
+                reached, skipping = frame.end, isinstance(frame, LongLine | SkippedRest) and not frame.complete
+                yield frame
+        except DamageError:
+            readable = min(end, self._unpacker.produced)
+            if self._damage() and readable > reached and not self._form.counts_records:
+                yield from super().frames(framing, reached, readable, **{**how, "skipping": skipping, "final": False})
+            raise
+
     def bounds(self, limit: int) -> tuple[int, bool]:
         """See `Stream.bounds`."""
         return (limit, True) if self._form.finds_end else super().bounds(limit)
+
+    def is_exhausted(self, limit: int) -> bool:
+        """See `Stream.is_exhausted`. A format that finds the end may do so by what it has kept, without a look at the archive's."""
+        while self._form.finds_end and self.read(self._unpacker.produced, OUTPUT_BYTES):
+            pass
+        return super().is_exhausted(limit)
 
     def complete(self, result: SplitResult) -> SplitResult:
         """See `Stream.complete`. Whether the file is done, and as what, is its source's question; its size is that of the plan."""

@@ -148,17 +148,19 @@ class ParquetFormat:
         """See `RecordFormat.frames`. `block_bytes` changes nothing: so few rows are read at a time that it need not."""
         del skipping, final, flush, block_bytes
         reading = self._reading(file)
-        if reading is None or start >= min(end, reading.rows):
+        if reading is None:
             return
-        reading.go_to(start)
+        end = min(end, reading.rows)
+        if start < end:
+            reading.go_to(start)
         while start < end:
             until = min(end, reading.first + len(reading.held))
             if start < until:
                 yield _parsed(reading, start, until)
                 start = until
             elif not self._advance(file, reading, start):
-                del file.memo["parquet"]
-                return
+                break
+        file.memo.pop("parquet", None)  # it may hold all of a packed file
 
     def _advance(self, file: RecordFile, reading: _Reading, start: int) -> bool:
         try:

@@ -76,6 +76,9 @@ def _parsed(chunk: Chunk, values: Sequence[Value], *, as_is: bool) -> Iterator[P
     size = len(chunk.delimiter)
     places = list(accumulate([len(line) + size for line in chunk.raw], initial=chunk.start))
     places[-1] = chunk.end
+    if Unparsed not in set(map(type, values)):
+        yield Parsed(values, places, chunk.end - chunk.start, chunk.values, chunk.tail, as_is=as_is)
+        return
     kinds = [type(value) is Unparsed and (_BAD if line.strip() else _BLANK) for value, line in zip(values, chunk.values, strict=True)]
     begin = 0
     for kind, lines in groupby(kinds):
