@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import time
 import zlib
@@ -25,6 +26,8 @@ from copycat_agent.sources.rotation import kin
 _TELLING_BYTES = 96
 """A head that packs to less says the same again and again: many files may begin with it."""
 _HASH_BLOCK_BYTES = 2**20
+_MOST_ALIKE = 64
+"""Files of one name and one beginning that a file is compared with: with thousands of them nobody would wait for the others."""
 
 
 class Former(NamedTuple):
@@ -47,6 +50,7 @@ class Looked:
     path: str
     identity: Identity
     size: int
+    mtime_ns: int
     codec: str
     read: Reader
 
@@ -56,19 +60,23 @@ class Delivered:
 
     def __init__(self, rows: Iterable[tuple[SourcePartition, SourceOffset, str]]) -> None:
         """`rows`: partition, offset, and whose it is, in words. Those that prove nothing are left out."""
-        self._by_head: dict[tuple[int, str], list[Former]] = {}
-        self._whole: dict[int, dict[str, Former]] = {}
+        self._by_head: dict[tuple[int, str, str], list[Former]] = {}
+        self._by_identity: dict[Identity, list[Former]] = {}
+        self._whole: dict[int, dict[str, list[Former]]] = {}
         self._listings: dict[str, dict[int, str]] = {}
         for partition, offset, who in rows:
             proof = offset.fingerprint
             former = Former(offset, _identity(partition.key), who)
             if proof.head_bytes > fingerprint.HEAD_BYTES:
                 if offset.done and not offset.trouble and proof.head_bytes == offset.size:
-                    self._whole.setdefault(offset.size, {})[proof.head] = former
+                    self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
             elif proof.head_bytes and offset.position:
-                self._by_head.setdefault((proof.head_bytes, proof.head), []).append(former)
+                self._by_head.setdefault((proof.head_bytes, proof.head, kin(offset.path)), []).append(former)
+                if former.identity:
+                    self._by_identity.setdefault(former.identity, []).append(former)
                 if offset.done and not offset.trouble and proof.head_bytes == offset.size:
-                    self._whole.setdefault(offset.size, {})[proof.head] = former
+                    self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
+        self._lengths = {length for length, *_ in self._by_head}
 
     def before(self, file: Looked) -> list[Former]:
         """What the file may go on behind, that which reaches furthest first. Raises OSError.
@@ -78,32 +86,43 @@ class Delivered:
         if not self._by_head:
             return []
         head = packed.head_of(file.read, file.codec, fingerprint.HEAD_BYTES) if file.codec else file.read(0, fingerprint.HEAD_BYTES)
-        found = [
-            former
-            for length in {length for length, _ in self._by_head}
-            if length <= len(head)
-            for former in self._by_head.get((length, fingerprint.digest(head[:length])), ())
-            if self._is_related(former, file, head)
-        ]
+        found = [former for former in self._by_identity.get(file.identity, ()) if _begins_with(head, former)]
+        found += [former for former in self._alike(file, head) if self._is_copy(former, file, head)]
         found.sort(key=lambda former: -former.offset.position)
         return found if file.codec else [former for former in found if _holds(file, former.offset)][:1]
 
-    def whole(self, file: Looked) -> Former | None:
-        """The file that was read to its end and held these very bytes, whatever its name. Raises OSError."""
-        alike = self._whole.get(file.size)
-        return alike.get(_digest(file)) if alike and file.size else None
+    def _alike(self, file: Looked, head: bytes) -> Iterable[Former]:
+        """Other files of its name that began so, as many as one can look at."""
+        name = kin(file.path)
+        lengths = (length for length in self._lengths if length <= len(head))
+        alike = (self._by_head.get((length, fingerprint.digest(head[:length]), name), ()) for length in lengths)
+        others = (former for former in itertools.chain.from_iterable(alike) if former.identity != file.identity)
+        return itertools.islice(others, _MOST_ALIKE)
 
-    def _is_related(self, former: Former, file: Looked, head: bytes) -> bool:
-        """Whether equal bytes make it the same log: the very file, or one of its names and bytes that no other log has.
+    def whole(self, file: Looked) -> Former | None:
+        """The file that was read to its end and held these very bytes, and is this one, or had its name or its time. Raises OSError.
+
+        Under another name the same bytes may mean the same once more, as those of a report that comes every hour.
+        """
+        alike = self._whole.get(file.size)
+        if not (alike and file.size):
+            return None
+        name = file.path.rpartition("/")[2]
+        for former in alike.get(_digest(file), ()):
+            of_name = former.offset.path.rpartition("/")[2] == name
+            if of_name or former.identity == file.identity or former.offset.mtime_ns == file.mtime_ns:
+                return former
+        return None
+
+    def _is_copy(self, former: Former, file: Looked, head: bytes) -> bool:
+        """Whether equal bytes make another file of that name the same log: bytes that no other log has.
 
         The head and the tail are all of a small file. Of a larger one what lies between is not known: so a beginning that other logs
         may have proves nothing. Where the file that was read still stands, all of it is compared, or it is taken for what it is: another.
         """
-        if former.identity == file.identity:
-            return True
         offset, proof = former.offset, former.offset.fingerprint
         is_near = offset.path.rpartition("/")[0] == file.path.rpartition("/")[0]
-        if kin(offset.path) != kin(file.path) or not (is_near or proof.head_bytes == fingerprint.HEAD_BYTES):
+        if not (is_near or proof.head_bytes == fingerprint.HEAD_BYTES):
             return False
         is_all = offset.position <= proof.head_bytes + proof.tail_bytes
         if not is_all and len(zlib.compress(head)) < _TELLING_BYTES:
@@ -139,6 +158,11 @@ def _inodes(directory: str) -> dict[int, str]:
             return {one.inode(): one.path for one in entries if one.is_file(follow_symlinks=False)}
     except OSError:
         return {}
+
+
+def _begins_with(head: bytes, former: Former) -> bool:
+    proof = former.offset.fingerprint
+    return len(head) >= proof.head_bytes and fingerprint.digest(head[: proof.head_bytes]) == proof.head
 
 
 def _holds(file: Looked, offset: SourceOffset) -> bool:

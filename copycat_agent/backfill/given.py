@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.backfill.given_file import GivenFile, identity_key
-from copycat_agent.errors import BlockedError, FileError
-from copycat_agent.model import Account, SourcePartition, SplitResult
+from copycat_agent.errors import BlockedError, CopycatError, FileError
+from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source
 from copycat_agent.sources.rotation import family
 from copycat_agent.sources.spool.settling import damage_loss
@@ -199,28 +199,38 @@ class GivenFiles:
             changes.losses.extend(result.losses)
             if result.origin >= 0:
                 self._note_origin(file, result, changes)
-            offset = file.taken_in(result)
-            if result.damage:
-                self._damaged(file, result, changes)
-                offset = replace(offset, done=True, trouble=result.damage)
-            elif result.changed:
-                why = f"it was cut, rewritten or replaced while it was read, {offset.position} bytes or records of it were"
-                self._leave_out(file, why, changes)
-                offset = replace(offset, done=True, trouble=why)
-            elif offset.done and file.has_more:
-                changes.accounts[file.partition] = Account(path=file.path, why=f"read up to byte {offset.position}: it is still written to")
-            elif isinstance(result.error, FileError):
-                self._failed(file, result.error, changes)
-            elif isinstance(result.error, BlockedError):
-                file.retry_at = time.monotonic() + BLOCKED_SECONDS
-                file.is_blocked = True
-            elif result.error is None:
-                file.recover()
+            offset = self._judge(file, result, file.taken_in(result), changes)
             if offset != result.split.offset:
                 changes.offsets[file.partition] = offset
             file.packed_position = max(file.packed_position, result.packed_position)
         self._unsaved.append(changes)
         return changes
+
+    def _judge(self, file: GivenFile, result: SplitResult, offset: SourceOffset, changes: Changes) -> SourceOffset:
+        """What the file does next, or why it is left out. Returns what to save of it."""
+        why = result.damage
+        if result.damage:
+            self._damaged(file, result, changes)
+        elif result.changed:
+            why = f"it was cut, rewritten or replaced while it was read, {offset.position} bytes or records of it were"
+            self._leave_out(file, why, changes)
+        elif offset.done and (cut := file.cut_to(offset)) is not None:
+            why = f"it was cut to {cut} bytes after the run had met it with {file.end}"
+            self._leave_out(file, why, changes)
+        elif offset.done and file.has_more:
+            changes.accounts[file.partition] = Account(path=file.path, why=f"read up to byte {offset.position}: it is still written to")
+        elif result.error is None:
+            file.recover()
+        else:
+            self._held_up(file, result.error, changes)
+        return replace(offset, done=True, trouble=why) if why else offset
+
+    def _held_up(self, file: GivenFile, error: CopycatError, changes: Changes) -> None:
+        if isinstance(error, FileError):
+            self._failed(file, error, changes)
+        elif isinstance(error, BlockedError):
+            file.retry_at = time.monotonic() + BLOCKED_SECONDS
+            file.is_blocked = True
 
     def _note_origin(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
         """A task has found what of a packed file was delivered before."""

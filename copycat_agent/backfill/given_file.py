@@ -60,6 +60,7 @@ class GivenFile:
         self._packing = getattr(options, "compression", "auto")
         self._identity = Identity(0, 0, 0)
         self._mtime_ns = 0
+        self._is_plain = True
         self.end = 0
         codec = ""
         try:
@@ -130,7 +131,7 @@ class GivenFile:
         """Go on behind what was delivered of it, if that is proven now; else remember what a task has to look for. Raises OSError."""
         self.fd = os.open(self.path, _FLAGS)
         try:
-            looked = Looked(self.path, self._identity, self.end, self.offset.compression, self._read)
+            looked = Looked(self.path, self._identity, self.end, self._mtime_ns, self.offset.compression, self._read)
             if whole:
                 found = delivered.whole(looked)
                 self.offset = replace(self.offset, done=True) if found else self.offset
@@ -164,7 +165,7 @@ class GivenFile:
                 self.fd = -1
         opened = f"/proc/{os.getpid()}/fd/{self.fd}" if self.fd >= 0 else self.path
         offset = self.offset
-        is_plain = not (offset.compression or counts_records)
+        is_plain = self._is_plain = not (offset.compression or counts_records)
         grown = is_plain and self._size_now() > self.end
         self.has_more = grown
         origins = self.origins if not offset.position else ()
@@ -178,6 +179,11 @@ class GivenFile:
         is_read = result.at_end and result.error is None and not result.changed
         self.read_at = time.time()
         return replace(result.offset, path=self.path, size=self.end, mtime_ns=self.offset.mtime_ns, done=is_read)
+
+    def cut_to(self, offset: SourceOffset) -> int | None:
+        """Its size when it ended before `end`, so that what was there can never be read; None when it did not. The file is open."""
+        is_cut = self._is_plain and offset.position < self.end and self._size_now() < self.end
+        return self._size_now() if is_cut else None
 
     def recover(self) -> None:
         """It could be read and sent."""

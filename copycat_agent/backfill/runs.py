@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from copycat_agent.errors import FatalError
+from copycat_agent import logs
+from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
 from copycat_agent.offsets.looking import saved_offsets
@@ -32,12 +33,17 @@ DIRECTORY = "backfill"
 KEPT_SECONDS = 30 * 86_400.0
 """A finished run is remembered so long: what it delivered is not sent again, its account can be read."""
 
+_log = logs.get("backfill")
+
 State = Literal["begun", "finished", "given_up"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run. `asked` are its PATHs made absolute, `files` what they meant when it began. Times in epoch milliseconds; None: no bound."""
+    """One run. `asked` are its PATHs made absolute, `files` what they meant when it began. Times in epoch milliseconds; None: no bound.
+
+    `shape` stands for how the definition finds records in a file: what an offset counts depends on it.
+    """
 
     directory: Path
     connector: str
@@ -48,6 +54,7 @@ class Run:
     until_ms: int | None = None
     time_field: str | None = None
     again: bool = False
+    shape: str = ""
     begun_ms: int = 0
     ended_ms: int = 0
     state: State = "begun"
@@ -127,8 +134,23 @@ class Runs:
                     yield partition, offset, f"backfill {run.name}"
 
 
+def is_worked_on(run: Run) -> bool:
+    """Whether a process works on it now: then nobody may end it."""
+    try:
+        descriptor = os.open(run.directory / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def finish(run: Run, summary: Mapping[str, Any], rows: Mapping[SourcePartition, SourceOffset]) -> None:
-    """The run came to its end: keep its account and its rows, drop its store, which is closed."""
+    """The run came to its end: keep its account and its rows, drop its store, which is closed. Raises OSError: then it can be resumed."""
     write_json(run.directory / "rows.json", to_documents(rows))
     write_json(run.directory / "account.json", summary)
     replace(run, state="finished", ended_ms=int(time.time() * 1000)).save()
@@ -148,7 +170,11 @@ def rows_of(run: Run) -> dict[SourcePartition, SourceOffset]:
     try:
         kept = json.loads((run.directory / "rows.json").read_text("utf-8"))
     except FileNotFoundError:
-        found = saved_offsets(run.directory)
+        try:
+            found = saved_offsets(run.directory)
+        except CopycatError as error:
+            _log.warning("what an earlier backfill has delivered is not known, and may be sent again", run=run.name, why=error.message)
+            return {}
     except (OSError, ValueError):
         return {}
     else:

@@ -194,11 +194,14 @@ class Bulk:
         if self.convert is None and isinstance(chunk, Chunk):
             return chunk.values
         convert, values = self.convert, chunk.values
-        if Unparsed in set(map(type, values)):
+        kinds = set(map(type, values))
+        if Unparsed in kinds:
             msg = "a record could not be read"
             raise DataError(msg)
         if isinstance(chunk, Parsed) and chunk.raw is not None and self.takes_raw(as_is=chunk.as_is):
             values, convert = chunk.raw, None if convert is _by_shape else convert
+        elif convert is _by_shape and kinds == {dict}:
+            convert = _json
         return list(values) if convert is None else [convert(value) for value in values]  # type: ignore[arg-type]
 
 

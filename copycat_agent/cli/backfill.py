@@ -15,9 +15,8 @@ from copycat_agent.agent import NO_ADDRESS, Settings
 from copycat_agent.backfill.backfill import Backfill, Job
 from copycat_agent.backfill.executing import Choose, on_master, on_this_host
 from copycat_agent.backfill.runs import Run, finish, rows_of
-from copycat_agent.batch.window import WindowOptions
 from copycat_agent.cli import exits
-from copycat_agent.cli.backfill_asked import Asked, moment, rate_of, settle_run
+from copycat_agent.cli.backfill_asked import Asked, rate_of, settle_run, window_of
 from copycat_agent.cli.backfill_plan import show_plan
 from copycat_agent.cli.backfill_progress import follow
 from copycat_agent.cli.backfill_view import table_of
@@ -87,11 +86,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
     start_logging(settings.agent, verbose=verbose, quiet=quiet or not verbose)
     color = use_color(no_color=no_color)
     loaded = _load(definition, settings, color=color)
-    window = None
-    if since or until:
-        window = WindowOptions(since_ms=moment(since, "--since"), until_ms=moment(until, "--until"), time_field=time_field)
-    elif time_field:
-        _usage("--time-field goes with --since or --until")
+    window = window_of(since, until, time_field)
     asked = Asked(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume)
     if plan:
         show_plan(loaded, settings, asked, as_json=output is Format.JSON)
@@ -116,11 +111,6 @@ def _load(path: Path, settings: Settings, *, color: bool) -> Definition:
         typer.echo(f"error: {NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker", err=True)
         raise typer.Exit(exits.DEFINITION_ERROR)
     return loaded.definition
-
-
-def _usage(words: str) -> None:
-    typer.echo(f"error: {words}", err=True)
-    raise typer.Exit(exits.USAGE)
 
 
 def _require_broker(definition: Definition, stop: Stopping) -> None:
@@ -156,16 +146,28 @@ def _work(  # noqa: PLR0913 - what the command was told
         interrupted = stop.asked and not work.wait(0)
         waited_in_vain = work.gave_up_waiting()
         summary = _with_run(work.stop(interrupted=interrupted), run)
-    if run is not None and summary["state"] == "finished":
-        finish(run, summary, rows_of(run))
+    kept = _keep(run, summary)
     if output is Format.JSON:
         json.dump(summary, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
         typer.echo(table_of(summary))
     code = _exit_code(summary, waited_in_vain=waited_in_vain, gave_up=work.failure is not None)
+    if not kept:
+        code = code or exits.FAILED
     _say_how_it_ended(summary, run, code)
     return code
+
+
+def _keep(run: Run | None, summary: Summary) -> bool:
+    """Write down a run that came to its end; False when that cannot be done: the account is for the user all the same."""
+    if run is not None and summary["state"] == "finished":
+        try:
+            finish(run, summary, rows_of(run))
+        except OSError as error:
+            typer.echo(f"error: the account cannot be kept in {run.directory}: {error.strerror}; --resume tries that again", err=True)
+            return False
+    return True
 
 
 def _with_run(summary: Summary, run: Run | None) -> Summary:

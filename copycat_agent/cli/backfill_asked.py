@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -15,10 +16,11 @@ from copycat_agent.backfill import given
 from copycat_agent.backfill.backfill import Job
 from copycat_agent.backfill.delivered import Delivered
 from copycat_agent.backfill.paths import Chosen, choose
-from copycat_agent.backfill.runs import Run, Runs, give_up, rows_of
+from copycat_agent.backfill.runs import Run, Runs, give_up, is_worked_on, rows_of
 from copycat_agent.batch.window import WindowOptions
 from copycat_agent.cli import exits
 from copycat_agent.cli.shown import visible
+from copycat_agent.errors import FatalError
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import LimitsOptions
 from copycat_agent.sources import SOURCES
@@ -51,10 +53,21 @@ def moment(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
         usage(f"{option} {text!r} is not a time: give one as 2026-11-22T05:00:00Z, or a date as 2026-11-22")
-    return round(at.timestamp() * 1000)
+
+
+def window_of(since: str | None, until: str | None, time_field: str | None) -> WindowOptions | None:
+    """The times that are wanted; None when all are."""
+    if since is None and until is None:
+        if time_field is not None:
+            usage("--time-field goes with --since or --until")
+        return None
+    since_ms, until_ms = moment(since, "--since"), moment(until, "--until")
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        usage(f"no record is written both at --since {since} or later and before --until {until}")
+    return WindowOptions(since_ms=since_ms, until_ms=until_ms, time_field=time_field)
 
 
 def rate_of(text: str | None) -> int:
@@ -113,11 +126,15 @@ def files_of(paths: Sequence[str]) -> Chosen:
 def _run(definition: Definition, runs: Runs, asked: Asked) -> Run:
     """The run to go on with, or a new one."""
     names = tuple(path if is_remote(path) else os.path.abspath(path) for path in asked.paths)  # noqa: PTH100 - links keep their names
-    before = runs.unfinished(definition.name, names)
+    before, shape = runs.unfinished(definition.name, names), _shape(definition)
+    if before is not None and is_worked_on(before):
+        raise FatalError(f"this backfill already runs: it began {_when(before)} ({_progress(before)})", "wait for its end")
     if asked.resume:
         if before is None:
             usage(f"there is nothing to resume: no backfill of {definition.name} over these PATHs was left unfinished")
         _check_same_window(before, asked)
+        if before.shape not in ("", shape):
+            usage("the definition has another source.format than when this run began: put it back, or begin anew with --again")
         return before
     if before is not None and not asked.again:
         usage(
@@ -140,8 +157,15 @@ def _run(definition: Definition, runs: Runs, asked: Asked) -> Run:
             window.until_ms,
             window.time_field,
             again=asked.again,
+            shape=shape,
         )
     )
+
+
+def _shape(definition: Definition) -> str:
+    form = getattr(definition.source, "format", None)
+    words = f"{definition.source.type} {form.model_dump_json() if form is not None else ''}"
+    return hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
 
 
 def _check_same_window(before: Run, asked: Asked) -> None:

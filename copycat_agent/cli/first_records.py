@@ -12,6 +12,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Outgoing, Producers, TaskProducer
+from copycat_agent.sources.spool.spool_stream import ENDLESS
 
 MOST_BYTES = 4 * 2**20
 """Of a file that are looked at, at most, however few records they make."""
@@ -93,7 +94,8 @@ def first_records(definition: Definition, split: Split, count: int) -> FirstReco
     begin = split.offset.position if origin is None else origin.position
     records = tuple(_in_order(result, begin, [_record(one, definition) for one in keepers.keeper.kept]))
     end, is_packed = result.offset.position, bool(split.offset.compression)
-    is_rest = result.at_end and result.error is None and not is_packed  # where a packed file ends, who has not read it does not know
+    # where a packed file ends, or one whose positions are record numbers, who has not read it does not know
+    is_rest = result.at_end and result.error is None and not is_packed and split.end < ENDLESS
     return FirstRecords(records[:count], end, split.end - end if is_rest else 0, result.error, origin, result.damage)
 
 

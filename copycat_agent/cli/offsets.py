@@ -24,6 +24,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
 from copycat_agent.sources.beginning.placing import is_file_key, place
 from copycat_agent.sources.followed import STARTED
+from copycat_agent.sources.spool.rows import is_range_key
 
 offsets = typer.Typer(
     no_args_is_help=True,
@@ -255,7 +256,7 @@ def _read_documents(name: str, source: str) -> Changes:
         raise DataError(msg, "copycat offsets export writes what can be imported") from error
     given = from_documents(name, body)
     for partition in given:
-        if partition.key != STARTED and not is_file_key(partition.key):
+        if partition.key != STARTED and not (is_file_key(partition.key) or is_range_key(partition.key)):
             msg = f"{partition.key!a} is no key of a file"
             raise DataError(msg, "copycat offsets export shows what keys look like")
     return given

@@ -59,7 +59,8 @@ def reasons(connectors: Sequence[Connector]) -> list[Text]:
             words.append("offsets could not be saved, what they cover will be sent again")
         if troubled := one["lag"]["troubled_files"]:
             words.append(
-                f"{troubled} {'path that matches' if troubled == 1 else 'paths that match'} cannot be read: copycat describe names them"
+                f"{troubled} {'path that matches' if troubled == 1 else 'paths that match'} cannot be read, or not cleaned up: "
+                "copycat describe names them"
             )
         if words:
             found.append(Text(f"{visible(one['name'])}: {visible('; '.join(words))}", _style(one)))

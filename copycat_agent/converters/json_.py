@@ -32,7 +32,11 @@ def dump(value: str | dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(value, _special)
     except TypeError:
-        pass
+        pass  # what is raised below shows nothing of it
+    return _dump_slowly(value)
+
+
+def _dump_slowly(value: str | dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(_plain(value), _special)
     except (TypeError, RecursionError, ValueError) as error:
@@ -43,7 +47,13 @@ def dump(value: str | dict[str, Any]) -> bytes:
 
 
 def _convert(value: bytes | str | dict[str, Any]) -> bytes:
-    return dump({"message": value.decode("utf-8", "replace")} if isinstance(value, bytes) else value)
+    if isinstance(value, bytes):
+        value = {"message": value.decode("utf-8", "replace")}
+    try:
+        return orjson.dumps(value, _special)  # as `dump` does, without a call more for each record
+    except TypeError:
+        pass  # what is raised below shows nothing of it
+    return _dump_slowly(value)
 
 
 def _special(value: object) -> object:

@@ -210,8 +210,8 @@ def _group(letters: Iterator[Letter]) -> list[Letter]:
 
 
 def _inode(file_key: str) -> int:
-    """The inode of a partition's key; 0 for a letter that has none."""
+    """The inode of a partition's key, which may be that of a file's range; 0 for a letter that has none."""
     try:
-        return Identity.parse(file_key)[0].inode
+        return Identity.parse(":".join(file_key.split(":")[:4]))[0].inode
     except ValueError:
         return 0

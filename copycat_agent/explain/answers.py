@@ -18,6 +18,7 @@ from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.beginning.placing import is_file_key
 from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.paths.matching import excluded_by, fixed_depth, mismatch
+from copycat_agent.sources.spool.names import never_read
 
 Saved = Mapping[SourcePartition, SourceOffset]
 
@@ -107,8 +108,10 @@ def _by_patterns(definition: Definition, path: str) -> Refusal | None:
             else f"{far.pattern} does not name it"
         )
         return Refusal(f"{near}: {far.why}")
-    pattern = excluded_by(exclude, path)
-    return Refusal(f"source.exclude leaves it out, by {pattern}") if pattern else None
+    if pattern := excluded_by(exclude, path):
+        return Refusal(f"source.exclude leaves it out, by {pattern}")
+    why = never_read(definition.source, path)
+    return Refusal(f"it {why}") if why else None
 
 
 def _by_source(definition: Definition, source: Source, path: str) -> Refusal:
@@ -150,4 +153,6 @@ def _was_read(path: str, offsets: Saved) -> bool:
 
 
 def _former(path: str, key: str, offsets: Saved) -> tuple[SourceOffset, ...]:
-    return tuple(offset for partition, offset in offsets.items() if offset.path == path and partition.key != key)
+    """Saved offsets of others that had this name. A key that begins with the file's is that of one of its ranges."""
+    others = (one for one in offsets.items() if one[1].path == path and one[0].key != key)
+    return tuple(offset for partition, offset in others if not (key and partition.key.startswith(f"{key}:")))

@@ -105,15 +105,18 @@ class TaskProducer:
         self._failures.clear()
 
     def attribute(self, place: Place) -> None:
-        """`place` is told where each record that is sent from now on came to lie, before `settle` returns. No effect unless `tracked`."""
+        """`place` is told where each record that is sent from now on came to lie, before `settle` returns, as far as Kafka says.
+
+        No effect unless `tracked`.
+        """
         if not self.tracked:
             return
 
         def report(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                place(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
-            else:
+            if error is not None:
                 self._on_delivery(error, message)
+            elif message.offset() is not None:  # of one that it had sent before, Kafka says only that it is there
+                place(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
 
         self._report = report
 

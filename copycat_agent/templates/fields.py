@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -73,7 +73,7 @@ def scalar_text(value: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, date):  # datetime is one
+    if isinstance(value, date | time):  # datetime is a date
         return value.isoformat()
     return str(value) if isinstance(value, int | float | Decimal) else None
 

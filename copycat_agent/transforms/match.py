@@ -3,8 +3,9 @@
 Fields are dotted paths; a raw line has the one field `message`. All fields have to match, and all parts of a condition.
 
 - Values: texts compare as texts. A text in the record and a number in the definition (or the reverse) compare as numbers,
-  when the text reads as one: fields that a regex made are texts. `true` is true and the text `true`, never 1.
-- `matches` searches anywhere in a text, number or boolean as it is written; `lt le gt ge` compare numbers and texts that
+  when the text reads as one: fields that a regex made are texts. `true` is true and the text `true`, never 1. Dates and times
+  compare as the texts that they are in a message.
+- `matches` searches anywhere in a text, number, boolean, date or time as it is written; `lt le gt ge` compare numbers and texts that
   read as numbers. Everything else, and a missing field, does not match.
 - `exists: true` is also true for null.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
@@ -107,7 +109,11 @@ def _equal(expected: tuple[str | bool | float | None, ...]) -> _Test:
             return value in texts or (bool(numbers) and _number(value) in numbers)
         if isinstance(value, bool):
             return ("true" if value else "false") in texts
-        return value is None and has_null if (number := _number(value)) is None else number in either
+        if value is None:
+            return has_null
+        if (number := _number(value)) is not None:
+            return number in either
+        return isinstance(value, date | time) and scalar_text(value) in texts
 
     return test
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.worker.backoff import Backoff
@@ -50,7 +50,7 @@ class Patience:
     def judge(self, results: Results) -> None:
         """A batch is over and saved. Raises what ends the connector."""
         for one in (one for result in results for one in result.rejections):
-            where = {} if one.by_record else {"start": one.start, "end": one.end}
+            where: dict[str, Any] = {} if one.by_record else {"start": one.start, "end": one.end}
             self._log.warning("bad record", path=one.path, record=one.record, **where, stage=one.stage, why=one.reason)
         held = held_back(results) if self._files_block_alone else None
         error = worst(results) if held is None else None

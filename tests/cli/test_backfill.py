@@ -19,11 +19,12 @@ from copycat_agent.backfill import planning
 from copycat_agent.backfill.paths import choose
 from copycat_agent.backfill.runs import Runs
 from copycat_agent.cli.backfill import _with_ways_out
-from copycat_agent.cli.backfill_asked import Asked, delivered_before, moment, rate_of, settle_run
+from copycat_agent.cli.backfill_asked import Asked, delivered_before, moment, rate_of, settle_run, window_of
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions
+from copycat_agent.sources.spool.spool_options import SpoolDirOptions
 from tests.cli.conftest import COMMAND
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
@@ -112,6 +113,39 @@ def test_an_unfinished_run_is_resumed_or_begun_anew_on_request_only(
     assert [run.state for run in Runs(settings.state_dir).all() if run.directory == first.directory] == ["given_up"]
 
 
+def test_a_run_that_is_worked_on_is_left_alone(definition: Definition, settings: Settings, tmp_path: Path) -> None:
+    """To end it would take its offsets away under it."""
+    log = tmp_path / "app-logs/a.log"
+    log.write_text("x\n")
+    _, run = settle_run(definition, settings, asked(log))
+    assert run is not None
+    with OffsetStore.open(run.directory):
+        for how in ({}, {"again": True}, {"resume": True}):
+            with pytest.raises(FatalError, match="already runs"):
+                settle_run(definition, settings, asked(log, **how))
+    assert settle_run(definition, settings, asked(log, resume=True))[1] == run
+
+
+def test_a_run_is_not_resumed_by_a_definition_whose_offsets_count_something_else(
+    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "app-logs/a.log"
+    log.write_text("x\n")
+    settle_run(definition, settings, asked(log))
+    source = SpoolDirOptions.model_validate({"type": "spool_dir", "dir": str(tmp_path), "format": {"type": "json"}})
+    other = definition.model_copy(update={"source": source})
+    assert "another source.format" in refusal(capsys, lambda: settle_run(other, settings, asked(log, resume=True)))
+
+
+def test_an_earlier_run_whose_store_cannot_be_read_says_nothing(definition: Definition, settings: Settings, tmp_path: Path) -> None:
+    log = tmp_path / "app-logs/a.log"
+    log.write_text("x\n")
+    _, run = settle_run(definition, settings, asked(log))
+    assert run is not None
+    (run.directory / "offsets.db").write_bytes(b"no database" * 1000)
+    assert delivered_before(definition, settings, None) is not None
+
+
 def test_what_means_nothing_is_a_usage_error_that_says_why(
     definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +154,10 @@ def test_what_means_nothing_is_a_usage_error_that_says_why(
     assert "no file matches" in refusal(capsys, lambda: settle_run(definition, settings, asked(tmp_path / "no*")))
     assert "2026-11-22T05:00:00Z" in refusal(capsys, lambda: moment("yesterday", "--since"))
     assert "20MiB/s" in refusal(capsys, lambda: rate_of("20"))
+    assert "0001-01-01" in refusal(capsys, lambda: moment("0001-01-01", "--since"))
+    assert "is not a time" in refusal(capsys, lambda: window_of("", None, None))
+    assert "no record is written both" in refusal(capsys, lambda: window_of("2026-02-01", "2026-01-01", None))
+    assert "--time-field goes with" in refusal(capsys, lambda: window_of(None, None, "at"))
 
 
 def test_times_and_rates_are_read_as_they_are_written() -> None:

@@ -185,7 +185,7 @@ def test_top_shows_what_is_wrong_with_the_agent_as_a_whole() -> None:
 
 def test_files_that_cannot_be_read_are_told_though_the_connector_runs() -> None:
     lines = drawn(top.frame(look([connector("app", lag={"troubled_files": 2})]), 160, NOW), 160)
-    assert "app: 2 paths that match cannot be read: copycat describe names them" in lines
+    assert "app: 2 paths that match cannot be read, or not cleaned up: copycat describe names them" in lines
 
 
 def test_words_of_the_outside_reach_the_terminal_as_text() -> None:

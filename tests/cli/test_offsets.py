@@ -17,6 +17,8 @@ import typer
 from copycat_agent.cli import main as cli
 from copycat_agent.model import Loss, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
+from copycat_agent.sources.identity import identify
+from copycat_agent.sources.spool.rows import part_key
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import agent_for
@@ -297,6 +299,25 @@ def test_rename_moves_everything_and_an_unknown_name_is_1(offsets: Callable[...,
         assert {one.key: offset for one, offset in store.read("new").items()} == {one.key: offset for one, offset in before.items()}
     assert offsets("rename", "app", "new").code == 1
     assert offsets("rename", "new", "Bad name").code == 1
+
+
+def test_ranges_of_a_cut_file_are_exported_and_imported_and_not_set_by_its_path(
+    offsets: Callable[..., Said], logs: Path, tmp_path: Path
+) -> None:
+    path = logs / "cut"
+    path.write_bytes(b"one\ntwo\n")
+    with path.open("rb") as file:
+        whole = identify(file.fileno(), path.stat()).key(0)
+    parts = {SourcePartition("app", part_key(whole, at, at + 4)): SourceOffset(at, path=str(path)) for at in (0, 4)}
+    with OffsetStore.open(tmp_path / "state") as store:
+        store.commit(parts)
+    before, target = saved(tmp_path), tmp_path / "saved.json"
+    offsets("export", "app", "--output", target)
+    offsets("reset", "app")
+    assert offsets("import", "app", target).code == 0
+    assert saved(tmp_path) == before
+    said = offsets("set", "app", "--path", path, "--position", "4")
+    assert (said.code, "2 ranges" in said.err) == (1, True)
 
 
 def test_while_another_process_holds_the_store_nothing_is_changed(offsets: Callable[..., Said], logs: Path, tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ from typer.testing import CliRunner
 from copycat_agent.cli.describe import _show_files
 from copycat_agent.cli.main import app
 from copycat_agent.cli.watching import make_console
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.sources.identity import identify_by_name
+from copycat_agent.sources.spool.rows import part_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +50,7 @@ def test_a_row_of_a_parquet_file_is_a_record_not_bytes(incoming: Path) -> None:
     text = ask("explain", incoming / "a.parquet", incoming.parent / "connectors.d", root=incoming.parent)
     assert "  next          record 1: " in text
     assert '    record 1  -> t\n      {"id":1}\n    record 2  -> t' in text
+    assert "no whole record" not in text
 
 
 def test_a_header_is_no_record_that_was_dropped(incoming: Path) -> None:
@@ -84,7 +89,31 @@ def test_who_only_looks_leaves_every_file_where_it_is(incoming: Path, policy: st
     assert len(shown.splitlines()) == 5
     ask("plan", root / "connectors.d", root=root)
     ask("explain", incoming / "a.csv", root / "connectors.d", root=root)
-    ask("backfill", root / "connectors.d/csv.yaml", "--plan", root=root)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
     assert not done.exists()
     assert not (root / "failed").exists()
+
+
+def test_what_is_never_read_is_refused_with_the_reason_be_it_there_or_not(incoming: Path) -> None:
+    definition = incoming.parent / "connectors.d/csv.yaml"
+    definition.write_text(definition.read_text().replace("*.csv", "*").replace("min_age: 0s", 'done_file: "{name}.ok"'))
+    (incoming / "link.csv").symlink_to(incoming / "gone.csv")
+
+    def why(name: str) -> str:
+        text = ask("explain", incoming / name, incoming.parent / "connectors.d", root=incoming.parent)
+        return next(line for line in text.splitlines() if line.startswith("csv does not read it"))
+
+    assert "a name that ends with .part" in why("a.csv.part")
+    assert "is a done file" in why("a.csv.ok")
+    assert "follow_symlinks" not in ask("explain", incoming / "link.csv", incoming.parent / "connectors.d", root=incoming.parent)
+
+
+def test_ranges_of_a_file_are_no_other_files_that_had_its_name(incoming: Path) -> None:
+    info = (incoming / "a.csv").stat()
+    identity = identify_by_name(str(incoming / "a.csv"), info, follow_symlinks=False)
+    assert identity is not None
+    row = SourceOffset(0, path=str(incoming / "a.csv"), size=info.st_size, mtime_ns=info.st_mtime_ns)
+    with OffsetStore.open(incoming.parent / "state") as store:
+        store.reset({SourcePartition("csv", part_key(identity.key(0), 0, 8)): row, SourcePartition("csv", "1:2:3:0"): row})
+    text = ask("explain", incoming / "a.csv", incoming.parent / "connectors.d", root=incoming.parent)
+    assert text.count("another file had this name") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +29,9 @@ FIELDS = {
     "nan": float("nan"),
     "odd": Decimal("NaN"),
     "zeros": "0512",
+    "day": date(2026, 1, 2),
+    "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "clock": time(3, 4),
 }
 
 
@@ -47,6 +51,9 @@ MATCHING: list[Any] = [
     {"path": "/healthz"},
     {"path": ("/a", "/healthz")},
     {"path": {"matches": "^/health"}},
+    {"day": "2026-01-02"},
+    {"at": ["2026-01-02T03:04:05+00:00"]},
+    {"clock": {"matches": "^03:04"}},
     {"path": {"matches": "lth"}},
     {"status": 503},
     {"status": "503"},
@@ -85,6 +92,9 @@ NOT_MATCHING: list[Any] = [
     {"path": "/HEALTHZ"},
     {"path": ("/a", "/b")},
     {"path": {"matches": "^health"}},
+    {"day": "2026-01"},
+    {"at": {"gt": 2026}},
+    {"clock": None},
     {"path": {"gt": 0}},
     {"path": None},
     {"status": 500},

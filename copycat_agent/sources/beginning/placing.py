@@ -73,9 +73,17 @@ def _by_path(connector: str, offsets: Offsets, path: str) -> tuple[int, SourcePa
         raise DataError(msg, "run this as a user who may read it") from error
     identity = identify(fd, info)
     generations = {Identity.parse(one.key)[1]: one for one in offsets if is_file_key(one.key) and Identity.parse(one.key)[0] == identity}
+    if not generations and (ranges := [one.key for one in offsets if _is_range_of(one.key, identity)]):
+        os.close(fd)
+        msg = f"{path!a} is being read in {len(ranges)} ranges, each with a position of its own"
+        raise DataError(msg, "wait until it is read, or have it read from its beginning: copycat offsets reset --path")
     partition = generations[max(generations)] if generations else SourcePartition(connector, identity.key(0))
     saved = offsets.get(partition, SourceOffset(0))
     return fd, partition, replace(saved, path=path) if not generations else saved
+
+
+def _is_range_of(key: str, identity: Identity) -> bool:
+    return key.startswith(identity.key(0)[:-1]) and not is_file_key(key)
 
 
 def _by_key(connector: str, offsets: Offsets, key: str) -> tuple[int, SourcePartition, SourceOffset]:

@@ -20,6 +20,10 @@ class PassedOver:
     def __contains__(self, path: str) -> bool:
         return path in self._now
 
+    def is_unreadable(self, path: str) -> bool:
+        """Whether it is one of `paths`: something is there, and nobody knows what."""
+        return self._now.get(path, "").startswith("cannot be")
+
     @property
     def unreadable(self) -> int:
         """How many paths matched and could not be opened, listed or read."""

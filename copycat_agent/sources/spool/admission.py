@@ -116,17 +116,31 @@ class Admission:
         self._ready.forget(file)
         file.close()
 
+    def lose(self, file: SpoolFile) -> None:
+        """It went away."""
+        self.drop(file)
+        self._catalog.vanish(file)
+
     def _look_again(self, file: SpoolFile) -> None:
         try:
             info = os.fstat(file.fd) if file.fd >= 0 else os.lstat(file.path)
         except OSError:
             info = None
         if info is None or (info.st_dev, info.st_ino) != file.inode_key:
-            self.needs_look = True
-            self._ready.look_at(file, AGAIN_SECONDS)
+            self._seek(file)
             return
         file.observe(info)
         self.admit(file)
+
+    def _seek(self, file: SpoolFile) -> None:
+        """It is not where it was: a look finds it or forgets it.
+
+        Where its whole directory is gone no look can tell, so it counts as an error: no run to the end waits for it for ever.
+        """
+        self.needs_look = True
+        file.why = "it is not where it was, and its directory cannot be listed"
+        file.errors += 1
+        self._ready.look_at(file, AGAIN_SECONDS)
 
     def room(self) -> int:
         """How many more files may be opened. Files that are begun give way when it would be none: each is opened again for its turn."""
@@ -141,16 +155,15 @@ class Admission:
 
     def open(self, file: SpoolFile) -> bool:
         """Have it open for its turn. False when it cannot be, or is not ready any more: then it comes again by itself."""
-        if not self.follows(file):
-            self.drop(file)
-            return False
+        return self.follows(file) and self._open(file)
+
+    def _open(self, file: SpoolFile) -> bool:
         if file.fd >= 0:
             return self._is_as_it_was(file)
         try:
             fd, info = self._listing.opener.open(file.path)
         except FileNotFoundError:
-            self.needs_look = True
-            self._ready.look_at(file, AGAIN_SECONDS)
+            self._seek(file)
             return False
         except OSError as error:
             self._refuse(file, error)
@@ -158,7 +171,7 @@ class Admission:
         if identify(fd, info) != file.identity:
             os.close(fd)
             self.needs_look = True
-            self._catalog.vanish(file)
+            self.lose(file)
             return False
         file.fd = fd
         self._opened.add(file)

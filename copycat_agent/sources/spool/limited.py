@@ -19,6 +19,8 @@ class LimitedFormat:
         self.counts_records = form.counts_records
         self.finds_end = form.finds_end
         self.makes_fields = form.makes_fields
+        self.alone = getattr(form, "alone", None)  # only some formats can, see `dlq.rows`
+        self.as_is = bool(getattr(form, "as_is", False))
 
     def frames(
         self,

@@ -25,6 +25,9 @@ def include_of(options: SpoolDirOptions) -> tuple[str, ...]:
     return tuple(f"{options.dir.rstrip('/')}{below}{pattern}" for pattern in options.pattern)
 
 
+_LINK = "is a symbolic link; put the file itself there: links are not followed"
+
+
 class Listing:
     """Looks for one connector, in its thread. No link is followed below `dir`, which itself may be one."""
 
@@ -54,11 +57,14 @@ class Listing:
         self._unfinished = {}
         found: dict[tuple[int, int], Found] = {}
         with self.opener.held_roots():
-            for one in self._discovery.scan(self.passed_over.warn):
+            for one in self._discovery.scan(self._warn):
                 if self._is_data(one.path):
                     found.setdefault((one.stat.st_dev, one.stat.st_ino), one)
         self._glance.scanned(self._discovery.marks, begun_ns, time.monotonic() - begun)
         return list(found.values())
+
+    def _warn(self, path: str, why: str) -> None:
+        self.passed_over.warn(path, _LINK if "follow_symlinks" in why else why)
 
     def _is_data(self, path: str) -> bool:
         name = path.rpartition("/")[2]
@@ -84,7 +90,9 @@ class Listing:
         directory = path.rpartition("/")[0] or "/"
         while not os.path.isdir(directory) and len(directory) > len(self._root):  # noqa: PTH112 - names may be odd bytes
             directory = directory.rpartition("/")[0]
-        if directory in self._discovery.unlisted or directory not in self._discovery.directories or path in self.passed_over:
+        if directory in self._discovery.unlisted or directory not in self._discovery.directories:
+            return False
+        if self.passed_over.is_unreadable(path):
             return False
         try:
             return os.stat(directory).st_dev == device  # noqa: PTH116 - see above

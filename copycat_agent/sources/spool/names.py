@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from copycat_agent.options import SourceOptions
     from copycat_agent.sources.spool.spool_options import SpoolDirOptions
 
 _UNFINISHED = (".tmp", ".part", ".partial", ".filepart", ".crdownload", ".swp", ".processing", "~")
@@ -21,6 +22,16 @@ def unfinished(name: str) -> str:
         return ""
     end = next(one for one in _UNFINISHED if name.lower().endswith(one))
     return f"has a name that ends with {end}: so programs name what is not finished"
+
+
+def never_read(options: SourceOptions, path: str) -> str:
+    """Why a connector with these options reads no file of this name, for people; "" when it may, or is no spool directory's."""
+    ready = getattr(options, "ready", None)
+    if ready is None:
+        return ""
+    name = path.rpartition("/")[2]
+    is_done_file = DoneFiles(cast("SpoolDirOptions", options)).is_one(name)
+    return "is a done file: it says that another one is complete" if is_done_file else unfinished(name)
 
 
 class DoneFiles:

@@ -37,6 +37,15 @@ def is_part(key: str) -> bool:
     return "-" in key.rpartition(":")[2]
 
 
+def is_range_key(key: str) -> bool:
+    """Whether it is one as `part_key` writes it."""
+    try:
+        identity, generation, bounds = parse(key)
+    except ValueError:
+        return False
+    return bounds is not None and part_key(identity.key(generation), *bounds) == key
+
+
 def parse(key: str) -> tuple[Identity, int, tuple[int, int] | None]:
     """Identity, generation and bounds of a key. Raises ValueError for anything else."""
     whole, _, last = key.rpartition(":")

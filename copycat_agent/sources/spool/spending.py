@@ -96,7 +96,8 @@ class Spending:
 
     def work(self) -> None:
         """Clean up what is due, as much as a short call allows."""
-        now, rows = time.monotonic(), []
+        now = time.monotonic()
+        rows: list[Row] = []
         while self.next_at <= now and len(rows) < AT_ONCE:
             rows.append(self._due[heapq.heappop(self._turns)[2]][0])
         if rows:

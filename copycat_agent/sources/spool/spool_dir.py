@@ -38,7 +38,7 @@ from copycat_agent.sources.spool.spending import Spending
 from copycat_agent.sources.spool.spool_file import SpoolFile
 from copycat_agent.sources.spool.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool.spool_stream import open_spooled
-from copycat_agent.sources.spool.views import LagView, done_view, view_of
+from copycat_agent.sources.spool.views import LagView, Views
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -73,6 +73,7 @@ class SpoolDir:
         self._settled_by_scan: list[tuple[Changes, list[SpoolFile]]] = []
         self._is_first = self._needs_look = True
         self._look_anyway = self._has_looked = False
+        self._views = Views(self._catalog, self._listing, self._spending, self._admission, counts_records=self._form.counts_records)
         self._lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._spending.troubled)
 
     @property
@@ -278,15 +279,7 @@ class SpoolDir:
 
     def files(self) -> tuple[FileView, ...]:
         """See `Source.files`."""
-        why = self._listing.passed_over.reasons()
-        unreadable = [FileView(path, "", 0, 0, 0, "failing", is_open=False, why=why[path]) for path in self._listing.passed_over.paths()]
-        known = {file.path for file in self._catalog.files.values()}
-        done = [self._done_view(row) for row in self._catalog.done.values()]
-        views = [view_of(file) for file in self._catalog.files.values()]
-        return tuple(sorted([*views, *done, *(one for one in unreadable if one.path not in known)]))
-
-    def _done_view(self, row: Row) -> FileView:
-        return done_view(row, self._spending.why(row) or row.offset.trouble, counts_records=self._form.counts_records)
+        return self._views.files()
 
     def passed_over(self) -> Mapping[str, str]:
         """See `Source.passed_over`."""
@@ -294,19 +287,7 @@ class SpoolDir:
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
         """See `Source.look_closely`."""
-        for row in self._catalog.done.values():
-            if row.offset.path == path:
-                return Closeup(self._done_view(row), (path,), row.offset, None)
-        file = next((one for one in self._catalog.files.values() if one.path == path), None)
-        if file is None:
-            return None
-        split = None
-        if file.size and not file.set_aside and self._admission.open(file):
-            split = file.split(file.next_part())
-            if not (self._form.counts_records or file.offset.compression):
-                end = min(split.end, split.offset.position + most_bytes)
-                split = replace(split, end=end, final=split.final and end == split.end)
-        return Closeup(view_of(file), (path,), split.offset if split else file.offset, split)
+        return self._views.closeup(path, most_bytes)
 
     def lag(self) -> Lag:
         """See `Source.lag`."""
@@ -317,7 +298,10 @@ class SpoolDir:
         changes = Changes()
         for one in self._unsaved:
             changes.offsets.update(one.offsets)
+            changes.forget.difference_update(one.offsets)
             changes.forget.update(one.forget)
+            for partition in one.forget:
+                changes.offsets.pop(partition, None)
             changes.losses.extend(one.losses)
             changes.accounts.update(one.accounts)
         self._rows.note(changes)

@@ -156,7 +156,8 @@ class PackedSpoolStream(_Spooled, PackedStream):
         except DamageError:
             readable = min(end, self._unpacker.produced)
             if self._damage() and readable > reached and not self._form.counts_records:
-                yield from super().frames(framing, reached, readable, **{**how, "skipping": skipping, "final": False})
+                how["skipping"], how["final"] = skipping, False
+                yield from super().frames(framing, reached, readable, **how)
             raise
 
     def bounds(self, limit: int) -> tuple[int, bool]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.base import FileState, FileView, Lag
+from copycat_agent.sources.base import Closeup, FileState, FileView, Lag
 
 if TYPE_CHECKING:
+    from copycat_agent.model import Split
+    from copycat_agent.sources.spool.admission import Admission
     from copycat_agent.sources.spool.catalog import Catalog
+    from copycat_agent.sources.spool.listing import Listing
     from copycat_agent.sources.spool.rows import Row
+    from copycat_agent.sources.spool.spending import Spending
     from copycat_agent.sources.spool.spool_file import SpoolFile
 
 CROWD = 1000
@@ -74,6 +79,54 @@ class LagView:
             self._judged = done, len(done)
             self._bad = sum(bool(row.offset.trouble) for row in done.values())
         return self._bad
+
+
+class Views:
+    """The files of a connector, for people."""
+
+    def __init__(self, catalog: Catalog, listing: Listing, spending: Spending, admission: Admission, *, counts_records: bool) -> None:
+        self._catalog = catalog
+        self._listing = listing
+        self._spending = spending
+        self._admission = admission
+        self._counts_records = counts_records
+
+    def files(self) -> tuple[FileView, ...]:
+        """See `Source.files`."""
+        passed_over = self._listing.passed_over
+        why = passed_over.reasons()
+        known = {file.path for file in self._catalog.files.values()}
+        unreadable = [
+            FileView(path, "", 0, 0, 0, "failing", is_open=False, why=why[path]) for path in passed_over.paths() if path not in known
+        ]
+        done = [self._done(row) for row in self._catalog.done.values()]
+        return tuple(sorted([*map(view_of, self._catalog.files.values()), *done, *unreadable]))
+
+    def closeup(self, path: str, most_bytes: int) -> Closeup | None:
+        """See `Source.look_closely`."""
+        row = next((one for one in self._catalog.done.values() if one.offset.path == path), None)
+        if row is not None:
+            return Closeup(self._done(row), (path,), row.offset, None)
+        file = next((one for one in self._catalog.files.values() if one.path == path), None)
+        if file is None:
+            return None
+        split = self._split(file, most_bytes)
+        return Closeup(view_of(file), (path,), split.offset if split else file.offset, split)
+
+    def _done(self, row: Row) -> FileView:
+        return done_view(row, self._spending.why(row) or row.offset.trouble, counts_records=self._counts_records)
+
+    def _split(self, file: SpoolFile, most_bytes: int) -> Split | None:
+        """What a task would be given next of it, about `most_bytes` where that can be told; None when it is not its turn."""
+        part = file.next_part()
+        is_all_taken = bool(file.parts) and part is None
+        if not file.size or file.set_aside or is_all_taken or not self._admission.open(file):
+            return None
+        split = file.split(part)
+        if file.counts or file.offset.compression:
+            return split
+        end = min(split.end, split.offset.position + most_bytes)
+        return replace(split, end=end, final=split.final and end == split.end)
 
 
 def view_of(file: SpoolFile) -> FileView:

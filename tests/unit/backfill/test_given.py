@@ -185,6 +185,26 @@ def test_two_names_of_one_file_are_one_file(rig: Rig) -> None:
     assert rig.lines() == numbered(3)
 
 
+@pytest.mark.parametrize(
+    ("change", "why"), [("cut", "it was cut to"), ("rewritten", "it was cut, rewritten or replaced"), ("gone", "is gone")]
+)
+def test_what_was_destroyed_between_two_parts_of_a_run_is_failed(rig: Rig, change: str, why: str) -> None:
+    path, home = rig.write("app.log", *numbered(6000)), rig.root / "own"
+    with rig.start([path], home, rate=50_000, delivery={"max_batch_bytes": "64KiB"}) as work:
+        wait_until(lambda: work.status.counts.read > 0, 20)
+        work.stop(interrupted=True)
+    if change == "cut":
+        os.truncate(path, path.stat().st_size - 1000)
+    elif change == "rewritten":
+        path.write_text("\n".join(numbered(6000, "othr")) + "\n")
+    else:
+        path.unlink()
+    summary = rig.run([path], home)
+    (file,) = summary["files"]
+    assert (file["state"], summary["complete"]) == ("failed", False)
+    assert why in file["why"]
+
+
 def test_what_is_written_after_the_run_met_a_file_is_left_and_its_open_line_is_no_record(rig: Rig) -> None:
     path = rig.write("app.log", *numbered(3), "unfinis", end="")
     met = path.stat().st_size

@@ -58,3 +58,15 @@ def test_a_part_of_a_run_leaves_a_fingerprint_that_holds(path: Path, ends: list[
             stream, progress = Stream(split), Progress(split)
             progress.begin(stream)
     stream.close()
+
+
+def test_a_tail_that_reaches_back_before_its_run_is_not_counted_twice(path: Path) -> None:
+    split = split_of(path)
+    stream, progress = Stream(split), Progress(split)
+    progress.begin(stream)
+    for end in (1, 2, 3):  # each with all that stands before its end, as a format has it that cuts its lines into runs
+        passed(progress, Parsed([{}], PLACES[end - 1 : end + 1], PLACES[end] - PLACES[end - 1], tail=DATA[: PLACES[end]]))
+    assert PLACES[3] < TAIL_BYTES
+    progress.settle()
+    assert fingerprint.holds(stream.read, progress.settled.fingerprint, PLACES[3])
+    stream.close()

@@ -93,6 +93,13 @@ def test_every_option_has_a_description() -> None:
         assert all("description" in described for described in section.get("properties", {}).values())
 
 
+def test_no_two_classes_of_options_share_a_name() -> None:
+    """The schema has them by their names."""
+    models = all_models((Definition, AgentOptions, *parts_of_definitions()))
+    names = [model.__name__ for model in models]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_the_command_prints_the_schema() -> None:
     app = Typer()
     app.command()(schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
@@ -10,6 +10,8 @@ from copycat_agent.producer import Producers, TaskProducer
 from tests.rig.kafka import consume
 
 if TYPE_CHECKING:
+    from confluent_kafka import Message
+
     from copycat_agent.dev_broker import DevBroker
 
 
@@ -39,3 +41,25 @@ def test_a_producer_that_is_not_tracked_is_not_used_for_a_batch_that_is() -> Non
     assert (plain.broken, tracked.tracked) == (True, True)
     producers.give_back(task, kafka, tracked)
     producers.close()
+
+
+def test_a_record_whose_place_kafka_does_not_say_is_acknowledged_without_one() -> None:
+    """As one that was sent twice, because the answer to the first request was lost."""
+
+    class Twice:
+        def topic(self) -> str:
+            return "t"
+
+        def partition(self) -> int:
+            return 0
+
+        def offset(self) -> None:
+            return None
+
+    producer = TaskProducer(KafkaOptions(bootstrap_servers=("127.0.0.1:1",)), "test", tracked=True)
+    places: list[tuple[str, int, int]] = []
+    producer.attribute(lambda *place: places.append(place))
+    assert producer._report is not None
+    producer._report(None, cast("Message", Twice()))
+    producer.close()
+    assert not places

@@ -116,10 +116,12 @@ def test_what_a_frame_of_lz4_may_not_be_is_said(data: bytes, why: str) -> None:
     assert (out, unpacker.damage) == (b"", why)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), linked=st.booleans(), step=st.integers(1000, 100_000))
 def test_a_flipped_byte_of_an_lz4_frame_with_sums_never_passes(place: float, flip: int, linked: bool, step: int) -> None:
-    whole = lz4.frame.compress(TEXT, block_size=4, block_linked=linked, block_checksum=True, content_checksum=True, store_size=True)
+    whole = lz4.frame.compress(
+        TEXT[:140_000], block_size=4, block_linked=linked, block_checksum=True, content_checksum=True, store_size=True
+    )
     data = bytearray(whole)
     data[int(place * len(data))] ^= flip
     unpacker, out = Unpacker("lz4"), b""

@@ -30,6 +30,8 @@ RUN_BYTES = 2**20
 """Rows of about so many bytes are read at a time."""
 RUN_ROWS = 1024
 """No more rows than this, whatever the file says of their size: repeated values are stored once, and weigh nothing there."""
+REPEATED_BYTES = 64 * 2**20
+"""Repeated values that may be large make no more than this of the rows that are read at a time."""
 COLUMN_BYTES = 2**16
 """Read of a column at a time."""
 _MAGIC = b"PAR1"
@@ -98,12 +100,28 @@ class _Reading:
         for index in range(group, len(self.starts) - 1):
             count = self.starts[index + 1] - self.starts[index]
             size = max(1, self.reader.metadata.row_group(index).total_byte_size)
-            rows = max(1, min(RUN_ROWS, RUN_BYTES * count // size))
+            rows = max(1, min(RUN_ROWS, RUN_BYTES * count // size, REPEATED_BYTES // self._heaviest(index)))
             batches = self.reader.iter_batches(rows, [index], self.names, use_threads=False)
             if self.finer is None:
                 yield from zip(batches, itertools.repeat(None), strict=False)
             else:
                 yield from zip(batches, self.finer.iter_batches(rows, [index], list(self.old), use_threads=False), strict=True)
+
+    def _heaviest(self, group: int) -> int:
+        """What a single value that is stored once and repeated may weigh: writers leave out the extremes of values over 4 KiB."""
+        row_group = self.reader.metadata.row_group(group)
+        columns = [row_group.column(index) for index in range(row_group.num_columns)]
+        return max(
+            (
+                column.total_uncompressed_size
+                for column in columns
+                if column.physical_type == "BYTE_ARRAY"
+                and column.has_dictionary_page
+                and not (column.statistics and column.statistics.has_min_max)
+                and column.path_in_schema.partition(".")[0] in self.names
+            ),
+            default=1,
+        )
 
     def advance(self, start: int) -> bool:
         """Hold the next rows instead, those with row `start` or later ones. False at the end. Raises whatever pyarrow raises."""

@@ -7,8 +7,11 @@ numbers for which that may be too little are read by another one: whole numbers 
 from __future__ import annotations
 
 import json
+import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import accumulate
 from typing import Any, NoReturn
 
 import orjson
@@ -26,6 +29,7 @@ _HUGE = b"0" * 20
 """Perhaps more than 64 bits."""
 _MAY_LOSE = (_HUGE, b"." + b"0" * 8, b"0" * 8 + b".", b"0" * 16 + b"e", _FAR := b"0e000")
 """One of these is in whatever a float or 64-bit integer may not hold: with a point, 16 digits have 8 of them on one side of it."""
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _EXACT_DIGITS = 15
 """A float holds every decimal number of so many digits."""
 _MOST_INT_DIGITS = 4000
@@ -39,13 +43,27 @@ def parse(text: bytes) -> Value:
 
 def parse_all(texts: Sequence[bytes]) -> list[Value]:
     """What each text holds."""
-    if not _may_lose(b"\n".join(texts)):
-        try:
-            values = list(map(orjson.loads, texts))
-        except ValueError:
-            return list(map(_fast, texts))
-        return [value if type(value) is dict else text for value, text in zip(values, texts, strict=True)]
-    return list(map(parse, texts))
+    try:
+        values: list[Value] = [value if type(value) is dict else text for value, text in zip(map(orjson.loads, texts), texts, strict=True)]
+    except ValueError:
+        values = list(map(_fast, texts))
+    for index in _suspects(texts):
+        values[index] = _one(texts[index])
+    return values
+
+
+def _suspects(texts: Sequence[bytes]) -> set[int]:
+    """Which of the texts may hold a number that the fast parser does not keep."""
+    numbers = b"\n".join(texts).translate(_NUMBERS)
+    found: set[int] = set()
+    ends: list[int] = []
+    for pattern in _MAY_LOSE:
+        at = numbers.find(pattern)
+        while at >= 0:
+            ends = ends or list(accumulate(len(text) + 1 for text in texts))
+            found.add(index := bisect_right(ends, at))
+            at = numbers.find(pattern, ends[index])
+    return found
 
 
 def _fast(text: bytes) -> Value:
@@ -63,8 +81,8 @@ def _may_lose(text: bytes) -> bool:
 
 
 def _one(text: bytes) -> Value:
-    """A text that may hold such a number, looked at more closely."""
-    numbers = text.translate(_NUMBERS)
+    """A text that may hold such a number, looked at more closely: identifiers and hashes in its strings look so, too."""
+    numbers = _STRING.sub(b"", text).translate(_NUMBERS)
     loses = _HUGE in numbers or _FAR in numbers
     if not loses:
         loses = any(len(word) > _EXACT_DIGITS + 1 and (b"." in word or b"e" in word) for word in numbers.split())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import LongLine, Parsed, Unparsed
+from copycat_agent.formats.records.trees import json_values
 from copycat_agent.formats.records.trees.json_values import parse, parse_all
 from tests.unit.formats.records.rig import Bytes, prefixes, ranges, read_all, resumes
 from tests.unit.formats.records.trees import OBJECTS, VALUES, damaged, form
@@ -123,3 +124,18 @@ def test_types_are_read_and_then_the_line_is_not_sent_as_it_stands() -> None:
 @given(st.lists(VALUES.map(json.dumps).map(str.encode) | st.binary(max_size=20), max_size=5))
 def test_many_texts_are_what_each_of_them_is(texts: list[bytes]) -> None:
     assert parse_all(texts) == [parse(text) for text in texts]
+
+
+def test_only_texts_with_long_numbers_are_read_by_the_slow_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    exact = json_values._exact
+
+    def slow(text: bytes) -> json_values.Value:
+        seen.append(text)
+        return exact(text)
+
+    monkeypatch.setattr(json_values, "_exact", slow)
+    lookalike = [b'{"id": "03e91234-0000", "at": "20260101000000000000.1", "esc": "\\"0e0000"}', b'{"a": 1}']
+    numbers = [b'{"a": 1e1000}', b'{"a": 123456789.123456789}', b"[12345678901234567890123]"]
+    parse_all([*lookalike, *numbers, *lookalike])
+    assert seen == numbers

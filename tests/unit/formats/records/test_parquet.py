@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.errors import FileError
+from copycat_agent.formats.model import Parsed
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.parquet.parquet import ParquetOptions
 from copycat_agent.formats.records.parquet.reading import PACKED_BYTES, RUN_ROWS
@@ -246,3 +247,13 @@ def test_whatever_bytes_are_in_a_file_nothing_but_damage_comes_of_it(file: tuple
         data[int(place * len(data))] = byte
     found = read_all(FORM, bytes(data))
     assert len(found.seen) <= 10_000
+
+
+def test_a_large_value_that_is_stored_once_and_repeated_takes_little_memory() -> None:
+    text = "x" * 2**20
+    out = io.BytesIO()
+    pq.write_table(pa.table({"a": pa.array([text] * 200), "b": pa.array(["y"] * 200)}), out, compression="zstd")
+    assert len(out.getvalue()) < 10_000
+    sizes = [len(frame.values) for frame in FORM.frames(Bytes(out.getvalue()), 0, 2**62) if isinstance(frame, Parsed)]
+    assert sum(sizes) == 200
+    assert max(sizes) <= 64

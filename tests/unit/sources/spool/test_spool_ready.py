@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.spool import admission
 from copycat_agent.sources.spool.names import DoneFiles
 from copycat_agent.sources.spool.ready import Ready
 from copycat_agent.sources.spool.spool_file import SpoolFile
@@ -201,3 +203,22 @@ def test_a_batch_takes_many_small_files_and_no_more_than_it_can_read(tmp_path: P
         big.drop(f"f{number:03}", b"x" * 40_000 + b"\n")
     big.scan()
     assert len(big.source.plan(1).splits) == 2
+
+
+def test_a_file_whose_whole_directory_is_gone_holds_up_no_run_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look can tell where the file is; it is told as one that could not be read."""
+    monkeypatch.setattr(admission, "AGAIN_SECONDS", 0.05)
+    directory = tmp_path / "spool"
+    directory.mkdir()
+    spool = Spool(directory, ready={"min_age": 0.01})
+    spool.drop("a", b"x\n")
+    spool.scan()
+    shutil.rmtree(directory)
+
+    def is_over() -> bool:
+        spool.scan()
+        return spool.source.drained()
+
+    wait_until(is_over, 10, "an end")
+    assert spool.source.lag().troubled_files
+    spool.source.close()
