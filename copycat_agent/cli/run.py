@@ -10,6 +10,7 @@ import typer
 
 from copycat_agent import logs
 from copycat_agent.agent import NO_ADDRESS, Agent, DefinitionFiles, Wanted
+from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.dry_run import show_records
 from copycat_agent.cli.options import (
@@ -30,7 +31,7 @@ from copycat_agent.cli.report import account
 from copycat_agent.cli.serving import Serving
 from copycat_agent.cli.settings import overrides, settle_settings
 from copycat_agent.cli.stopping import Stopping
-from copycat_agent.cli.until_idle import UntilIdle, as_document
+from copycat_agent.cli.until_idle import UntilIdle, as_document, failed_files
 from copycat_agent.definitions import render
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State, Status
@@ -59,7 +60,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
 
     Definitions that do not load are reported and the others run; exit 78 when none loads. A first signal settles what is in
     flight and exits 0, or 1 when that could not be saved; a second one exits at once. With --until-idle also a connector that
-    failed, and files that could not be read, make it exit 1.
+    failed, and files that could not be read to their end, make it exit 1.
     """
     manager = ServiceManager()
     stop = Stopping(hangup_reloads=not until_idle)
@@ -90,9 +91,9 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
         typer.echo(f"error: {agent.given_up}", err=True)
         raise typer.Exit(exits.GAVE_UP)
     statuses = [status for status in agent.statuses() if status.enabled]
-    code = _exit_code(statuses, until_idle=until_idle, stopped=stop.asked)
+    code = _exit_code(statuses, summaries, until_idle=until_idle, stopped=stop.asked)
     if until_idle:
-        typer.echo(account(statuses) if output is Format.TEXT else as_document(summaries, code))
+        typer.echo("\n".join((account(statuses), *failed_files(summaries))) if output is Format.TEXT else as_document(summaries, code))
     if code:
         raise typer.Exit(code)
 
@@ -103,8 +104,10 @@ def _leave_if_asked(stop: Stopping, *, until_idle: bool) -> None:
         raise typer.Exit(exits.INTERRUPTED if until_idle else exits.GOOD)
 
 
-def _exit_code(statuses: Iterable[Status], *, until_idle: bool, stopped: bool) -> int:
+def _exit_code(statuses: Iterable[Status], summaries: Iterable[Summary], *, until_idle: bool, stopped: bool) -> int:
     """What became of the connectors, for who started the run. `stopped`: by a signal."""
+    if any(summary["totals"]["files"]["failed"] for summary in summaries):
+        return exits.FAILED
     for status in statuses:
         if status.unsaved or (until_idle and (status.state is State.FAILED or status.troubled_files)):
             return exits.FAILED

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.backfill.summary import VERSION, Part, Summary, summarise
 from copycat_agent.cli.backfill_progress import bars_of
+from copycat_agent.cli.shown import visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Counts
 from copycat_agent.sources import FileView, Lag
@@ -17,6 +18,8 @@ from copycat_agent.worker import State, Status
 
 if TYPE_CHECKING:
     from copycat_agent.agent import Agent
+
+_FAILED_SHOWN = 10
 
 
 class UntilIdle:
@@ -70,6 +73,13 @@ class UntilIdle:
         if summary["state"] == "finished":
             self._agent.begin_accounts(status.name)
         return summary
+
+
+def failed_files(summaries: Sequence[Summary]) -> list[str]:
+    """A line for each of the first files that could not be read to their end."""
+    failed = [file for summary in summaries for file in summary["files"] if file["state"] == "failed"]
+    lines = [f"  failed: {visible(file['path'])}: {file['why']}" for file in failed[:_FAILED_SHOWN]]
+    return [*lines, f"  and {len(failed) - _FAILED_SHOWN} more"] if len(failed) > _FAILED_SHOWN else lines
 
 
 def as_document(summaries: Sequence[Summary], code: int) -> str:

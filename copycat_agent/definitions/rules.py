@@ -12,7 +12,7 @@ from copycat_agent.definitions.client_settings import check_name, check_value
 from copycat_agent.definitions.masking import is_secret_name
 from copycat_agent.definitions.spool_rules import check_spool
 from copycat_agent.formats import encoding_problem
-from copycat_agent.formats.records import FORMATS
+from copycat_agent.formats.records import FORMATS, build_format
 from copycat_agent.templates import compile_template
 
 if TYPE_CHECKING:
@@ -104,9 +104,17 @@ def check_ordering(reader: Reader, source: SourceOptions, delivery: DeliveryOpti
     if source.type == "log_file":
         hint = "delete it; ordering: none is for source spool_dir"
         reader.report(loc, "bad-value", "a log file is always read in order, while it grows", hint)
-    elif any("@record.number" in text for text in (record.topic, record.key or "", *record.headers.values())):
+    elif not _counts_records(source) and any(
+        "@record.number" in text for text in (record.topic, record.key or "", *record.headers.values())
+    ):
         hint = "set ordering: file, or take {@offset}, which is the file's own"
         reader.report(loc, "bad-value", "@record.number would count within a range of the file only", hint)
+
+
+def _counts_records(source: SourceOptions) -> bool:
+    """Whether its format knows the number of each record wherever it begins to read."""
+    form = getattr(source, "format", None)
+    return form is not None and build_format(form).counts_records
 
 
 def _is_rfc3339(text: str) -> bool:

@@ -37,8 +37,8 @@ class LogFileOptions(SourceOptions):
     line: LineOptions = Field(LineOptions(), description="What a line is.")
     compression: Literal["auto", "none"] = Field(
         "auto",
-        description="auto: files that are packed as gzip, zstd, bzip2, xz, lz4 or snappy, by their first bytes, are read as what they hold. "
-        "none: their bytes are taken as they are.",
+        description="auto: files that are packed as gzip, zstd, bzip2, xz, lz4 or snappy, by their first bytes, are read as what they "
+        "hold. none: their bytes are taken as they are.",
     )
     multiline: MultilineOptions | None = Field(None, description="Records of several lines; absent: each line is one.")
     scan_interval: Duration = Field(5.0, ge=0.1, le=3600, description="Time between two looks at all directories.")

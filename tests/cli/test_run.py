@@ -13,6 +13,7 @@ import pytest
 
 from copycat_agent.cli import run
 from copycat_agent.cli.report import account
+from copycat_agent.cli.until_idle import failed_files
 from copycat_agent.sources import Lag
 from copycat_agent.worker import State, Status
 from tests.cli.conftest import COMMAND
@@ -130,14 +131,23 @@ LOST = Lag(troubled_files=2)
     ],
 )
 def test_the_exit_code_tells_what_was_not_read_or_not_saved(status: Status, until_idle: bool, code: int) -> None:
-    assert run._exit_code([Status("other", State.STOPPED), status], until_idle=until_idle, stopped=False) == code
+    assert run._exit_code([Status("other", State.STOPPED), status], [], until_idle=until_idle, stopped=False) == code
+
+
+def test_a_run_to_the_end_fails_when_a_file_was_bad() -> None:
+    whole = {"totals": {"files": {"failed": 0}}, "files": [{"path": "/in/a", "state": "done", "why": ""}]}
+    bad = {"totals": {"files": {"failed": 1}}, "files": [{"path": "/in/b", "state": "failed", "why": "gzip: it ends too early"}]}
+    stopped = [Status("app", State.STOPPED)]
+    assert run._exit_code(stopped, [whole], until_idle=True, stopped=False) == 0
+    assert run._exit_code(stopped, [whole, bad], until_idle=True, stopped=False) == 1
+    assert failed_files([whole, bad]) == ["  failed: /in/b: gzip: it ends too early"]
 
 
 def test_a_signal_ends_a_run_to_the_end_as_interrupted_unless_something_failed() -> None:
     stopped = Status("app", State.STOPPED)
-    assert run._exit_code([stopped], until_idle=True, stopped=True) == 130
-    assert run._exit_code([replace(stopped, unsaved=True)], until_idle=True, stopped=True) == 1
-    assert run._exit_code([stopped], until_idle=False, stopped=True) == 0
+    assert run._exit_code([stopped], [], until_idle=True, stopped=True) == 130
+    assert run._exit_code([replace(stopped, unsaved=True)], [], until_idle=True, stopped=True) == 1
+    assert run._exit_code([stopped], [], until_idle=False, stopped=True) == 0
 
 
 def test_the_account_names_files_that_could_not_be_read() -> None:

@@ -13,6 +13,7 @@ from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.spool.ranges import parts_of
 from copycat_agent.sources.spool.settling import set_aside
 from copycat_agent.sources.spool.spool_file import SpoolFile
+from copycat_agent.sources.spool.spool_stream import ENDLESS
 from copycat_agent.sources.succession.lost import Lost
 
 if TYPE_CHECKING:
@@ -179,7 +180,9 @@ class Catalog:
         There are no bytes before a record's number, so such rows have hashes of the head only. Those that a person has set have none.
         """
         proof = file.offset.fingerprint
-        if file.parts or proof.tail_bytes:
+        if file.parts:
+            return self._counts != (file.parts[-1].end == ENDLESS)
+        if proof.tail_bytes:
             return self._counts
         return bool(proof.head_bytes) and not self._counts
 

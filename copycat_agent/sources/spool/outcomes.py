@@ -105,7 +105,7 @@ class Outcomes:
             part.in_flight = False
             part.offset = offset or part.offset
             if part.partition in changes.forget:  # all of them are read, and one row stands for all
-                part.offset = replace(part.offset, position=part.end, done=True)
+                part.offset = replace(part.offset, done=True)
         elif offset is not None:
             file.offset = offset
         if offset is not None:

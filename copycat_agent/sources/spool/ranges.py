@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.spool.rows import part_key
 from copycat_agent.sources.spool.spool_file import Part, SpoolFile
+from copycat_agent.sources.spool.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,16 +45,17 @@ class PlainFile:
 def cut(file: SpoolFile, form: RecordFormat, tasks: int, least_bytes: int = LEAST_BYTES) -> list[Part]:
     """The ranges of an open plain file of which nothing is read; none when it is better read in one go. Raises OSError, DamageError."""
     wanted = min(tasks * PER_TASK, file.size // least_bytes)
-    if wanted < 2 or form.counts_records:  # noqa: PLR2004 - one range is no range
+    if wanted < 2:  # noqa: PLR2004 - one range is no range
         return []
     cuts = form.cuts(PlainFile(file.fd, file.path), wanted)
-    places = [0, *cuts, file.size]
+    places = [0, *cuts, ENDLESS if form.counts_records else file.size]
     return [_part(file, start, end) for start, end in itertools.pairwise(places)] if cuts else []
 
 
 def _part(file: SpoolFile, start: int, end: int) -> Part:
     partition = SourcePartition(file.connector, part_key(file.partition.key, start, end))
-    return Part(partition, start, end, SourceOffset(start, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
+    before = start if file.counts else 0  # where positions are record numbers, a range knows how many go before it
+    return Part(partition, start, end, SourceOffset(start, before, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
 
 
 def parts_of(rows: Sequence[Row]) -> list[Part]:
@@ -67,12 +69,11 @@ def join(file: SpoolFile, changes: Changes) -> SourceOffset | None:
     offsets = [part.brought or part.offset for part in file.parts]  # changes are saved in the order in which they come
     if not all(offset.done for offset in offsets):
         return None
-    records = sum(offset.records for offset in offsets)
     trouble = next((offset.trouble for offset in offsets if offset.trouble), "")
     last = offsets[-1]
-    whole = SourceOffset(
-        file.size, records, done=True, path=last.path, size=last.size, mtime_ns=last.mtime_ns, trouble=trouble,
-    )  # fmt: skip
+    records = last.records if file.counts else sum(offset.records for offset in offsets)
+    position = last.position if file.counts else file.size
+    whole = SourceOffset(position, records, done=True, path=last.path, size=last.size, mtime_ns=last.mtime_ns, trouble=trouble)
     for part in file.parts:
         changes.offsets.pop(part.partition, None)
         changes.forget.add(part.partition)

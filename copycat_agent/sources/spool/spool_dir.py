@@ -65,7 +65,7 @@ class SpoolDir:
         self._catalog = Catalog(connector, options, self._rows, self._listing, log, counts=self._form.counts_records)
         self._ready = Ready(options, done_files, log)
         self._queue = Queue(options)
-        self._cuts = delivery.ordering == "none" and not self._form.counts_records
+        self._cuts = delivery.ordering == "none"
         self._admission = Admission(options, self._catalog, self._ready, self._queue, self._listing, cuts=self._cuts)
         self._outcomes = Outcomes(options, self._form, self._catalog, self._rows, self._admission, log)
         self._spending = Spending(connector, options, done_files, log, counts_records=self._form.counts_records)
@@ -203,7 +203,7 @@ class SpoolDir:
             split = file.split(part)
             self._outcomes.flying[split.partition] = file, part
             splits.append(split)
-            size_bytes += file.unread if part is None else part.end - part.offset.position
+            size_bytes += file.unread if part is None else file.unread_of(part)
         for file in again:
             self._queue.add(file)
         return Plan(tuple(splits), self._delivery.max_batch_time)

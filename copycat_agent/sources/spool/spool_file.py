@@ -18,7 +18,7 @@ _BLOCKED_SECONDS = 60.0
 
 @dataclass(eq=False, slots=True)
 class Part:
-    """A range of a large file, read on its own: from `start` up to, not including, `end`. See `ranges`.
+    """A range of a large file, read on its own: from `start` up to, not including, `end`, bytes or record numbers. See `ranges`.
 
     `brought` is what its last batch settled, from when that is known; it counts as `offset` once it is saved.
     """
@@ -98,19 +98,27 @@ class SpoolFile:
     def unread(self) -> int:
         """Bytes on the disk that are not settled; of packed files and those that count records an estimate."""
         if self.parts:
-            return sum(part.end - part.offset.position for part in self.parts)
+            return sum(map(self.unread_of, self.parts))
         if self.offset.compression or self.counts:
             return max(0, self.size - self.taken)
         return max(0, self.size - self.offset.position)
 
+    def unread_of(self, part: Part) -> int:
+        """The share of `unread` that is one range's; where positions are record numbers all of it or nothing."""
+        if self.counts:
+            return 0 if part.offset.done else self.size // len(self.parts)
+        return part.end - part.offset.position
+
     @property
     def position(self) -> int:
         """How far it is settled; of a file that is cut the sum over its ranges."""
-        return self.size - self.unread if self.parts else self.offset.position
+        return sum(part.offset.position - part.start for part in self.parts) if self.parts else self.offset.position
 
     @property
     def records(self) -> int:
         """How many records of it are settled."""
+        if self.parts and self.counts:
+            return self.position
         return sum(part.offset.records for part in self.parts) if self.parts else self.offset.records
 
     def observe(self, info: os.stat_result) -> bool:
@@ -132,7 +140,7 @@ class SpoolFile:
         """All that is left of it, or of one of its ranges: the batch's budget bounds what is read. The file is open."""
         partition, settled = (self.partition, self.offset) if part is None else (part.partition, part.offset)
         plain = not (self.counts or self.offset.compression)
-        end = ENDLESS if not plain else self.size if part is None else part.end
+        end = part.end if part is not None else self.size if plain else ENDLESS
         offset = replace(settled, path=self.path, size=self.size, mtime_ns=self.mtime_ns, done=False, trouble="", gone_ms=0)
         return Split(
             partition,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from copycat_agent.sources.spool import ranges
@@ -242,3 +246,27 @@ def test_a_cut_file_that_changes_is_set_aside(tmp_path: Path) -> None:
     spool.drain()
     assert spool.states() == {"a": "failing"}
     assert len(spool.arrived) < len(MANY)
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_a_large_parquet_file_is_read_by_its_row_groups(tmp_path: Path) -> None:
+    rows = 20_000
+    data = io.BytesIO()
+    table = pa.table({"number": range(rows), "text": [f"text of row {number}" for number in range(rows)]})
+    pq.write_table(table, data, row_group_size=2500, compression="none")
+    spool = Spool(tmp_path, tasks=3, delivery={"ordering": "none"}, format={"type": "parquet"}, cleanup={"policy": "delete"})
+    spool.drop("a", data.getvalue())
+    spool.max_bytes = 40_000
+    spool.scan()
+    cut = set(spool.store)
+    assert 2 < len(cut) <= 8
+    assert spool.work() == 3
+    assert (tmp_path / "a").exists()
+    spool.restart()
+    spool.scan()
+    assert set(spool.store) == cut
+    spool.drain()
+    assert sorted(json.loads(value)["number"] for value in spool.arrived) == list(range(rows))
+    assert list(tmp_path.iterdir()) == []
+    (row,) = spool.store.values()
+    assert (row.done, row.records, row.position) == (True, rows, rows)
