@@ -151,16 +151,13 @@ class RowReader:
         return self._without_blanks(text.lines, list(reader))
 
     def _quoted(self, text: Text) -> Rows | None:
-        quote = self.signs.quote
-        spans = self.spans_lines and any(line.count(quote) & 1 for line in text.lines)
-        if not spans:
-            try:
-                values = list(csv.reader(text.lines, **self._dialect()))
-            except csv.Error:
-                values = []
-            if len(values) == len(text.lines):
-                rows = self._without_blanks(text.lines, values)
-                return self._told_apart(rows, text) if self._holds_quoted_null(text.joined) else rows
+        try:
+            values = list(csv.reader(text.lines, **self._dialect()))
+        except csv.Error:
+            values = []
+        if len(values) == len(text.lines):  # no row took more than its own line
+            rows = self._without_blanks(text.lines, values)
+            return self._told_apart(rows, text) if self._holds_quoted_null(text.joined) else rows
         return self._spanning(text) if self.signs.strips_cr and self.spans_lines else None
 
     def _dialect(self) -> dict[str, Any]:

@@ -57,9 +57,17 @@ class Lines:
     def texts(self) -> tuple[list[str], set[int]]:
         """The lines, decoded, and the indexes of those with bytes that are no text; U+FFFD stands for these."""
         try:
-            return [line.decode(self.codec) for line in self.raw] if self.codec != _DECODES_TO_NO_TEXT else self._checked(), set()
+            return self._decoded(), set()
         except UnicodeError:
             return self._one_by_one()
+
+    def _decoded(self) -> list[str]:
+        """All lines. Raises UnicodeError."""
+        if self.codec == _DECODES_TO_NO_TEXT:
+            return self._checked()
+        if self.codec == "utf-8" and self.delimiter == b"\n" and self.raw:  # at once: a third of the time
+            return b"\n".join(self.raw).decode().split("\n")
+        return [line.decode(self.codec) for line in self.raw]
 
     def _checked(self) -> list[str]:
         texts = [line.decode(self.codec) for line in self.raw]
