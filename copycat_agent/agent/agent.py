@@ -46,10 +46,11 @@ _log = logs.get("agent")
 class Agent:
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
-    def __init__(self, settings: Settings, *, until_idle: bool = False) -> None:
+    def __init__(self, settings: Settings, *, until_idle: bool = False, tracked: bool = False) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
+        `tracked`: their accounts say where records are in Kafka.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -69,7 +70,7 @@ class Agent:
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
-            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle)
+            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked)
             if settings.socket_path:
                 server = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api.listen, self._mounts)
                 server.start()

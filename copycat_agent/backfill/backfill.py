@@ -58,7 +58,7 @@ class Backfill:
             undo.callback(watcher.close)
             self.definition = effective(job, carrier.tasks)
             self._before = self.store.loss_totals() if job.make_source is None else {}
-            self.worker = Worker(self.store, executor, watcher, until_idle=True, accounts=True, make_source=job.make_source)
+            self.worker = Worker(self.store, executor, watcher, until_idle=True, accounts=True, tracked=True, make_source=job.make_source)
             self._undo = undo.pop_all()
         self.carries_on = bool(self.store.accounts(self.definition.name))
         """Whether there is an account of an earlier part of this run."""

@@ -45,7 +45,8 @@ PAUSED = "paused on request; go on with: copycat ctl resume {}"
 class Tools(NamedTuple):
     """What every connector works with, shared by all.
 
-    `accounts`: what becomes of each file is entered in the store. `make_source` stands in for `SourceKind.make`.
+    `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
+    as sending them. `make_source` stands in for `SourceKind.make`.
     """
 
     store: OffsetStore
@@ -53,6 +54,7 @@ class Tools(NamedTuple):
     watcher: Watcher
     accounts: bool = False
     make_source: Callable[..., Source] | None = None
+    tracked: bool = False
 
 
 class Books(NamedTuple):
@@ -88,7 +90,7 @@ class Rounds:
     def __init__(self, definition: Definition, tools: Tools, books: Books, *, until_idle: bool = False, careful: bool = False) -> None:
         """`careful`: something has gone wrong before, so begin with a small batch."""
         self._definition = definition
-        self._store, self._executor, self._watcher, self._keeps_accounts, make_source = tools
+        self._store, self._executor, self._watcher, self._keeps_accounts, make_source, self._tracked = tools
         self._orders, self._standing, self._tally, self._taps, self._log = books
         self._wake = self._orders.wake
         self._until_idle = until_idle
@@ -243,7 +245,7 @@ class Rounds:
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
             most = min(most, grant.bytes) if grant.bytes else most
             batch = Batch(
-                task, self._pickled, plan.splits, most, plan.max_seconds, grant.records, self._taps.wanted(), tracked=self._keeps_accounts
+                task, self._pickled, plan.splits, most, plan.max_seconds, grant.records, self._taps.wanted(), tracked=self._tracked
             )
             now = time.monotonic()
             results = self._executor.submit(batch)

@@ -46,12 +46,13 @@ class Worker:
         until_idle: bool = False,
         accounts: bool = False,
         make_source: Callable[..., Source] | None = None,
+        tracked: bool = False,
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`: see `rounds.Tools`.
+        `accounts`, `make_source`, `tracked`: see `rounds.Tools`.
         """
-        self._tools = Tools(store, executor, watcher, accounts, make_source)
+        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
