@@ -15,12 +15,9 @@ from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.paths.opening import Opener
+from copycat_agent.sources.waits import BLOCKED_SECONDS, RETRY_SECONDS, wait_seconds
 
-_BLOCKED_SECONDS = 60.0
-"""Longest wait before a file whose topic is missing or forbidden is tried again."""
 _F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
-_RETRY_SECONDS = (0.5, 60.0)
-"""First and longest wait before a file that could not be read is tried again."""
 
 
 @dataclass(eq=False, slots=True)
@@ -290,15 +287,14 @@ class TrackedFile:
 
     def back_off(self) -> float:
         """It could not be read: try again later, more slowly each time. Returns seconds to wait."""
-        first, longest = _RETRY_SECONDS
-        delay = min(longest, first * 2.0 ** min(self.errors, 10))
+        delay = wait_seconds(RETRY_SECONDS, self.errors)
         self.errors += 1
         self.retry_at = time.monotonic() + delay
         return delay
 
     def block(self) -> None:
         """Its records cannot be sent until someone repairs something: try again later, and let others go on."""
-        self.retry_at = time.monotonic() + min(_BLOCKED_SECONDS, 2.0 ** min(self.blocked, 10))
+        self.retry_at = time.monotonic() + wait_seconds(BLOCKED_SECONDS, self.blocked)
         self.blocked += 1
 
     def recover(self) -> None:

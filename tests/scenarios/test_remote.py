@@ -210,7 +210,7 @@ def test_a_damaged_object_gives_what_comes_before_and_is_reported(run: Run, stor
 
 
 def test_an_object_that_went_away_is_given_up_and_counted(run: Run, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.sources.remote.remote_files._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("copycat_agent.sources.remote.remote_files._RETRY_SECONDS", (0.01, 30.0))
     store.put("gone/a", b"1\n")
     store.put("gone/b", b"2\n")
     found = list_files(parse(store.uri("gone/*")))

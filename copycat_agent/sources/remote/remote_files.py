@@ -19,6 +19,7 @@ from copycat_agent.sources.remote.objects import RemoteFile, list_files, look, o
 from copycat_agent.sources.spool.order import sort_key
 from copycat_agent.sources.spool.settling import damage_loss
 from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources.waits import wait_seconds
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -30,8 +31,7 @@ ASKED_AT_ONCE = 16
 """Files whose first bytes are asked for side by side, to see how they are packed."""
 HOPELESS_ERRORS = 5
 """So many times in a row a file could not be read: the run ends without it, and says so."""
-_RETRY_SECONDS = 1.0
-_LONGEST_RETRY_SECONDS = 30.0
+_RETRY_SECONDS = (1.0, 30.0)
 
 
 def key_of(file: RemoteFile) -> str:
@@ -76,7 +76,7 @@ class _Tracked:
 
     def fail(self, why: str) -> float:
         """It could not be read: try again later. Returns seconds to wait."""
-        delay = min(_LONGEST_RETRY_SECONDS, _RETRY_SECONDS * 2.0**self.errors)
+        delay = wait_seconds(_RETRY_SECONDS, self.errors)
         self.errors += 1
         self.why, self.retry_at = why, time.monotonic() + delay
         return delay

@@ -9,11 +9,7 @@ from dataclasses import dataclass, field, replace
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.spool.spool_stream import ENDLESS
-
-_RETRY_SECONDS = (0.5, 60.0)
-"""First and longest wait before a file that could not be read is tried again."""
-_BLOCKED_SECONDS = 60.0
-"""Longest wait before a file whose topic is missing or forbidden is tried again."""
+from copycat_agent.sources.waits import BLOCKED_SECONDS, RETRY_SECONDS, wait_seconds
 
 
 @dataclass(eq=False, slots=True)
@@ -162,14 +158,13 @@ class SpoolFile:
 
     def back_off(self) -> float:
         """It could not be read: seconds to wait, more each time."""
-        first, longest = _RETRY_SECONDS
-        delay = min(longest, first * 2.0 ** min(self.errors, 10))
+        delay = wait_seconds(RETRY_SECONDS, self.errors)
         self.errors += 1
         return delay
 
     def block(self) -> float:
         """Its records cannot be sent until someone repairs something: seconds to wait, more each time."""
-        delay = min(_BLOCKED_SECONDS, 2.0 ** min(self.blocked, 10))
+        delay = wait_seconds(BLOCKED_SECONDS, self.blocked)
         self.blocked += 1
         return delay
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats import TAIL_BYTES, Frame, Frames, LongLine, RecordFormat, SkippedRest
+from copycat_agent.formats import Frame, Frames, LongLine, RecordFormat, SkippedRest
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.handles import Handle, open_handle
@@ -181,6 +181,3 @@ class PackedSpoolStream(_Spooled, PackedStream):
 def open_spooled(split: Split, form: RecordFormat) -> Stream:
     """The split's file, packed or not. Raises FileError."""
     return PackedSpoolStream(split, form) if split.offset.compression else SpoolStream(split, form)
-
-
-__all__ = ["ENDLESS", "TAIL_BYTES", "PackedSpoolStream", "SpoolStream", "open_spooled"]
