@@ -35,6 +35,7 @@ __all__ = [
     "HIDDEN",
     "AgentOptions",
     "ApiOptions",
+    "BasicAuthOptions",
     "BeforeValidator",
     "ByteSize",
     "ConnectorName",
@@ -56,6 +57,7 @@ __all__ = [
     "RecordOptions",
     "Regex",
     "ScalarText",
+    "SchemaRegistryOptions",
     "Secret",
     "SecretStr",
     "SecurityOptions",
@@ -287,11 +289,27 @@ class RecordOptions(Options):
     )
 
 
+class BasicAuthOptions(Options):
+    """User and password for HTTP."""
+
+    username: str = Field(description="User.")
+    password: Secret = Field(description="Password.")
+
+
+class SchemaRegistryOptions(Options):
+    """The schema registry of converters that write schemas."""
+
+    url: str = Field(description="Address, http:// or https://. User and password do not belong in it.")
+    basic_auth: BasicAuthOptions | None = Field(None, description="User and password.")
+    ca_file: str | None = Field(None, description="CA certificates (PEM) that the registry is checked against.")
+
+
 class ConvertersOptions(Options):
     """How keys and values become bytes."""
 
     key: SerializeAsAny[ConverterOptions] | None = Field(None, description="Converter of keys.")
     value: SerializeAsAny[ConverterOptions] | None = Field(None, description="Converter of values.")
+    schema_registry: SchemaRegistryOptions | None = Field(None, description="Where converters with schemas find and register them.")
 
 
 class DeliveryOptions(Options):

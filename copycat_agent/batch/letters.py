@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from copycat_agent.batch.pipeline import host_name, origin_headers
-from copycat_agent.converters import CONVERTERS
+from copycat_agent.converters import CONVERTERS, build_converter
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Row
 from copycat_agent.model import Split
@@ -42,7 +42,7 @@ OMITTED = b"omitted: refused by the topic"
 RENDERED = b"rendered: the file holds no bytes of this record alone, these are its fields as JSON"
 NO_BYTES = b"omitted: the file holds no bytes of this record alone"
 
-_json = CONVERTERS["json"].build(CONVERTERS["json"].options(type="json"))
+_json = build_converter(CONVERTERS["json"].options(type="json"))
 
 
 def rendered(row: Row) -> Row:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from copycat_agent.batch.window import BoundWindow, window_of
-from copycat_agent.converters import CONVERTERS, Converter, build_converter
+from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Chunk, Parsed, Row, Unparsed
 from copycat_agent.model import Record, Split
@@ -20,7 +20,7 @@ from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing
 from copycat_agent.sources import SOURCES
 from copycat_agent.templates import SplitMeta, Template, compile_template
-from copycat_agent.transforms import build_transform
+from copycat_agent.transforms import Draft, build_transform, columns_after, kind_of
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -44,7 +44,8 @@ class Pipeline:
         self.definition = definition
         self.source = SOURCES[definition.source.type]
         self.frames = self.source.framing(definition.source, raw=_is_raw(definition))
-        self.steps = tuple(build_transform(step) for step in definition.transforms)
+        self.transforms = tuple(build_transform(step, number) for number, step in enumerate(definition.transforms))
+        self.changes_fields = not all(kind_of(step).is_filter for step in definition.transforms)
         self.window = window_of(definition, raw=_is_raw(definition))
         record = definition.record
         self.topic = compile_template(record.topic)
@@ -54,6 +55,7 @@ class Pipeline:
         self.convert_key = _converter(definition, "key", has_fields=has_fields)
         self.convert_value = _converter(definition, "value", has_fields=has_fields)
         value = definition.converters.value
+        self.wants_record = value is not None and CONVERTERS[value.type].wants_record
         self._wants_bytes = value is not None and CONVERTERS[value.type].is_identity
         self._wants_fields = value is not None and value.type not in _TAKE_TEXT
 
@@ -89,7 +91,8 @@ class Bound:
         self._run = run
         self._record = definition.record
         self._allowed = frozenset(definition.record.allowed_topics)
-        meta = SplitMeta(split.path, split.inode, host, definition.name)
+        meta = SplitMeta(split.path, split.inode, host, definition.name, split.mtime_ms)
+        self._steps = tuple(transform.bind(meta) for transform in pipeline.transforms)
         self._topic = pipeline.topic.bind(meta)
         self._key = pipeline.key.bind(meta) if pipeline.key else None
         self._headers = {name: template.bind(meta) for name, template in pipeline.headers.items()}
@@ -100,7 +103,8 @@ class Bound:
         pipeline = self._pipeline
         templates: list[Template] = [*pipeline.headers.values(), *([pipeline.key] if pipeline.key else [])]
         return (
-            not pipeline.steps
+            not pipeline.transforms
+            and not pipeline.wants_record
             and self._window is None
             and pipeline.topic.is_literal
             and not self._record.origin_headers
@@ -121,16 +125,15 @@ class Bound:
         """What to send for one row, None when a transform dropped it. Raises `StageError` for a bad record."""
         if isinstance(row.value, Unparsed):
             raise StageError("parse", DataError(row.value.why, row.value.hint))
-        record: Record | None = Record(row.value, row.start, row.end, number, partial=partial, schema=row.schema)
+        draft = self._draft(row, number, partial=partial)
         stage: Literal["transform", "record", "convert"] = "transform"
         if self._window is not None:
             self._window.see(row)
         try:
-            for step in self._pipeline.steps:
-                record = step(record)  # type: ignore[arg-type]
-                if record is None:
+            for step in self._steps:
+                if not step(draft):
                     return None
-            assert record is not None
+            record = Record(draft.value, row.start, row.end, number, timestamp_ms=draft.timestamp_ms, partial=partial, schema=row.schema)
             if self._window is not None and not self._window.takes(record):
                 return None
             stage = "record"
@@ -138,15 +141,25 @@ class Bound:
             key = self._key_of(record)
             headers = self._headers_of(record, extra)
             stage = "convert"
-            value = self._value_of(record, row)
+            value = self._value_of(record, row, topic)
         except DataError as error:
             raise StageError(stage, error) from None
         return topic, value, key, self._partition_of(topic, key), None, None, self._timestamp, list(headers) or None
 
-    def _value_of(self, record: Record, row: Row) -> Any:  # noqa: ANN401 - what `produce` takes
+    def _draft(self, row: Row, number: int, *, partial: bool) -> Draft:
+        value = row.value
+        assert not isinstance(value, Unparsed)
+        own = dict(value) if self._pipeline.changes_fields and isinstance(value, dict) else value
+        draft = Draft(own, row.start, row.end, number)
+        draft.partial, draft.schema = partial, row.schema
+        return draft
+
+    def _value_of(self, record: Record, row: Row, topic: str) -> Any:  # noqa: ANN401 - what `produce` takes
         pipeline, value = self._pipeline, record.value
         if row.raw is not None and value is row.value and pipeline.takes_raw(as_is=row.as_is):
             value = row.raw
+        if pipeline.wants_record:
+            return pipeline.convert_value(value, topic, record.schema)  # type: ignore[misc]
         return pipeline.convert_value(value) if pipeline.convert_value else value
 
     def _topic_of(self, record: Record) -> str:
@@ -235,11 +248,12 @@ def _is_raw(definition: Definition) -> bool:
 def _converter(definition: Definition, part: Literal["key", "value"], *, has_fields: bool) -> Converter | None:
     """The converter of keys (never None) or values; None where bytes can go as they are."""
     options = getattr(definition.converters, part)
+    site = Site(part, definition.converters.schema_registry, columns_after(definition.transforms, None) if part == "value" else None)
     if part == "key":
-        return build_converter(options) if options else str.encode  # type: ignore[return-value]
+        return build_converter(options, site) if options else str.encode
     if options is None:
         return _by_shape if has_fields else None
-    return None if CONVERTERS[options.type].is_identity and not has_fields else build_converter(options)
+    return None if CONVERTERS[options.type].is_identity and not has_fields else build_converter(options, site)
 
 
 def _by_shape(value: bytes | str | dict[str, Any]) -> bytes:
@@ -247,4 +261,4 @@ def _by_shape(value: bytes | str | dict[str, Any]) -> bytes:
     return value if isinstance(value, bytes) else _json(value)
 
 
-_json: Converter = CONVERTERS["json"].build(CONVERTERS["json"].options(type="json"))
+_json: Converter = build_converter(CONVERTERS["json"].options(type="json"))

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from copycat_agent.model import Column
 
 if TYPE_CHECKING:
-    from copycat_agent.options import ConverterOptions
+    from copycat_agent.options import ConverterOptions, SchemaRegistryOptions
 
-Converter = Callable[[bytes | str | dict[str, Any]], bytes]
+Converter = Callable[..., bytes]
 """Makes the bytes that Kafka gets of a value (framed bytes or a dict of fields) or of a key (a rendered text).
 
-Pure and thread-safe. Raises `DataError`, without the data in its message, for a value that it cannot carry.
+Called with the value alone, or, where its kind `wants_record`, with the value, the topic and the file's `model.Schema` or None.
+Thread-safe. Raises `DataError`, without the data in its message, for a value that it cannot carry; `RetriableError` when something
+outside (a schema registry) does not answer, and `FatalError` when that refuses for good.
 """
+
+
+class Site(NamedTuple):
+    """Where a converter works. `columns` are the fields of its values as far as the definition declares them, None where it does not."""
+
+    part: Literal["key", "value"] = "value"
+    registry: SchemaRegistryOptions | None = None
+    columns: tuple[Column, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConverterKind:
-    """An entry of `CONVERTERS`. `is_identity`: bytes come back as they are, so for bytes the call can be left out."""
+    """An entry of `CONVERTERS`. `is_identity`: bytes come back as they are, so for bytes the call can be left out.
+
+    `build` is called once per definition and process; it may raise ValueError for options that cannot work, and must not ask the network.
+    """
 
     options: type[ConverterOptions]
-    build: Callable[[Any], Converter]
+    build: Callable[[Any, Site], Converter]
     is_identity: bool = False
+    wants_record: bool = False

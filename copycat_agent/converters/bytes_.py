@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from copycat_agent.converters.base import Converter, ConverterKind
+from copycat_agent.converters.base import Converter, ConverterKind, Site
 from copycat_agent.errors import DataError
 from copycat_agent.options import ConverterOptions, Field
 
@@ -24,7 +24,8 @@ def _convert(value: bytes | str | dict[str, Any]) -> bytes:
     raise DataError(msg, "use the json converter after transforms that make fields")
 
 
-def _build(_: BytesOptions) -> Converter:
+def _build(_: BytesOptions, site: Site) -> Converter:
+    del site
     return _convert
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from copycat_agent.converters.base import Converter, ConverterKind
+from copycat_agent.converters.base import Converter, ConverterKind, Site
 from copycat_agent.errors import DataError
 from copycat_agent.options import ConverterOptions, Field
 
@@ -76,7 +76,8 @@ def _plain(value: object) -> object:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _build(_: JsonOptions) -> Converter:
+def _build(_: JsonOptions, site: Site) -> Converter:
+    del site
     return _convert
 
 

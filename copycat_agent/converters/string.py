@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from copycat_agent.converters.base import Converter, ConverterKind
+from copycat_agent.converters.base import Converter, ConverterKind, Site
 from copycat_agent.converters.json_ import dump
 from copycat_agent.options import ConverterOptions, Field
 
@@ -28,7 +28,8 @@ def _convert(value: bytes | str | dict[str, Any]) -> bytes:
     return dump(value)
 
 
-def _build(_: StringOptions) -> Converter:
+def _build(_: StringOptions, site: Site) -> Converter:
+    del site
     return _convert
 
 

@@ -165,9 +165,10 @@ def _converters(reader: Reader) -> object:
     reader.unknown_keys(ConvertersOptions, ("converters",))
     options = {name: entry.options for name, entry in CONVERTERS.items()}
     parts: dict[str, Any] = {
-        name: _typed(reader, ("converters", name), options, "converter", short=True)
-        for name in ConvertersOptions.model_fields if name in node.items
-    }  # fmt: skip
+        name: _typed(reader, ("converters", name), options, "converter", short=True) for name in ("key", "value") if name in node.items
+    }
+    if "schema_registry" in node.items:
+        parts["schema_registry"] = reader.field(ConvertersOptions, "schema_registry", ("converters",))
     return FAILED if FAILED in parts.values() else ConvertersOptions(**parts)
 
 

@@ -25,12 +25,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class SplitMeta:
-    """The metadata that is the same for every record of a split. `path` may hold surrogate escapes."""
+    """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
+
+    `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it.
+    """
 
     path: str
     inode: int
     host: str
     connector: str
+    mtime_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

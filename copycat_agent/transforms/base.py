@@ -1,21 +1,122 @@
-"""What a transform is, and how the dict of transforms lists one."""
+"""What a transform is: one item of `transforms:`, as options, as a thing that is bound to a file, and as a step for each record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Protocol
 
-from copycat_agent.model import Record
-from copycat_agent.options import TransformOptions
+from copycat_agent.errors import DataError
+from copycat_agent.model import Column, Schema
+from copycat_agent.options import Field, TransformOptions
+from copycat_agent.templates import SplitMeta
+from copycat_agent.transforms.match import Condition, compile_matcher
 
-Transform = Callable[[Record], Record | None]
-"""A step: a new record, or None to drop it on purpose. Pure and thread-safe; `DataError` for a record it cannot handle."""
+Columns = tuple[Column, ...]
+"""The fields of records, as far as they are known before any record is read."""
+
+
+class Draft:
+    """A record while the steps work on it: one object serves all records of a split, one after the other.
+
+    `value` is the framed bytes, or the fields once a step (or the format) has made some. The dict of fields is the steps' own: they may
+    change it. What lies within a field (a dict, a list) is not: it is replaced, never changed, since it may be the format's.
+    `timestamp_ms` is the event time in epoch milliseconds, None while no step has set one. `kept` counts the errors that
+    `on_error: keep` passed over. The rest is the record's place, see `model.Record`; steps read it only.
+    """
+
+    __slots__ = ("end", "kept", "number", "partial", "schema", "start", "timestamp_ms", "value")
+
+    def __init__(self, value: bytes | dict[str, Any], start: int = 0, end: int = 0, number: int = 1) -> None:
+        self.value = value
+        self.start = start
+        self.end = end
+        self.number = number
+        self.timestamp_ms: int | None = None
+        self.partial = False
+        self.schema: Schema | None = None
+        self.kept = 0
+
+    def fields(self) -> dict[str, Any]:
+        """The fields, to be changed in place. A raw line gets its one field, `message`: UTF-8, U+FFFD for what is not."""
+        value = self.value
+        if isinstance(value, bytes):
+            value = self.value = {"message": value.decode("utf-8", "replace")}
+        return value
+
+
+Step = Callable[[Draft], bool]
+"""Works on a draft. False drops the record on purpose. Raises `DataError` for a record that it cannot handle, in words without its data,
+and leaves the draft as it was then, or (steps with several fields) with the good ones done. Thread-safe: it keeps nothing of a record."""
+
+
+class Transform(Protocol):
+    """One item of `transforms:`, compiled. Stateless, shared by threads."""
+
+    def bind(self, meta: SplitMeta) -> Step:
+        """The step for the records of one file. Called often: it must be cheap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """A transform that is the same for every file."""
+
+    step: Step
+
+    def bind(self, meta: SplitMeta) -> Step:
+        """See `Transform.bind`."""
+        del meta
+        return self.step
+
+
+OnError = Literal["dlq", "keep", "drop", "stop"]
+
+
+class StepOptions(TransformOptions):
+    """Base of every transform's options: what each item may carry beside its action."""
+
+    if_: dict[str, Condition] | None = Field(
+        None,
+        alias="if",
+        min_length=1,
+        description="The step works only on records that match, as in keep_if; the others go on as they are.",
+    )
+    on_error: OnError | None = Field(
+        None,
+        description="What becomes of a record that this step cannot handle. dlq: it goes to the dead-letter topic. keep: it goes on as it "
+        "is, and is counted. drop: it is dropped, and counted. stop: the connector stops. Default: what errors.tolerance says.",
+    )
+
+    def model_post_init(self, _: object) -> None:
+        """Raise ValueError for a field name in `if` that is not one; pydantic reports it with its place."""
+        if self.if_ is not None:
+            compile_matcher(self.if_)
+
+
+class StepError(DataError):
+    """A record that a step cannot handle. `step` names it (`transforms[2] convert`); `policy` is its `on_error`, "" for the connector's."""
+
+    def __init__(self, step: str, error: DataError, policy: Literal["", "dlq", "stop"] = "") -> None:
+        super().__init__(f"{step}: {error.message}", error.hint)
+        self.step = step
+        self.policy = policy
+
+
+def _unknown(options: Any, before: Columns | None) -> Columns | None:  # noqa: ANN401 - options of any transform
+    del options, before
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class TransformKind:
-    """An entry of `TRANSFORMS`. `options` describes a whole item, in a field named like the action."""
+    """An entry of `TRANSFORMS`. `options` describes a whole item, in a field named like the action.
 
-    options: type[TransformOptions]
+    `build` makes the transform; called once per definition and process, it may be slow. Raises ValueError for what cannot work.
+    `columns` says which fields its records have, given those before it; None where nobody can know (`before` may be None too).
+    `is_filter`: it changes no field, it only says which records go on.
+    """
+
+    options: type[StepOptions]
     build: Callable[[Any], Transform]
+    columns: Callable[[Any, Columns | None], Columns | None] = _unknown
+    is_filter: bool = False

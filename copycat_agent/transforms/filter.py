@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from copycat_agent.model import Record
-from copycat_agent.options import Field, TransformOptions
-from copycat_agent.transforms.base import Transform, TransformKind
+from copycat_agent.options import Field
+from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.match import Condition, compile_matcher
 
 
-class _FilterOptions(TransformOptions):
-    """What both filters share: the field names are checked when the definition is loaded."""
-
-    def model_post_init(self, _: object) -> None:
-        """Raise ValueError for a field name that is not one; pydantic reports it with its place."""
-        for _name, matcher in self:
-            compile_matcher(matcher)
-
-
-class KeepIfOptions(_FilterOptions):
+class KeepIfOptions(StepOptions):
     """Only matching records go on."""
 
     keep_if: dict[str, Condition] = Field(
@@ -26,8 +16,13 @@ class KeepIfOptions(_FilterOptions):
         "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}. All fields have to match.",
     )
 
+    def model_post_init(self, context: object) -> None:
+        """See `StepOptions`."""
+        super().model_post_init(context)
+        compile_matcher(self.keep_if)
 
-class DropIfOptions(_FilterOptions):
+
+class DropIfOptions(StepOptions):
     """Matching records are dropped."""
 
     drop_if: dict[str, Condition] = Field(
@@ -36,24 +31,29 @@ class DropIfOptions(_FilterOptions):
         "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}. All fields have to match.",
     )
 
+    def model_post_init(self, context: object) -> None:
+        """See `StepOptions`."""
+        super().model_post_init(context)
+        compile_matcher(self.drop_if)
+
 
 def _keep(options: KeepIfOptions) -> Transform:
-    matches = compile_matcher(options.keep_if)
-
-    def keep_if(record: Record) -> Record | None:
-        return record if matches(record) else None
-
-    return keep_if
+    return Steady(compile_matcher(options.keep_if))
 
 
 def _drop(options: DropIfOptions) -> Transform:
     matches = compile_matcher(options.drop_if)
 
-    def drop_if(record: Record) -> Record | None:
-        return None if matches(record) else record
+    def drop_if(draft: Draft) -> bool:
+        return not matches(draft)
 
-    return drop_if
+    return Steady(drop_if)
 
 
-KEEP_IF = TransformKind(KeepIfOptions, _keep)
-DROP_IF = TransformKind(DropIfOptions, _drop)
+def _same(options: object, before: Columns | None) -> Columns | None:
+    del options
+    return before
+
+
+KEEP_IF = TransformKind(KeepIfOptions, _keep, _same, is_filter=True)
+DROP_IF = TransformKind(DropIfOptions, _drop, _same, is_filter=True)

@@ -19,11 +19,10 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
-from copycat_agent.model import Record
 from copycat_agent.options import Field, Options
-from copycat_agent.templates import MISSING, compile_path, scalar_text
+from copycat_agent.templates import MISSING, RecordLike, compile_path, scalar_text
 
-Predicate = Callable[[Record], bool]
+Predicate = Callable[[RecordLike], bool]
 _Test = Callable[[Any], bool]
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,3})?")

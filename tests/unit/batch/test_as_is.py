@@ -14,7 +14,7 @@ from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES
-from copycat_agent.transforms import TRANSFORMS
+from copycat_agent.transforms import TRANSFORMS, Draft
 
 if TYPE_CHECKING:
     from copycat_agent.batch.pipeline import Bound
@@ -67,8 +67,12 @@ def test_bytes_go_as_they_stand_unless_fields_are_asked_for(
 
 
 def test_a_step_that_makes_other_fields_makes_another_value() -> None:
+    def more(draft: Draft) -> bool:
+        draft.value = FIELDS | {"b": 2}
+        return True
+
     one = bound()
-    one._pipeline.steps = (lambda record: record._replace(value=FIELDS | {"b": 2}),)
+    one._steps = (more,)
     message = one.message(Row(FIELDS, 0, 10, 0, RAW, as_is=True), 1)
     assert message is not None
     assert message[1] == b'{"a":1.1,"b":2}'

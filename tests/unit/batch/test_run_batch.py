@@ -18,6 +18,7 @@ from copycat_agent.errors import BlockedError, DataError, FatalError, FileError,
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, delivery
 from copycat_agent.sources.stream import Stream
+from copycat_agent.transforms import Steady
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE
 from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
@@ -182,7 +183,7 @@ def test_a_bug_in_a_step_is_told_by_place_without_any_data(
         raise KeyError(what)
 
     if where == "step":
-        compiled.steps = (bug,)
+        compiled.transforms = (Steady(bug),)
     else:
         compiled.convert_value = bug
     try:

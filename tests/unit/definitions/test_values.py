@@ -11,6 +11,7 @@ import pytest
 from copycat_agent.definitions.reading import plain_value
 from copycat_agent.definitions.references import ReferenceProblem, resolve
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions, SecurityOptions, TopicOptions, WrittenFloat
+from copycat_agent.transforms import action_of
 from tests.unit.definitions.conftest import GOOD, Load
 
 
@@ -65,7 +66,7 @@ def test_a_converter_may_be_named_alone(load: Load) -> None:
 
 def test_transforms_keep_their_order_and_their_kind(load: Load) -> None:
     definition = only(load, "transforms: [{drop_if: {a: 1}}, {keep_if: {b: [x, y]}}, {drop_if: {c: {ge: 1.10}}}]")
-    assert [next(name for name, _ in item) for item in definition.transforms] == ["drop_if", "keep_if", "drop_if"]
+    assert [action_of(item) for item in definition.transforms] == ["drop_if", "keep_if", "drop_if"]
 
 
 def test_anchors_and_aliases_work(load: Load) -> None:

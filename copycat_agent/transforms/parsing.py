@@ -1,0 +1,94 @@
+"""What all steps that parse share: which field they take, and where they put what they found.
+
+`field` is taken from the record, parsed, and removed; what was found goes to the top level, or into one field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from copycat_agent.errors import DataError
+from copycat_agent.options import Field, Options
+from copycat_agent.templates import MISSING, compile_path
+from copycat_agent.transforms.base import Draft, Step
+
+Parse = Callable[[Any], dict[str, Any]]
+"""Makes fields of a text (or of bytes, for a parser that `takes_bytes`): a new dict each time. Raises DataError, without the text."""
+
+_MESSAGE = "message"
+
+
+class ParseOptions(Options):
+    """Base of the options of a step that parses."""
+
+    field: str = Field(_MESSAGE, description="The field that is parsed. A raw line has one field, message.")
+    into: str | None = Field(
+        None, description="A field that gets what was found, as an object. Without it the found fields go to the top level."
+    )
+    keep_source: bool = Field(False, description="true keeps the parsed field; else it is gone once it is parsed.")
+
+    def model_post_init(self, _: object) -> None:
+        """Raise ValueError for a field name that is not one; pydantic reports it with its place."""
+        for name in (self.field, self.into or self.field):
+            compile_path(name)
+
+
+def parse_step(options: ParseOptions, parse: Parse, *, takes_bytes: bool = False) -> Step:
+    """The step that `parse` makes, by the options that all of them share. `takes_bytes`: a raw line comes as its bytes."""
+    if options.field != _MESSAGE or options.into is not None or options.keep_source:
+        return _any_field(options, parse, takes_bytes=takes_bytes)
+    slowly = _any_field(options, parse, takes_bytes=takes_bytes)
+
+    def parse_line(draft: Draft) -> bool:
+        value = draft.value
+        if isinstance(value, bytes):
+            draft.value = parse(value if takes_bytes else value.decode("utf-8", "replace"))
+            return True
+        return slowly(draft)
+
+    return parse_line
+
+
+def _any_field(options: ParseOptions, parse: Parse, *, takes_bytes: bool) -> Step:
+    find, place, into = compile_path(options.field), options.field.split("."), options.into
+    target = into.split(".") if into else None
+
+    def parse_field(draft: Draft) -> bool:
+        raw = draft.value
+        whole = isinstance(raw, bytes) and place == [_MESSAGE]
+        value = raw if whole and takes_bytes else find(draft)
+        found = parse(_text(value, options.field))
+        fields = {_MESSAGE: value.decode("utf-8", "replace") if isinstance(value, bytes) else value} if whole else dict(draft.fields())
+        if not options.keep_source:
+            fields = without(fields, place)
+        draft.value = {**fields, **found} if target is None else with_field(fields, target, found)
+        return True
+
+    return parse_field
+
+
+def _text(value: object, field: str) -> str | bytes:
+    if isinstance(value, str | bytes):
+        return value
+    what = "is missing" if value is MISSING else "is null" if value is None else "is not a text"
+    msg = f"field {field!r} {what}, so there is nothing to parse"
+    raise DataError(msg)
+
+
+def with_field(fields: dict[str, Any], path: list[str], value: object) -> dict[str, Any]:
+    """`fields` with `value` at `path`: a new dict, and new ones along the path; what stands in the way is replaced."""
+    first, rest = path[0], path[1:]
+    if not rest:
+        return {**fields, first: value}
+    inner = fields.get(first)
+    return {**fields, first: with_field(inner if isinstance(inner, dict) else {}, rest, value)}
+
+
+def without(fields: dict[str, Any], path: list[str]) -> dict[str, Any]:
+    """`fields` without what stands at `path`: a new dict, and new ones along the path. What is not there need not be removed."""
+    first, rest = path[0], path[1:]
+    if not rest:
+        return {name: value for name, value in fields.items() if name != first}
+    inner = fields.get(first)
+    return {**fields, first: without(inner, rest)} if isinstance(inner, dict) else fields
