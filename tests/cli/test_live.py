@@ -163,8 +163,8 @@ def test_ls_names_the_file_of_each_connector(live: Live, ask: Callable[..., Done
     app, vault = ask_json("ls")
     assert app == {"name": "app", "enabled": True, "state": "running", "path": path}
     assert (vault["name"], vault["enabled"], vault["state"]) == ("vault", False, "stopped")
-    lines = [line.split() for line in ask("ls").stdout.splitlines()]
-    assert lines[1:] == [["app", "yes", "RUNNING", path], ["vault", "no", "DISABLED", path.replace("app", "vault")]]
+    words = "".join(ask("ls").stdout.split())  # a long path may be folded
+    assert words.endswith(f"appyesRUNNING{path}vaultnoDISABLED{path.replace('app', 'vault')}")
 
 
 def test_describe_says_where_each_value_comes_from_and_where_it_is_in_each_file(

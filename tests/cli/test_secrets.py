@@ -55,5 +55,6 @@ def test_no_password_in_logs_command_lines_environments_or_state(guarded_agent: 
 
 def test_the_search_finds_what_it_looks_for(guarded_agent: AgentProcess) -> None:
     wait_until(guarded_agent.state_dir.exists, 30, "the state directory is there")
-    (guarded_agent.state_dir / "planted").write_text(f"x{IN_FILE}x")
-    assert _leaks(guarded_agent) == [str(guarded_agent.state_dir / "planted")]
+    planted = guarded_agent.state_dir / "planted"
+    planted.write_text(f"x{IN_FILE}x")
+    assert str(planted) in _leaks(guarded_agent)  # beside a child between its fork and its exec, perhaps: that is still the agent
