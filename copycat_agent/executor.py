@@ -14,9 +14,12 @@ from copycat_agent.batch import run_batch
 from copycat_agent.producer import Producers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from copycat_agent.model import Batch, SplitResult, TaskId
 
     Results = Future[tuple[SplitResult, ...]]
+    Run = Callable[[Batch, Producers, Callable[[], bool]], tuple[SplitResult, ...]]
 
 
 class Executor(Protocol):
@@ -43,16 +46,17 @@ THREADS = 64
 class InlineExecutor:
     """Runs batches on threads of this process: no Spark, the same `run_batch`."""
 
-    def __init__(self, producers: Producers | None = None) -> None:
-        """`producers` stands in for real ones, as in a dry run."""
+    def __init__(self, producers: Producers | None = None, run: Run | None = None) -> None:
+        """`producers` stands in for real ones, as in a dry run, and `run` for `run_batch`."""
         self._producers = producers or Producers()
+        self._run = run
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="inline")
         self._stopping: dict[TaskId, threading.Event] = {}
 
     def submit(self, batch: Batch) -> Results:
         """See `Executor.submit`."""
         stopping = self._stopping[batch.task] = threading.Event()
-        return self._threads.submit(run_batch, batch, self._producers, stopping.is_set)
+        return self._threads.submit(self._run or run_batch, batch, self._producers, stopping.is_set)
 
     def settle(self, task: TaskId) -> None:
         """See `Executor.settle`."""

@@ -113,7 +113,8 @@ class Counts:
     """What became of records, settled ones only: `read` = `acknowledged` + `dead_lettered` + `dropped` + `rejected`.
 
     `dropped` was dropped on purpose, by a transform or an option. `rejected` could not be made or sent and was passed over,
-    because `errors.tolerance` is all and there is no dead-letter topic. `too_long` lines are counted in one of these as well.
+    because `errors.tolerance` is all and there is no dead-letter topic. `too_long` lines are counted in one of these as well. `kept` are
+    acknowledged ones, too: records that went on as they were though a step failed, because its `on_error` is keep.
     """
 
     read: int = 0
@@ -123,10 +124,11 @@ class Counts:
     dropped: int = 0
     rejected: int = 0
     too_long: int = 0
+    kept: int = 0
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        lost = (self.dead_lettered, self.dropped, self.rejected, self.too_long)
+        lost = (self.dead_lettered, self.dropped, self.rejected, self.too_long, self.kept)
         return Counts, (self.read, self.read_bytes, self.acknowledged, *lost)
 
     def __add__(self, other: Counts) -> Counts:
@@ -139,6 +141,7 @@ class Counts:
             self.dropped + other.dropped,
             self.rejected + other.rejected,
             self.too_long + other.too_long,
+            self.kept + other.kept,
         )
 
 
@@ -212,6 +215,21 @@ class Rejection(NamedTuple):
     stage: str
     reason: str
     record: int = 0
+    by_record: bool = False
+
+
+class StepFailure(NamedTuple):
+    """A record of which a step failed and that went on as it was (`kept`), or was dropped, as the step's `on_error` says; never its bytes.
+
+    The rest as in `Rejection`.
+    """
+
+    path: str
+    start: int
+    end: int
+    reason: str
+    record: int
+    kept: bool
     by_record: bool = False
 
 
@@ -293,6 +311,7 @@ class SplitResult:
     split's `origins` that it goes on behind, -1 when it goes on behind none; `packed_position` is how many packed
     bytes are settled, never too many. `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's,
     where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`. `undated`: see `Account`.
+    `step_failures` names the first few records of which a step failed and that nobody else tells of.
     """
 
     split: Split
@@ -312,11 +331,13 @@ class SplitResult:
     schema: Schema | None = None
     delivered: tuple[Delivered, ...] = ()
     undated: int = 0
+    step_failures: tuple[StepFailure, ...] = ()
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position, self.schema, self.delivered, self.undated)
-        rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed)
+        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position)
+        told = (self.schema, self.delivered, self.undated, self.step_failures)
+        rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed, *told)
         return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
 
 

@@ -8,6 +8,7 @@ A field exists only when the option works. Every field has a description: it is 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -38,6 +39,8 @@ __all__ = [
     "BasicAuthOptions",
     "BeforeValidator",
     "ByteSize",
+    "CaseFileOptions",
+    "CaseOptions",
     "ConnectorName",
     "ConverterOptions",
     "ConvertersOptions",
@@ -46,6 +49,8 @@ __all__ = [
     "DlqOptions",
     "Duration",
     "ErrorsOptions",
+    "ExpectedLetterOptions",
+    "ExpectedOptions",
     "Field",
     "FieldInfo",
     "KafkaOptions",
@@ -54,6 +59,7 @@ __all__ = [
     "OauthOptions",
     "Options",
     "Patterns",
+    "PlainSerializer",
     "RecordOptions",
     "Regex",
     "ScalarText",
@@ -68,7 +74,9 @@ __all__ = [
     "TransformOptions",
     "TypeAdapter",
     "ValidationError",
+    "WithJsonSchema",
     "WrittenFloat",
+    "epoch_ms",
     "format_duration",
     "format_size",
 ]
@@ -277,13 +285,23 @@ class RecordOptions(Options):
     topic: str = Field(description="Topic name. With a template it needs a literal prefix or allowed_topics.", min_length=1)
     allowed_topics: tuple[str, ...] = Field((), description="The only topics a template may yield.")
     key: str | None = Field(None, description="Template of the record key; no key when absent.")
+    value: str | None = Field(
+        None,
+        min_length=1,
+        description="Template of the value. One that is exactly one field, such as {payload}, takes that field as it is, an object or a "
+        "number too; a null becomes Kafka's null. Default: all fields, or the raw bytes while no transform has made fields.",
+    )
     headers: dict[str, ScalarText] = Field({}, description="Header names and their templates.")
     partition: Literal["key", "sticky", "file"] | int = Field(
         "key",
         description="key: by the key's murmur2 hash as Java clients do, without a key in sticky runs. sticky: ignores the key. "
         "file: one file, one partition. A number: that partition.",
     )
-    timestamp: Literal["read", "file"] = Field("read", description="read: when the record is sent. file: the file's modification time.")
+    timestamp: Literal["read", "event", "file", "broker"] = Field(
+        "read",
+        description="read: when the record is sent. event: what a transform has set, such as timestamp, cri or syslog; as read where none "
+        "has. file: the file's modification time. broker: when the broker takes it; the topic needs message.timestamp.type=LogAppendTime.",
+    )
     origin_headers: bool = Field(
         False, description="Adds copycat.file, copycat.offset and copycat.end, with which a consumer can drop repeats."
     )
@@ -396,8 +414,85 @@ ConnectorName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,
 """The key of a connector's offsets."""
 
 
+class CaseFileOptions(Options):
+    """The file that the input of a test stands in."""
+
+    path: str | None = Field(None, description="Its path, for @file.path and the like. Default: one that the source would read.")
+    mtime: str | None = Field(None, description="When it was last changed, RFC 3339. Default: read_time.")
+    inode: int = Field(1, ge=1, description="Its inode, for @file.inode.")
+
+
+class ExpectedOptions(Options):
+    """A record that should come out. What is not named is not compared."""
+
+    topic: str | None = Field(None, description="Its topic.")
+    key: ScalarText | None = Field(None, description="Its key as text; null: it has none.")
+    value: Any = Field(
+        None,
+        description="Its value: a map is compared with the fields, those not named may be there; a text with the bytes. "
+        'Types count: 200 is not "200". A time is an RFC 3339 text, or epoch milliseconds.',
+    )
+    headers: dict[str, ScalarText | None] = Field({}, description="Its headers, others may be there; null: it does not have this one.")
+    timestamp: str | int | None = Field(None, description="Its timestamp, RFC 3339 or epoch milliseconds; null: that of sending.")
+    partition: int | None = Field(None, description="Its partition; null: the producer chooses.")
+
+
+class ExpectedLetterOptions(Options):
+    """A record that should fail: it goes to the dead-letter topic, is passed over, or stops the connector, by `errors`."""
+
+    stage: Literal["frame", "parse", "transform", "record", "convert"] | None = Field(None, description="The stage in which it fails.")
+    step: str | None = Field(None, description="The step that fails: its action, such as convert, or its place, transforms[2].")
+    reason: Regex | None = Field(None, description="A regular expression that is found in the reason.")
+
+
+class CaseOptions(Options):
+    """A test of the definition: sample input, and what should become of it. Run by `copycat test`."""
+
+    name: str | None = Field(None, min_length=1, max_length=200, description="What it shows, in a few words.")
+    input: str | tuple[str, ...] | None = Field(
+        None,
+        description="Lines of the file: a text, or a list of lines. A log file's last line is complete, see partial; the text of a "
+        "spooled file is all of it.",
+    )
+    input_file: str | None = Field(None, description="Instead of input: a file, packed or not; relative to the definition's.")
+    partial: bool = Field(False, description="true: nobody finishes the last line, when the text does not do it.")
+    file: CaseFileOptions = Field(CaseFileOptions(), description="What templates and steps know of the file.")
+    host: str = Field("test-host", description="The name of this host, for @host.")
+    read_time: str = Field("2026-01-01T00:00:00Z", description="When it is read, RFC 3339, for @read_time.")
+    expect: tuple[ExpectedOptions, ...] = Field((), description="The records that should come out, in order; [] when none should.")
+    exact: bool = Field(False, description="true: fields and headers that are not named must not be there.")
+    dead_letters: tuple[ExpectedLetterOptions, ...] = Field((), description="The records that should fail, in order.")
+
+    def model_post_init(self, _: object) -> None:
+        """Raise ValueError for what cannot be run; pydantic reports it with its place."""
+        if (self.input is None) == (self.input_file is None):
+            msg = "a test needs input or input_file, one of them"
+            raise ValueError(msg)
+        if not self.model_fields_set & {"expect", "dead_letters"}:
+            msg = "a test needs expect; [] says that no record comes out"
+            raise ValueError(msg)
+        for text in (self.read_time, self.file.mtime, *(one.timestamp for one in self.expect)):
+            if isinstance(text, str):
+                epoch_ms(text)
+
+
+def epoch_ms(text: str) -> int:
+    """An RFC 3339 time as epoch milliseconds. ValueError for any other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None and "T" in text.upper():
+            return round(moment.timestamp() * 1000)
+    except ValueError:
+        pass  # told below
+    msg = "a time is written as in 2026-11-21T05:00:00Z, with its zone"
+    raise ValueError(msg)
+
+
 class Definition(Options):
-    """One connector: one YAML file. Compared by value to see whether it changed."""
+    """One connector: one YAML file. Compared by value to see whether it changed.
+
+    Its tests are no part of what runs: they count in no comparison, and are not pickled.
+    """
 
     name: ConnectorName = Field(description="The key of its offsets: 1 to 63 lowercase letters, digits and -, not - first.")
     renamed_from: tuple[ConnectorName, ...] = Field((), description="Earlier names of this connector: it takes over their offsets.")
@@ -410,6 +505,24 @@ class Definition(Options):
     errors: ErrorsOptions = Field(ErrorsOptions(), description="What becomes of a record that cannot be made or sent.")
     limits: LimitsOptions = Field(LimitsOptions(), description="Upper bounds on the rate.")
     kafka: KafkaOptions = Field(KafkaOptions(), description="Overrides of the agent's Kafka section.")
+    tests: tuple[CaseOptions, ...] = Field((), description="Sample input and the records that should come of it, run by copycat test.")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they run alike."""
+        return super().__eq__(other.model_copy(update={"tests": self.tests}) if isinstance(other, Definition) else other)
+
+    def __hash__(self) -> int:
+        """Of those that run alike the same."""
+        return hash(self.name)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """What is pickled: all but the tests."""
+        state = super().__getstate__()
+        return {**state, "__dict__": {**state["__dict__"], "tests": ()}}
+
+    def masked(self) -> dict[str, Any]:
+        """See `Options.masked`; without the tests."""
+        return {name: value for name, value in super().masked().items() if name != "tests"}
 
 
 class SparkOptions(Options):

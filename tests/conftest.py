@@ -16,6 +16,7 @@ from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic, unique_topic
 from tests.rig.ledger import Ledger
 from tests.rig.proxy import Proxy
+from tests.rig.registry import SchemaRegistry, fetch_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -53,8 +54,11 @@ def _log_levels() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Fetch Kafka, if a test needs it and it is not there, outside of any test's time-out."""
-    if any("broker" in name for item in session.items if isinstance(item, pytest.Function) for name in item.fixturenames):
+    wanted = {name for item in session.items if isinstance(item, pytest.Function) for name in item.fixturenames}
+    if any("broker" in name for name in wanted):
         fetch_kafka()
+    if "schema_registry" in wanted:
+        fetch_registry()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -95,6 +99,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevBroker]:
     """The real broker that all tests share; leave it running. Topics are not created by themselves."""
     with DevBroker(tmp_path_factory.mktemp("broker"), auto_create_topics=False) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """The real schema registry that all tests share; subjects need names of their own."""
+    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry
 
 
 @pytest.fixture

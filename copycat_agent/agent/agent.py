@@ -19,9 +19,9 @@ from copycat_agent.control import AgentView, Reload
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
 from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
+from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
-from copycat_agent.spark.runners import RunnerExecutor
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Status, Worker
 
@@ -66,7 +66,7 @@ class Agent:
             self._host = SparkHost(settings.agent.spark, settings.state_dir / RUN_DIRECTORY, on_failure=self._give_up)
             self._host.start()
             undo.callback(self._host.close)
-            executor = (JobExecutor if until_idle else RunnerExecutor)(self._host)
+            executor = (JobExecutor if until_idle else ChoosingExecutor)(self._host)
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)

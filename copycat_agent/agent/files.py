@@ -23,6 +23,8 @@ NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.ya
 """Why a definition cannot run."""
 _SEEN_BYTES_MAX = 4 * 2**20
 _REFERENCE = re.compile(rb"\$\{(file|cred):([^}]*)\}")
+_SCHEMA = re.compile(rb"""\bschema["']?:[ \t]*["']?(/[^\n"',{}#]*[^\s"',{}#])""")
+"""A schema's file, by its absolute path: its text is part of the definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,8 @@ class DefinitionFiles:
     def look(self) -> dict[str, bytes]:
         """All that a load would read, to compare with a later look: by path the bytes, or why they cannot be had.
 
-        Contents, not times: these files are small, a link that is swapped looks as new as it is, and what `${file:}` and
-        `${cred:}` name belongs to it.
+        Contents, not times: these files are small, a link that is swapped looks as new as it is, and what `${file:}`, `${cred:}`
+        and a converter's `schema` name belongs to it.
         """
         seen: dict[str, bytes] = {}
         try:
@@ -100,6 +102,8 @@ class DefinitionFiles:
                 base = os.environ.get("CREDENTIALS_DIRECTORY", "") if kind == b"cred" else ""
                 named = os.path.join(base, os.fsdecode(name))  # noqa: PTH118 - bytes of a file, whatever they are
                 seen[named] = _content(named)
+            for schema in map(os.fsdecode, _SCHEMA.findall(content)):
+                seen[schema] = _content(schema)
         return seen
 
     def _load_options(self) -> tuple[AgentOptions, tuple[Problem, ...]]:

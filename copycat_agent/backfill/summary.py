@@ -18,7 +18,7 @@ Totals = Mapping[tuple[str, LossReason], LossTotal]
 
 VERSION = 1
 """Of the form. A field that is added does not change it, one that goes or means something else does."""
-COUNTED = ("read", "acknowledged", "dead_lettered", "dropped", "rejected", "too_long")
+COUNTED = ("read", "acknowledged", "dead_lettered", "dropped", "rejected", "too_long", "kept")
 _ON_PURPOSE = ("drop", "truncate")
 
 

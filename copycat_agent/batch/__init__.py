@@ -7,28 +7,41 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from copycat_agent.batch.pipeline import compiled
+from copycat_agent.batch.pipeline import Pipeline, compiled
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.model import Batch, SplitResult
-from copycat_agent.producer import Producers
+from copycat_agent.producer import Producers, TaskProducer
+from copycat_agent.registry import FAULT, blamed, told
 
 __all__ = ["run_batch"]
 
+MakeRun = Callable[[Batch, Pipeline, TaskProducer, Callable[[], bool]], BatchRun]
+"""`BatchRun`, or `sql_run.SqlRun` with its way through Spark."""
 
-def run_batch(batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> tuple[SplitResult, ...]:
+
+def run_batch(
+    batch: Batch,
+    producers: Producers,
+    stopping: Callable[[], bool],
+    pipeline: Pipeline | None = None,
+    make_run: MakeRun = BatchRun,
+) -> tuple[SplitResult, ...]:
     """Read the batch's splits, send their records, and say how far each is settled: one result per split, in order.
 
     Never raises: errors come as values, so that one bad split does not lose its siblings' results. `stopping` is asked often;
     once it is True, reading ends and what is in flight is settled. Runs in a runner's thread; `producers` is the process's.
+    `pipeline`: not the definition's, compiled, but this one, which tells more of what it does. A definition with a query needs another
+    `make_run`.
     """
     try:
-        pipeline = compiled(batch.definition)
-        kafka = pipeline.definition.kafka
+        pipeline = pipeline or compiled(batch.definition)
+        _look_at(pipeline, make_run)
+        kafka = pipeline.kafka
         producer = producers.take(batch.task, kafka, tracked=batch.tracked)
     except Exception as error:  # noqa: BLE001 - see invariant 7: a batch never raises
         return tuple(SplitResult(split, split.offset, error=_as_value(error)) for split in batch.splits)
-    run = BatchRun(batch, pipeline, producer, stopping)
+    run = make_run(batch, pipeline, producer, stopping)
     failure: CopycatError | None = None
     try:
         producer.begin(stopping)
@@ -45,12 +58,19 @@ def run_batch(batch: Batch, producers: Producers, stopping: Callable[[], bool]) 
     return tuple(results)
 
 
+def _look_at(pipeline: Pipeline, make_run: MakeRun) -> None:
+    if len(pipeline.stages) > 1 and make_run is BatchRun:
+        raise FatalError("a definition with a query came where no Spark session is", "this is a bug in copycat-agent: please report it")
+
+
 def _as_value(error: Exception) -> CopycatError:
     """`error` for the results. A bug is told by type and place only: its text may hold data or secrets."""
     if isinstance(error, DataError):
         return FatalError(error.message, error.hint)
     if isinstance(error, CopycatError):
         return error
+    if origin := blamed(error.__traceback__):
+        return FatalError(f"{origin.text}: {told(error)}", FAULT)
     where = traceback.extract_tb(error.__traceback__)[-1]
     words = f"unexpected {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
     return FatalError(words, "this is a bug in copycat-agent: please report it")

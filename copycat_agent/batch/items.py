@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from copycat_agent.batch.bound import Bound
+from copycat_agent.batch.fast import Trouble
 from copycat_agent.batch.letters import NO_BYTES, OMITTED, RENDERED, dead_letter, rendered, with_raw
-from copycat_agent.batch.pipeline import Bound, StageError
 from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.shaping import Headers, StageError
 from copycat_agent.errors import CopycatError, DataError, FatalError
-from copycat_agent.formats import Chunk, LongLine, Parsed, Row
-from copycat_agent.model import Rejection
+from copycat_agent.formats import LongLine, Row
+from copycat_agent.model import Rejection, StepFailure
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing
+from copycat_agent.transforms import StepError, StepFaultError
 
 Outcome = Literal["acknowledged", "dead_lettered", "dropped", "rejected"]
 
@@ -29,7 +33,7 @@ class Item(NamedTuple):
 
     `number` is the record's within its file, `partial` that nobody will finish it, `head_bytes` that the row's value is only the
     first so many bytes of its line, which is over the limit. `stage` and `why` are a bad record's. `by_record`: its place in the
-    file is a record number.
+    file is a record number. `kept`: it goes on though a step failed. `more` are further messages of the same record, which counts once.
     """
 
     row: Row
@@ -41,6 +45,8 @@ class Item(NamedTuple):
     stage: str = ""
     why: str = ""
     by_record: bool = False
+    kept: bool = False
+    more: tuple[Outgoing, ...] = ()
 
 
 def kept_bytes(item: Item) -> int | None:
@@ -52,7 +58,7 @@ def kept_bytes(item: Item) -> int | None:
 
 
 class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
-    """Here is the end for now: everything before `row` may settle, `row` may not. FatalError for a bad record, or BlockedError."""
+    """The end for now: everything before `row` may settle, `row` may not. FatalError for a bad record, or what comes from outside."""
 
     def __init__(self, row: Row, error: CopycatError) -> None:
         super().__init__(row.start, error)
@@ -73,23 +79,43 @@ class Items:
         self._too_long = _too_long(definition)
         self.too_long = self._too_long.partition(" is ")[2]
 
-    def of_rows(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, begun: int) -> tuple[list[Item], StopAt | None]:
-        """Items of the chunk's rows from the `begun`-th on, up to the one that stops the connector, if one does."""
+    def of_rows(self, progress: Progress, bound: Bound, rows: Iterable[Row], *, partial: bool) -> tuple[list[Item], StopAt | None]:
+        """Items of a chunk's rows, up to the one that stops the connector, if one does."""
         first = progress.sent_records + 1
         items: list[Item] = []
-        for position, row in enumerate(chunk.rows()):
-            if position < begun:
-                continue
-            number = first + row.ordinal
+        for row in rows:
             try:
-                message = bound.message(row, number, partial=chunk.partial)
-                items.append(Item(row, message, "dropped" if message is None else "acknowledged", number, chunk.partial))
-            except StageError as bad:
-                try:
-                    items.append(self.bad(progress, Item(row, None, "rejected", number, chunk.partial), bad.stage, bad.error))
-                except StopAt as stop:
-                    return items, stop
+                items.append(self._of_row(progress, bound, Item(row, None, "dropped", first + row.ordinal, partial)))
+            except StopAt as stop:
+                return items, stop
         return items, None
+
+    def _of_row(self, progress: Progress, bound: Bound, item: Item, extra: Headers = ()) -> Item:
+        """What becomes of a row, given as an item that is dropped. Raises StopAt."""
+        try:
+            message = bound.message(item.row, item.number, partial=item.partial, extra=extra)
+        except StageError as bad:
+            return self.bad(progress, item, bad.stage, bad.error)
+        except CopycatError as error:  # not its fault, and it will come again: what stands before it is not to wait for that
+            raise self.stop_at(progress, item.row, error) from None
+        if bound.trouble:
+            row = item.row
+            self.step_failed(progress, Trouble(row.start, row.end, item.number, bound.trouble, message is not None, 1))
+        return (
+            item if message is None else item._replace(message=message, outcome="acknowledged", kept=bool(bound.trouble), more=bound.more)
+        )
+
+    def stop_at(self, progress: Progress, row: Row, error: CopycatError) -> StopAt:
+        """The end before a row for what came from outside, or for a step that is at fault: that one is told with the row's place."""
+        if isinstance(error, StepFaultError):
+            place = f"record {row.start + 1}" if self._by_record else f"bytes {row.start} to {row.end}"
+            error = FatalError(f"{progress.split.path!r}, {place}, stage transform: {error.message}", error.hint)
+        return StopAt(row, error)
+
+    def step_failed(self, progress: Progress, trouble: Trouble) -> None:
+        """Name a record that goes on, or is dropped, as the `on_error` of a step that failed says."""
+        start, end, number, why, kept, _ = trouble
+        progress.step_failed(StepFailure(progress.split.path, start, end, why, number, kept, self._by_record))
 
     def of_long_line(self, progress: Progress, bound: Bound, frame: LongLine) -> Item:
         """The item of an over-long line. Raises StopAt."""
@@ -98,25 +124,23 @@ class Items:
         item = Item(row, None, "dropped", number, head_bytes=len(frame.head))
         if self.drops_long_lines:
             return item
-        try:
-            if self._on_too_long == "truncate":
-                message = bound.message(row, number, extra=_TRUNCATED)
-                return item if message is None else item._replace(message=message, outcome="acknowledged")
-        except StageError as bad:
-            return self.bad(progress, item, bad.stage, bad.error)
+        if self._on_too_long == "truncate":
+            return self._of_row(progress, bound, item, _TRUNCATED)
         error = DataError(self._too_long, "raise the limit, or set on_too_long")
         return self.bad(progress, item, "frame", error)
 
     def bad(self, progress: Progress, item: Item, stage: str, error: DataError) -> Item:
-        """What becomes of a bad record. Raises StopAt when the connector tolerates none."""
+        """What becomes of a bad record. Raises StopAt when the connector, or the step that failed, tolerates none."""
         path, row, definition = progress.split.path, item.row, self._definition
-        if self._errors.tolerance == "none":
+        policy = error.policy if isinstance(error, StepError) else ""
+        if policy == "stop" or (self._errors.tolerance == "none" and policy != "dlq"):
             words = f"{self._where(progress, item)}, stage {stage}: {error.message}"
-            hint = f"{error.hint or 'correct the definition'}, or set errors.tolerance: all; then: copycat ctl restart {definition.name}"
+            other = "another on_error for that step" if policy else "errors.tolerance: all"
+            hint = f"{error.hint or 'correct the definition'}, or set {other}; then: copycat ctl restart {definition.name}"
             raise StopAt(row, FatalError(words, hint))
         progress.reject(Rejection(path, row.start, row.end, stage, error.message, item.number, self._by_record))
         full = rendered(row)
-        item = item._replace(row=full, message=None, outcome="rejected", stage=stage, why=error.message, by_record=self._by_record)
+        item = item._replace(row=full, message=None, outcome="rejected", stage=stage, why=error.message, by_record=self._by_record, more=())
         if self._errors.dlq is None:
             return item
         raw, said = self._raw(row, full, item.head_bytes)

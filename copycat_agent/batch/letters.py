@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 
-from copycat_agent.batch.pipeline import host_name, origin_headers
+from copycat_agent.batch.shaping import host_name, origin_headers
 from copycat_agent.converters import CONVERTERS, build_converter
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Row
 from copycat_agent.model import Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing
+from copycat_agent.transforms import StepError
 
 CONNECTOR = "copycat.connector"
 HOST = "copycat.host"
@@ -25,6 +26,9 @@ END = "copycat.end"
 LENGTH = "copycat.length"
 RECORD = "copycat.record"
 STAGE = "copycat.stage"
+STEP = "copycat.step"
+"""Of stage transform: the step that failed, as in `transforms[1] regex`."""
+
 ERROR = "copycat.error"
 MESSAGE = "copycat.message"
 PARTIAL = "copycat.partial"
@@ -83,7 +87,8 @@ def dead_letter(  # noqa: PLR0913 - all that it says
         *(((PARTIAL, b"true"),) if partial else ()),
         *(((PLACES, b"records"),) if by_record else _columns(row)),
         (STAGE, stage.encode()),
-        (ERROR, type(error).__name__.encode()),
+        *(((STEP, error.step.encode()),) if isinstance(error, StepError) else ()),
+        (ERROR, (DataError if isinstance(error, StepError) else type(error)).__name__.encode()),
         (MESSAGE, error.message.encode("utf-8", "backslashreplace")),
     ]
     return dlq.topic, None, None, -1, None, None, 0, headers

@@ -18,9 +18,16 @@ def count(progress: Progress, items: list[Item]) -> None:
     outcomes = Counter(item.outcome for item in items)
     for outcome, number in outcomes.items():
         progress.count(Counts(**{str(outcome): number}))
+    if kept := sum(item.kept for item in items if item.outcome == "acknowledged"):
+        progress.count(Counts(kept=kept))
     if outcomes["rejected"] or outcomes["dead_lettered"]:
         for item in items:
             _lose_what_is_not_sent(progress, item)
+
+
+def messages_of(items: list[Item]) -> int:
+    """How many of them are sent."""
+    return sum(item.message is not None and 1 + len(item.more) for item in items)
 
 
 def _lose_what_is_not_sent(progress: Progress, item: Item) -> None:

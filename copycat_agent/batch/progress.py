@@ -9,7 +9,7 @@ from copycat_agent.batch.losses import Losses
 from copycat_agent.batch.window import BoundWindow
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import TAIL_BYTES
-from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult
+from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
 from copycat_agent.sources.stream import Stream
 
 REJECTIONS_NAMED = 10
@@ -39,6 +39,8 @@ class Progress:
         self._unsettled = Counts()
         self._rejections: list[Rejection] = []
         self._unsettled_rejections: list[Rejection] = []
+        self._step_failures: list[StepFailure] = []
+        self._unsettled_step_failures: list[StepFailure] = []
         self._losses, self._unsettled_losses = Losses(), Losses()
         self._places: dict[tuple[str, int], Delivered] = {}
         self._unsettled_places: dict[tuple[str, int], Delivered] = {}
@@ -113,6 +115,11 @@ class Progress:
         if len(self._rejections) + len(self._unsettled_rejections) < REJECTIONS_NAMED:
             self._unsettled_rejections.append(rejection)
 
+    def step_failed(self, failure: StepFailure) -> None:
+        """Name a record of which a step failed and that is no bad one, once it is settled."""
+        if len(self._step_failures) + len(self._unsettled_step_failures) < REJECTIONS_NAMED:
+            self._unsettled_step_failures.append(failure)
+
     def lose(self, start: int, end: int, reason: LossReason, records: int, detail: str, *, size_bytes: int | None = None) -> None:
         """Bytes `start` to `end` are given up on, once what was sent is settled; `records` are harmed by it.
 
@@ -162,6 +169,7 @@ class Progress:
         self._tail = self._settled_tail = tail
         self._counts += self._unsettled
         self._rejections += self._unsettled_rejections
+        self._step_failures += self._unsettled_step_failures
         for loss in self._unsettled_losses:
             self._losses.add(loss)
         self.samples += self._unsettled_samples
@@ -184,6 +192,7 @@ class Progress:
         self._unsettled = Counts()
         self._unsettled_bytes = 0
         self._unsettled_rejections.clear()
+        self._unsettled_step_failures.clear()
         self._unsettled_losses.clear()
         self._unsettled_samples.clear()
         self._unsettled_places = {}
@@ -205,6 +214,7 @@ class Progress:
             schema=self.schema,
             delivered=tuple(sorted(self._places.values())),
             undated=self._undated,
+            step_failures=tuple(self._step_failures),
         )
         return result if self.stream is None else self.stream.complete(result)
 

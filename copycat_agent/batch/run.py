@@ -11,18 +11,20 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 
+from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import Budget
-from copycat_agent.batch.items import Item, Items, StopAt
-from copycat_agent.batch.passing import count, move, passed, passed_gap, passed_long_line, passed_rest, passed_up_to
-from copycat_agent.batch.pipeline import Bound, Pipeline
+from copycat_agent.batch.chunks import Chunks
+from copycat_agent.batch.items import Items, StopAt
+from copycat_agent.batch.passing import messages_of, move, passed, passed_gap, passed_long_line, passed_rest, passed_up_to
+from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.samples import Samples
 from copycat_agent.batch.sending import Sender
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
-from copycat_agent.model import Batch, Counts
-from copycat_agent.producer import Refused, TaskProducer
+from copycat_agent.model import Batch
+from copycat_agent.producer import TaskProducer
 
 RUN_BYTES = 16 * 2**20
 """Bytes between two flushes. A flush costs a round trip; a failure repeats a run."""
@@ -53,6 +55,7 @@ class BatchRun:
         self._open: list[Progress] = []
         self._items = Items(pipeline.definition, pipeline.frames.on_too_long, by_record=getattr(pipeline.frames, "counts_records", False))
         self._sender = Sender(producer, self._items)
+        self._chunks = Chunks(producer, self._items, self._sender, self._samples)
 
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
@@ -180,45 +183,10 @@ class BatchRun:
                 raise stop
             self._samples.of_items(progress, sent)
             passed_long_line(progress, frame, sent, self._items.too_long, is_dropped=self._items.drops_long_lines)
-            return _messages(sent)
+            return messages_of(sent)
         if isinstance(frame, Parsed):
             progress.schema = frame.schema or progress.schema
-            if bound.bulk and len(parts := frame.sorted_out()) > 1:
-                return sum(self._send(progress, bound, part) for part in parts)
-        begun = records = 0 if bound.bulk is None or frame.partial else self._send_bulk(progress, bound, frame)
-        progress.count(Counts(acknowledged=begun))
-        if begun < len(frame.values):
-            records += self._send_rows(progress, bound, frame, begun)
-        passed(progress, frame)
-        return records
-
-    def _send_bulk(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed) -> int:
-        """The fast way, for records that differ in their value only. Returns how many values went before the first bad one."""
-        bulk = bound.bulk
-        assert bulk is not None
-        try:
-            values = bulk.values(chunk)
-        except DataError:
-            return 0
-        sent = len(values)
-        try:
-            self._producer.send(bulk.topic, values, bulk.tail)
-        except Refused as refused:
-            sent = refused.sent
-        self._samples.of_values(progress, chunk, bulk.topic, values[:sent] if sent < len(values) else values, bulk.tail)
-        return sent
-
-    def _send_rows(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, begun: int) -> int:
-        """The other way, from the `begun`-th value on: each row on its own account. Returns how many records that made."""
-        items, stop = self._items.of_rows(progress, bound, chunk, begun)
-        sent, earlier = self._sender.hand_over(progress, items)
-        count(progress, sent)
-        self._samples.of_items(progress, sent)
-        stop = earlier or stop
-        if stop:
-            passed_up_to(progress, chunk, stop.row, begun + len(sent))
-            raise stop
-        return _messages(sent)
+        return self._chunks.send(progress, bound, frame)
 
     def _settle(self) -> None:
         """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
@@ -291,7 +259,7 @@ class BatchRun:
         return True
 
     def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, until: float) -> bool:
-        items, stop = self._items.of_rows(progress, bound, chunk, 0)
+        items, stop = self._items.of_rows(progress, bound, chunk.rows(), partial=chunk.partial)
         delivered = 0
         while delivered < len(items):
             if delivered and self._is_late(until):
@@ -307,10 +275,6 @@ class BatchRun:
             raise stop
         passed(progress, chunk)
         return True
-
-
-def _messages(items: list[Item]) -> int:
-    return sum(item.message is not None for item in items)
 
 
 def _up_to(frame: Frame, target: int) -> Frame:

@@ -20,6 +20,11 @@ class Samples:
         self._wanted = wanted
         self._progresses = progresses
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether more of them are."""
+        return bool(self._wanted) and self._room() > 0
+
     def of_values(self, progress: Progress, chunk: Chunk | Parsed, topic: str, values: Sequence[bytes], tail: Outgoing) -> None:
         """From records that differ in their value only; `values` are those of the chunk's first records."""
         if self._wanted:

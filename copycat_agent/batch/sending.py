@@ -6,7 +6,7 @@ from copycat_agent.batch.items import Item, Items, StopAt
 from copycat_agent.batch.passing import count
 from copycat_agent.batch.progress import Progress
 from copycat_agent.errors import BlockedError, DataError, TimestampError
-from copycat_agent.producer import Refused, TaskProducer
+from copycat_agent.producer import Outgoing, Refused, TaskProducer
 
 _TIMESTAMP = 6
 """Its place in a message, see `producer.Outgoing`."""
@@ -25,11 +25,11 @@ class Sender:
         todo, stop = self._with_topics(items)
         done: list[Item] = []
         while todo:
-            sending = [item for item in todo if item.message is not None]
+            sending = [(index, message) for index, item in enumerate(todo) for message in _messages(item)]
             try:
-                self._producer.send_each([item.message for item in sending if item.message is not None])
+                self._producer.send_each([message for _, message in sending])
             except Refused as refused:
-                index = todo.index(sending[refused.sent])
+                index = sending[refused.sent][0]
                 done += todo[:index]
                 try:
                     replacement, stop_here = self._with_topics([self._instead(progress, todo[index], refused.reason)])
@@ -46,12 +46,13 @@ class Sender:
         """The items up to the first whose topic is missing or closed to this user, and that one as what stops here."""
         known: set[str] = set()
         for index, item in enumerate(items):
-            if item.message is not None and item.message[0] not in known:
-                try:
-                    self._producer.topics.partitions(item.message[0])
-                except BlockedError as error:
-                    return items[:index], StopAt(item.row, error)
-                known.add(item.message[0])
+            for message in _messages(item):
+                if message[0] not in known:
+                    try:
+                        self._producer.topics.partitions(message[0])
+                    except BlockedError as error:
+                        return items[:index], StopAt(item.row, error)
+                    known.add(message[0])
         return items, None
 
     def _instead(self, progress: Progress, item: Item, reason: DataError) -> Item:
@@ -85,6 +86,11 @@ class Sender:
             if found_later:
                 return index, found_later
         return len(items), stop
+
+
+def _messages(item: Item) -> tuple[Outgoing, ...]:
+    """What is sent for it, in order."""
+    return () if item.message is None else (item.message, *item.more)
 
 
 def _has_timestamp(item: Item) -> bool:

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable
 
 from copycat_agent.formats import Row
-from copycat_agent.model import Record
 from copycat_agent.options import Definition, Field, Options
 from copycat_agent.sources.beginning.timestamps import HEAD_CHARACTERS, Clock, recognise, time_of
+from copycat_agent.transforms import Draft
 
 LOOK_BYTES = 2**16
 """The beginning of a file shows how it writes times; so far back the line is looked for that a line without a time belongs to."""
@@ -83,7 +83,7 @@ class BoundWindow:
             found = self._of_line(row.value.decode(self._window.encoding, "replace"))
             self._now = self._before = self._before if found is None else found
 
-    def takes(self, record: Record) -> bool:
+    def takes(self, record: Draft) -> bool:
         """Whether the record that was seen last, as the transforms left it, is wanted."""
         options = self._window.options
         at_ms = record.timestamp_ms

@@ -43,6 +43,8 @@ def _records(counts: Mapping[str, Any]) -> str:
     parts += [f"{counts[name]:,} {words}" for name, words in _NAMES.items() if counts[name] or name == "acknowledged"]
     if counts["too_long"]:
         parts.append(f"{counts['too_long']:,} of them too long")
+    if counts["kept"]:
+        parts.append(f"{counts['kept']:,} kept as they were, for a step failed")
     if counts["undated"]:
         parts.append(f"{counts['undated']:,} without a time")
     return ", ".join(parts)

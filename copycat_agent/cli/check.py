@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copycat_agent.cli import exits
+from copycat_agent.cli.check_queries import with_queries
 from copycat_agent.cli.options import Format, Output
 from copycat_agent.definitions import Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
 from copycat_agent.definitions.schema import definition_schema
@@ -29,7 +30,10 @@ def check(
     output: Output = Format.TEXT,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colors.")] = False,
 ) -> None:
-    """Check all definitions of a directory, offline, with the loader that `run` uses. Exits 78 when any is bad."""
+    """Check all definitions of a directory, offline, with the loader that `run` uses. Exits 78 when any is bad.
+
+    Where one has a query, Spark is started to look at it.
+    """
     agent_problems: tuple[Problem, ...] = ()
     agent = AgentOptions()
     try:
@@ -37,6 +41,7 @@ def check(
     except DefinitionError as error:
         agent_problems = error.problems
     loaded = load_directory(directory, agent, resolve_env=not no_env)
+    loaded = with_queries(loaded, agent.spark, lambda words: typer.echo(words, err=True))
     problems = (*agent_problems, *loaded.problems)
     if output is Format.JSON:
         typer.echo(json.dumps(_report(loaded, problems), indent=2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ COMMANDS: Mapping[str, str] = {
     "run": "run", "backfill": "backfill", "check": "check", "doctor": "doctor", "plan": "plan", "explain": "explain", "status": "status",
     "top": "top", "ls": "ls",
     "describe": "describe", "tap": "tap", "losses": "losses", "schema": "check", "dev-broker": "dev_broker", "demo": "demo",
-    "completion": "completion", "version": "version", "ctl": "ctl", "offsets": "offsets", "dlq": "dlq",
+    "completion": "completion", "fmt": "fmt", "new": "new", "import": "import_",
+    "version": "version", "ctl": "ctl", "offsets": "offsets", "dlq": "dlq",
+    "try": "try_", "test": "test_command",
 }  # fmt: skip
-"""Command -> the module of this package with a function, or a `typer.Typer` of commands, that has the command's name."""
+"""Command -> the module of this package with a function, or a `typer.Typer` of commands, that has the
+command's name; for a word of Python's (import, try) the module's."""
 _LINE_END = re.compile(r"(?<=\S)\n(?=\S)")
 
 
@@ -39,7 +43,7 @@ class Commands(TyperGroup):
 
 def _load(name: str) -> Any:  # noqa: ANN401 - see `get_command`
     module = importlib.import_module(f"copycat_agent.cli.{COMMANDS[name]}")
-    found = getattr(module, name.replace("-", "_"))
+    found = getattr(module, COMMANDS[name] if keyword.iskeyword(name) else name.replace("-", "_"))
     around = typer.Typer(add_completion=False)
     if isinstance(found, typer.Typer):
         around.add_typer(found, name=name)

@@ -5,31 +5,30 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.cli import exits
+from copycat_agent.cli.check_queries import answering
 from copycat_agent.cli.shown import as_json
 from copycat_agent.cli.stopping import Stopping
+from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.executor import InlineExecutor
-from copycat_agent.model import TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
-from copycat_agent.options import Definition, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Outgoing, Place, Producers, TaskProducer
+from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
+from copycat_agent.producer import Outgoing
+from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.sources import only_looking
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
 
 _LOOK_SECONDS = 0.1
 _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
-_RUN_BYTES = 2**20
-"""Records are printed in runs of this size, once the pipeline has settled them."""
 
 
 class Page:
@@ -50,84 +49,24 @@ class Page:
                     self.closed.set()
 
 
-class Printer(TaskProducer):
-    """Stands in for a task's producer: takes what would be sent, and prints it when the pipeline asks whether it has arrived."""
+class Printer(StandIn):
+    """Takes what would be sent, and prints it when the pipeline asks whether it has arrived."""
 
     def __init__(self, connector: str, page: Page, *, show_origin: bool) -> None:
+        super().__init__()
         self._connector = connector
         self._page = page
         self._show_origin = show_origin
-        self._waiting: list[str] = []
-        self.topics = cast("Any", _AnyTopic())
-        self.broken = False
-        self.batch_bytes = self.next_batch_bytes = 0
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """See `TaskProducer.begin`."""
         del stopping
-        self._waiting.clear()
-
-    def attribute(self, place: Place) -> None:
-        """See `TaskProducer.attribute`: nothing comes to lie anywhere."""
-
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
-        """See `TaskProducer.send`."""
-        self.send_each((topic, value, *tail) for value in values)
-
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
-        """See `TaskProducer.send_each`."""
-        self._waiting += [_line(self._connector, message, show_origin=self._show_origin) for message in messages]
+        self.kept.clear()
 
     def settle(self) -> None:
         """See `TaskProducer.settle`."""
-        self._page.put(self._waiting)
-        self._waiting.clear()
-
-    @property
-    def run_bytes(self) -> int:
-        """See `TaskProducer.run_bytes`."""
-        return _RUN_BYTES
-
-    def weigh(self, size_bytes: int) -> None:
-        """See `TaskProducer.weigh`."""
-
-    def smaller_batches(self) -> None:
-        """See `TaskProducer.smaller_batches`."""
-
-    def take_view(self) -> None:
-        """See `TaskProducer.take_view`."""
-
-    def attend(self) -> None:
-        """See `TaskProducer.attend`."""
-
-    def close(self) -> None:
-        """See `TaskProducer.close`."""
-
-
-class Printers(Producers):
-    """Hands out printers instead of producers. `show_origin`: connectors whose definitions ask for origin headers themselves."""
-
-    def __init__(self, page: Page, show_origin: frozenset[str]) -> None:
-        super().__init__()
-        self._page = page
-        self._show_origin = show_origin
-
-    def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
-        """See `Producers.take`."""
-        del options, tracked
-        return Printer(task.connector, self._page, show_origin=task.connector in self._show_origin)
-
-    def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """See `Producers.give_back`."""
-
-
-class _AnyTopic:
-    """Every topic is there, as far as anyone can tell without Kafka."""
-
-    def partitions(self, topic: str) -> int:
-        """One, so that no record is held back."""
-        del topic
-        return 1
+        self._page.put([_line(self._connector, message, show_origin=self._show_origin) for message in self.kept])
+        self.kept.clear()
 
 
 def show_records(directory: Path, settings: Settings, only: Sequence[str], stop: Stopping, *, color: bool) -> int:
@@ -142,23 +81,27 @@ def show_records(directory: Path, settings: Settings, only: Sequence[str], stop:
     if not chosen:
         typer.echo(f"error: no definition in {directory} can be run", err=True)
         return exits.DEFINITION_ERROR
-    statuses = dry_run(chosen, settings.state_dir, lambda: stop.asked)
+    statuses = dry_run(chosen, settings.state_dir, lambda: stop.asked, settings.agent.spark)
     typer.echo("nothing was sent; what a run would send now:\n" + "\n".join(map(_account, statuses)), err=True)
     if stop.asked:
         return exits.INTERRUPTED
     return exits.FAILED if any(one.state is State.FAILED or one.troubled_files for one in statuses) else exits.GOOD
 
 
-def dry_run(definitions: Sequence[Definition], state_dir: Path, stopping: Callable[[], bool]) -> tuple[Status, ...]:
+def dry_run(
+    definitions: Sequence[Definition], state_dir: Path, stopping: Callable[[], bool], spark: SparkOptions | None = None
+) -> tuple[Status, ...]:
     """Print what these connectors would send next, to the end of what is there; returns what became of each.
 
     Saved offsets are read, from a copy. Raises CopycatError when they cannot be.
     """
     page = Page(_write)
     saved = saved_offsets(state_dir)
-    printers = Printers(page, frozenset(one.name for one in definitions if one.record.origin_headers))
-    executor, watcher, store = InlineExecutor(printers), Watcher(), OffsetStore.in_memory()
-    with store:
+    show_origin = {one.name for one in definitions if one.record.origin_headers}
+    printers = StandIns(lambda name: Printer(name, page, show_origin=name in show_origin))
+    watcher, store = Watcher(), OffsetStore.in_memory()
+    with store, answering(definitions, spark) as run:
+        executor = InlineExecutor(printers, run)
         for one in definitions:
             store.reset(offsets_of(one, saved))
         worker = Worker(store, executor, watcher, until_idle=True)
@@ -175,7 +118,17 @@ def dry_run(definitions: Sequence[Definition], state_dir: Path, stopping: Callab
 def _harmless(definition: Definition) -> Definition:
     """As it is, but telling where each record comes from, at full speed, and leaving files where they are: Kafka has none of them."""
     record = definition.record.model_copy(update={"origin_headers": True})
-    return definition.model_copy(update={"source": only_looking(definition.source), "record": record, "limits": LimitsOptions()})
+    update = {"source": only_looking(definition.source), "record": record, "limits": LimitsOptions()}
+    return definition.model_copy(update={**update, "converters": _readable(definition.converters)})
+
+
+def _readable(converters: ConvertersOptions) -> ConvertersOptions:
+    """What is written by a schema is shown as JSON: the registry is not asked, and above all nothing is registered."""
+    instead = {part: CONVERTERS[name].options.model_validate({"type": name}) for part, name in (("key", "string"), ("value", "json"))}
+    chosen = {part: getattr(converters, part) for part in instead}
+    return converters.model_copy(
+        update={part: instead[part] for part, options in chosen.items() if options is not None and CONVERTERS[options.type].wants_record}
+    )
 
 
 def _account(status: Status) -> str:
@@ -188,6 +141,7 @@ def _account(status: Status) -> str:
             (counts.dead_lettered, "to the dead-letter topic"),
             (counts.dropped, "dropped by the definition"),
             (counts.rejected, "rejected"),
+            (counts.kept, "kept as they were, for a step failed"),
             (status.troubled_files, "files that cannot be read"),
         )
         if count

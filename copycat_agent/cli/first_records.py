@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from copycat_agent.batch import letters, run_batch
-from copycat_agent.cli.dry_run import Page, Printer
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResult, TaskId
-from copycat_agent.options import Definition, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Outgoing, Producers, TaskProducer
+from copycat_agent.options import Definition, LimitsOptions
+from copycat_agent.producer import Outgoing
+from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.sources.spool.spool_stream import ENDLESS
 
 MOST_BYTES = 4 * 2**20
@@ -56,35 +56,10 @@ class FirstRecords(NamedTuple):
     damage: str = ""
 
 
-class _Keeper(Printer):
-    """A printer that keeps what it is given."""
-
-    def __init__(self) -> None:
-        super().__init__("", Page(lambda _: None), show_origin=False)
-        self.kept: list[Outgoing] = []
-
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
-        """See `TaskProducer.send_each`."""
-        self.kept += messages
-
-
-class _Keepers(Producers):
-    def __init__(self) -> None:
-        super().__init__()
-        self.keeper = _Keeper()
-
-    def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
-        """See `Producers.take`."""
-        del task, options, tracked
-        return self.keeper
-
-    def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """See `Producers.give_back`."""
-
-
 def first_records(definition: Definition, split: Split, count: int) -> FirstRecords:
     """About `count` records from the split's offset on; a split of at most `MOST_BYTES` is read no further than needed."""
-    keepers = _Keepers()
+    keeper = StandIn()
+    keepers = StandIns(lambda _: keeper)
     told = definition.record.model_copy(update={"origin_headers": True})
     harmless = definition.model_copy(update={"record": told, "limits": LimitsOptions()})
     batch = Batch(TaskId(definition.name, 0), pickle.dumps(harmless), (split,), MOST_BYTES, _SECONDS, max_records=count)
@@ -92,7 +67,7 @@ def first_records(definition: Definition, split: Split, count: int) -> FirstReco
     keepers.close()
     origin = split.origins[result.origin] if result.origin >= 0 else None
     begin = split.offset.position if origin is None else origin.position
-    records = tuple(_in_order(result, begin, [_record(one, definition) for one in keepers.keeper.kept]))
+    records = tuple(_in_order(result, begin, [_record(one, definition) for one in keeper.kept]))
     end, is_packed = result.offset.position, bool(split.offset.compression)
     # where a packed file ends, or one whose positions are record numbers, who has not read it does not know
     is_rest = result.at_end and result.error is None and not is_packed and split.end < ENDLESS

@@ -20,6 +20,8 @@ def _line(status: Status) -> str:
         for name in ("dead_lettered", "dropped", "rejected", "too_long")
         if getattr(counts, name)
     ]
+    if counts.kept:
+        parts.append(f"{counts.kept:,} of the acknowledged kept as they were, for a step failed")
     if status.lag.lost_bytes:
         parts.append(f"{status.lag.lost_bytes:,} bytes lost before they were read")
     if status.troubled_files:

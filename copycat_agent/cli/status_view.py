@@ -44,6 +44,7 @@ def connectors_table(connectors: Sequence[Connector], rates: Rates, now: float, 
         Column("oldest unread", [_oldest(one, now) for one in connectors], rank=2, is_idle=not any(_unread(one) for one in connectors)),
         _numbers("retries", [one["retries"] for one in connectors], rank=6),
         _numbers("DLQ", [one["counts"]["dead_lettered"] for one in connectors], rank=4),
+        _numbers("kept", [one["counts"]["kept"] for one in connectors], rank=7),
         _numbers("passed over", [one["counts"]["rejected"] for one in connectors], rank=8),
         Column("lost", [_lost(one) for one in connectors], rank=3, is_idle=not any(map(lost_bytes, connectors))),
     ]

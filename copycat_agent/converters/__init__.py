@@ -1,20 +1,26 @@
-"""Converters: value -> bytes. A new converter is one file and one line in `CONVERTERS`."""
+"""Converters: value -> bytes. A new converter is one file and one line in `_BUILT_IN`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
-from copycat_agent.converters.base import Converter, ConverterKind, Site
+from copycat_agent.converters.avro.avro import AVRO
+from copycat_agent.converters.base import Converter, ConverterKind, OptionProblem, Site
 from copycat_agent.converters.bytes_ import BYTES
 from copycat_agent.converters.json_ import JSON
+from copycat_agent.converters.json_schema.json_schema import JSON_SCHEMA
+from copycat_agent.converters.protobuf.protobuf import PROTOBUF
+from copycat_agent.converters.schemas.options import registry_problems
 from copycat_agent.converters.string import STRING
-
-if TYPE_CHECKING:
-    from copycat_agent.options import ConverterOptions
+from copycat_agent.errors import FatalError
+from copycat_agent.options import ConverterOptions
+from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 
 _ANYWHERE = Site()
 
-__all__ = ["CONVERTERS", "Converter", "ConverterKind", "Site", "build_converter"]
+__all__ = ["CONVERTERS", "Converter", "ConverterKind", "OptionProblem", "Site", "build_converter", "registry_problems"]
 
 
 def build_converter(options: ConverterOptions, site: Site = _ANYWHERE) -> Converter:
@@ -22,4 +28,32 @@ def build_converter(options: ConverterOptions, site: Site = _ANYWHERE) -> Conver
     return CONVERTERS[options.type].build(options, site)
 
 
-CONVERTERS: dict[str, ConverterKind] = {"bytes": BYTES, "string": STRING, "json": JSON}
+_BUILT_IN: dict[str, ConverterKind] = {
+    "bytes": BYTES,
+    "string": STRING,
+    "json": JSON,
+    "avro": AVRO,
+    "json_schema": JSON_SCHEMA,
+    "protobuf": PROTOBUF,
+}
+
+
+def _wrong(name: str, part: ConverterKind) -> str:
+    return wrong_kind(part, ConverterKind, ConverterOptions) or wrong_type_name(name, part.options)
+
+
+def _fenced(kind: ConverterKind, fence: Fence) -> ConverterKind:
+    def build(options: Any, site: Site) -> Converter:  # noqa: ANN401 - options of any converter
+        return fence(kind.build(options, site))
+
+    def problems(options: Any, site: Site) -> Iterable[OptionProblem]:  # noqa: ANN401 - as above
+        try:
+            return list(fence(lambda: list(kind.problems(options, site)))())
+        except FatalError as error:
+            return [OptionProblem(("value",), error.message, error.hint)]
+
+    return replace(kind, build=fence(build), problems=problems)
+
+
+CONVERTERS = Registry("converter", _BUILT_IN, _wrong, _fenced)
+"""By the name of their type; those of installed packages too."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -21,11 +21,30 @@ outside (a schema registry) does not answer, and `FatalError` when that refuses 
 
 
 class Site(NamedTuple):
-    """Where a converter works. `columns` are the fields of its values as far as the definition declares them, None where it does not."""
+    """Where a converter works. `columns` are the fields of its values as far as the definition declares them, None where it does not.
+
+    `after` says which fields are left of a file's own columns behind all transforms, None where nobody can know; itself None where
+    there are no transforms.
+    """
 
     part: Literal["key", "value"] = "value"
     registry: SchemaRegistryOptions | None = None
     columns: tuple[Column, ...] | None = None
+    after: Callable[[tuple[Column, ...]], tuple[Column, ...] | None] | None = None
+
+
+class OptionProblem(NamedTuple):
+    """What options cannot mean: where (names of options below `converters`), why, the next step, and under which code that is told."""
+
+    place: tuple[str, ...]
+    why: str
+    hint: str
+    code: str = "converter"
+
+
+def _none(options: Any, site: Site) -> Iterable[OptionProblem]:  # noqa: ANN401 - options of any converter
+    del options, site
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +52,11 @@ class ConverterKind:
     """An entry of `CONVERTERS`. `is_identity`: bytes come back as they are, so for bytes the call can be left out.
 
     `build` is called once per definition and process; it may raise ValueError for options that cannot work, and must not ask the network.
+    `problems` is what `check` says of them, without the network either.
     """
 
     options: type[ConverterOptions]
     build: Callable[[Any, Site], Converter]
     is_identity: bool = False
     wants_record: bool = False
+    problems: Callable[[Any, Site], Iterable[OptionProblem]] = _none

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from copycat_agent.definitions.document import printable
 from copycat_agent.definitions.loaded import Loaded, LoadedFile
-from copycat_agent.definitions.loading import find_agent_file, load_agent, load_directory, load_file
-from copycat_agent.definitions.origins import Origin, origins
+from copycat_agent.definitions.loading import find_agent_file, load_agent, load_content, load_directory, load_file
+from copycat_agent.definitions.origins import Origin, lines_of, origins
 from copycat_agent.definitions.rendering import render
 
 __all__ = [
@@ -16,7 +16,9 @@ __all__ = [
     "LoadedFile",
     "Origin",
     "find_agent_file",
+    "lines_of",
     "load_agent",
+    "load_content",
     "load_directory",
     "load_file",
     "origins",

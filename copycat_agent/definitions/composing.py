@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions import rules, wording
+from copycat_agent.definitions import converter_rules, record_rules, rules, wording
 from copycat_agent.definitions.document import Mapping as MappingNode
 from copycat_agent.definitions.document import Scalar
 from copycat_agent.definitions.document import Sequence as SequenceNode
+from copycat_agent.definitions.implied import with_implied
 from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.merging import under
 from copycat_agent.definitions.models import Loc, fields_by_key
+from copycat_agent.definitions.query_rules import check_queries
 from copycat_agent.definitions.reading import FAILED, Failed, Reader
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.formats.records import FORMATS
@@ -28,13 +30,17 @@ from copycat_agent.options import (
     TypeAdapter,
     ValidationError,
 )
+from copycat_agent.registry import FAULT, Registry, Unusable, told
 from copycat_agent.sources import SOURCES
-from copycat_agent.transforms import TRANSFORMS
+from copycat_agent.transforms import TRANSFORMS, StepOptions
+from copycat_agent.transforms.foreign import action_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _O = TypeVar("_O", bound=Options)
+_ONLINE = ("delivery", "limits", "kafka")
+"""What samples never meet: these need not be complete when only samples are looked at."""
 
 
 def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
@@ -45,23 +51,35 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     parts: dict[str, Any] = {name: read(reader) for name, read in own.items()} | {name: reader.field(Definition, name) for name in simple}
     parts["kafka"] = _kafka(reader, agent.kafka)
     _check(reader, parts)
+    if reader.offline:
+        parts |= {name: Definition.model_fields[name].get_default(call_default_factory=True) for name in _ONLINE if parts[name] is FAILED}
     if reader.findings or any(part is FAILED for part in parts.values()):
         return None
     definition = Definition(**parts)
     hide_secrets(reader, definition)
     # only now: what is hidden in this file's options stays so in the merged ones
-    return definition.model_copy(update={"kafka": under(agent.kafka, definition.kafka)})
+    return with_implied(definition).model_copy(update={"kafka": under(agent.kafka, definition.kafka)})
 
 
 def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
     if parts["source"] is not FAILED:
-        rules.check_source(reader, parts["source"])
+        if parts["source"].type in SOURCES.built_in:
+            rules.check_source(reader, parts["source"])
+        else:  # options of these names may mean anything there
+            rules.check_format(reader, parts["source"])
         if parts["delivery"] is not FAILED and parts["record"] is not FAILED:
             rules.check_ordering(reader, parts["source"], parts["delivery"], parts["record"])
+    if parts["source"] is not FAILED and parts["transforms"] is not FAILED:
+        check_queries(reader, parts["source"], parts["transforms"])
+    if parts["converters"] is not FAILED:
+        known = [None if parts[name] is FAILED else parts[name] for name in ("source", "transforms", "record")]
+        converter_rules.check_converters(reader, parts["converters"], *known)
     if parts["record"] is not FAILED:
-        rules.check_record(reader, parts["record"])
+        record_rules.check_record(reader, parts["record"])
+        if parts["kafka"] is not FAILED:
+            record_rules.check_timestamp(reader, parts["record"], parts["kafka"])
     if parts["errors"] is not FAILED:
-        rules.check_dlq(reader, parts["errors"].dlq)
+        record_rules.check_errors(reader, parts["errors"], () if parts["transforms"] is FAILED else parts["transforms"])
 
 
 def compose_agent(reader: Reader) -> AgentOptions:
@@ -116,11 +134,10 @@ def _kafka(reader: Reader, defaults: KafkaOptions) -> KafkaOptions | Failed:
 
 
 def _source(reader: Reader) -> object:
-    known = {name: entry.options for name, entry in SOURCES.items()}
-    model = known.get(reader.text(("source", "type")) or "")
-    if model is None or "format" not in model.model_fields:
-        return _typed(reader, ("source",), known, "source")
-    return _with_format(reader, model)
+    found = SOURCES.find(reader.text(("source", "type")) or "")
+    if found is None or isinstance(found, Unusable) or "format" not in found.options.model_fields:
+        return _typed(reader, ("source",), SOURCES)
+    return _with_format(reader, found.options)
 
 
 def _with_format(reader: Reader, model: type[Options]) -> object:
@@ -129,8 +146,7 @@ def _with_format(reader: Reader, model: type[Options]) -> object:
     reader.unknown_keys(model, loc)
     parts: dict[str, Any] = {name: reader.field(model, name, loc) for name in model.model_fields if name != "format"}
     if reader.node((*loc, "format")) is not None:
-        formats = {name: entry.options for name, entry in FORMATS.items()}
-        parts["format"] = _typed(reader, (*loc, "format"), formats, "format", short=True)
+        parts["format"] = _typed(reader, (*loc, "format"), FORMATS, short=True)
     return FAILED if FAILED in parts.values() else model(**parts)
 
 
@@ -144,18 +160,44 @@ def _transforms(reader: Reader) -> object:
 
 def _transform(reader: Reader, loc: Loc) -> object:
     node = reader.node(loc)
-    known = ", ".join(TRANSFORMS)
     if not isinstance(node, MappingNode):
-        return reader.report(loc, "wrong-type", "needs one action", f"as in - drop_if: {{...}}; known are {known}")
-    actions = [key for key in node.items if key in TRANSFORMS]
+        return reader.report(loc, "wrong-type", "needs one action", f"as in - drop_if: {{...}}; known are {_known(TRANSFORMS)}")
+    keys = [key for key in node.items if key not in action_keys(StepOptions)]
+    # a package is only asked for a name that is not one of ours
+    actions = [key for key in keys if key in TRANSFORMS.built_in] or [key for key in keys if TRANSFORMS.find(key) is not None]
     if len(actions) == 1:
-        return reader.options(TRANSFORMS[actions[0]].options, loc)
+        found = TRANSFORMS.find(actions[0])
+        if found is None or isinstance(found, Unusable):
+            return _unusable(reader, (*loc, actions[0]), found, on_key=True)
+        return _options(reader, TRANSFORMS, actions[0], found.options, loc)
     if actions:
         hint = "start it with a dash of its own"
         return reader.report((*loc, actions[1]), "several-actions", "a second action in one item", hint, on_key=True)
-    first = next(iter(node.items), "")
-    hint = wording.nearest(first, TRANSFORMS) or f"known are {known}"
-    return reader.report((*loc, first), "unknown-type", f"unknown transform {first!r:.80}", hint, on_key=True)
+    if not keys:
+        return reader.report(loc, "missing-key", "the action is missing", f"known are {_known(TRANSFORMS)}")
+    hint = wording.nearest(keys[0], TRANSFORMS.names()) or f"known are {_known(TRANSFORMS)}"
+    return reader.report((*loc, keys[0]), "unknown-type", f"unknown transform {keys[0]!r:.80}", hint, on_key=True)
+
+
+def _known(registry: Registry[Any]) -> str:
+    return ", ".join(registry.names())
+
+
+def _unusable(reader: Reader, loc: Loc, found: Unusable | None, *, on_key: bool = False) -> Failed:
+    """A part that a package names and cannot give."""
+    assert found is not None
+    return reader.report(loc, "unusable-package", found.why, found.hint, on_key=on_key)
+
+
+def _options(reader: Reader, registry: Registry[Any], name: str, model: type[Options], loc: Loc, *, short: str | None = None) -> object:
+    """The options of a part. Validators of a package's own may raise anything; that is told with its place, as the definition's problem."""
+    origin = registry.origin(name)
+    if origin is None:
+        return reader.options(model, loc, short=short)
+    try:
+        return reader.options(model, loc, short=short)
+    except Exception as error:  # noqa: BLE001 - somebody else's code
+        return reader.report(loc, "unusable-package", f"{registry.noun} {name!r} of {origin.text}: {told(error)}", FAULT)
 
 
 def _converters(reader: Reader) -> object:
@@ -163,30 +205,32 @@ def _converters(reader: Reader) -> object:
     if not isinstance(node, MappingNode):
         return reader.field(Definition, "converters")
     reader.unknown_keys(ConvertersOptions, ("converters",))
-    options = {name: entry.options for name, entry in CONVERTERS.items()}
     parts: dict[str, Any] = {
-        name: _typed(reader, ("converters", name), options, "converter", short=True) for name in ("key", "value") if name in node.items
+        name: _typed(reader, ("converters", name), CONVERTERS, short=True) for name in ("key", "value") if name in node.items
     }
     if "schema_registry" in node.items:
         parts["schema_registry"] = reader.field(ConvertersOptions, "schema_registry", ("converters",))
     return FAILED if FAILED in parts.values() else ConvertersOptions(**parts)
 
 
-def _typed(reader: Reader, loc: Loc, known: Mapping[str, type[Options]], what: str, *, short: bool = False) -> object | Failed:
+def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = False) -> object | Failed:
     """The options at `loc` by the class that their `type` names; with `short`, a scalar is the type alone."""
-    node = reader.node(loc)
+    node, what = reader.node(loc), registry.noun
     if node is None:
         return reader.add(wording.missing(loc, Definition.model_fields.get(str(loc[0]))))
     at = loc if short and isinstance(node, Scalar) else (*loc, "type")
     name = reader.text(at)
-    hint = f"known are {', '.join(known)}"
     if name is None:
         if not isinstance(node, MappingNode):
-            return reader.report(loc, "wrong-type", "needs keys and values", f"type: {' or '.join(known)}")
-        return reader.report(at, "missing-key", f"the type of the {what} is missing", hint)
-    if name not in known:
-        return reader.report(at, "unknown-type", f"unknown {what} {name!r:.80}", wording.nearest(name, known) or hint)
-    return reader.options(known[name], loc, short="type" if short else None)
+            return reader.report(loc, "wrong-type", "needs keys and values", f"type: {' or '.join(registry.names())}")
+        return reader.report(at, "missing-key", f"the type of the {what} is missing", f"known are {_known(registry)}")
+    found = registry.find(name)
+    if found is None:
+        hint = wording.nearest(name, registry.names()) or f"known are {_known(registry)}"
+        return reader.report(at, "unknown-type", f"unknown {what} {name!r:.80}", hint)
+    if isinstance(found, Unusable):
+        return _unusable(reader, at, found)
+    return _options(reader, registry, name, found.options, loc, short="type" if short else None)
 
 
 def hide_secrets(reader: Reader, root: Options) -> None:

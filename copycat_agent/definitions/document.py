@@ -21,7 +21,8 @@ DEPTH_MAX = 50
 NODES_MAX = 10_000
 """Nodes of one file with every alias counted as what it stands for. A real definition has a few hundred."""
 
-_EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""What makes events of a text: libyaml, or the slower parser in Python, which takes a little less."""
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -112,7 +113,7 @@ def parse(text: str) -> Node:
     aliases of anchors that are not complete (which includes every cycle).
     """
     try:
-        return _Builder(yaml.parse(text, Loader=_EVENTS)).document()
+        return _Builder(yaml.parse(text, Loader=EVENTS)).document()
     except yaml.MarkedYAMLError as error:
         place = _mark(error.problem_mark or error.context_mark)
         raise SyntaxProblem("yaml-syntax", _words(error), place, _syntax_hint(error)) from None

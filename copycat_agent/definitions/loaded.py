@@ -23,7 +23,8 @@ class LoadedFile:
 
     `name` is the connector's as far as it could be read, also from a file that does not load. `definition` is None when
     there are problems, and for a good file whose references were left unresolved where they decide (`resolve_env=False`). `name_at`:
-    line, column and text of the line where the name stands.
+    line, column and text of the line where the name stands. `doubts` are warnings about this file alone. `assumed` are references in
+    whose place a name stands (`offline`), as far as a sample can meet them.
     """
 
     path: Path
@@ -31,6 +32,8 @@ class LoadedFile:
     definition: Definition | None
     problems: tuple[Problem, ...]
     name_at: tuple[int, int, str] = (0, 0, "")
+    doubts: tuple[Problem, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

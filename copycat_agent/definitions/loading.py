@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
 from copycat_agent.definitions.document import FILE_BYTES_MAX, Mark, SyntaxProblem, decode, parse_mapping
+from copycat_agent.definitions.doubtful import doubtful
 from copycat_agent.definitions.files import read_small_file
 from copycat_agent.definitions.loaded import Loaded, LoadedFile, warnings, without_twins
 from copycat_agent.definitions.masking import Masker
@@ -36,12 +37,23 @@ def load_directory(directory: Path, agent: AgentOptions, *, resolve_env: bool = 
     files = without_twins([load_file(path, agent, resolve_env=resolve_env, environ=environ) for path in paths if not path.is_dir()])
     files = without_takers(files)
     problems = tuple(problem for file in files for problem in file.problems)
-    return Loaded(files, problems, (*warnings(files), *reread(files)))
+    return Loaded(files, problems, (*warnings(files), *reread(files), *(doubt for file in files for doubt in file.doubts)))
 
 
 def load_file(path: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None) -> LoadedFile:
     """Load one definition, with the agent's Kafka options under its own. Raises nothing; `environ` defaults to `os.environ`."""
-    reader, places, problems = _read(path, environ if environ is not None else os.environ, resolve_env=resolve_env)
+    return _load(path, None, agent, environ if environ is not None else os.environ, resolve_env=resolve_env)
+
+
+def load_content(
+    path: Path, content: bytes, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None
+) -> LoadedFile:
+    """`load_file` for a file that would hold `content`; what is at `path`, if anything, is not looked at."""
+    return _load(path, content, agent, environ if environ is not None else os.environ, resolve_env=resolve_env)
+
+
+def _load(path: Path, content: bytes | None, agent: AgentOptions, environ: Mapping[str, str], *, resolve_env: bool) -> LoadedFile:
+    reader, places, problems = _read(path, environ, resolve_env=resolve_env, content=content)
     if reader is None:
         return LoadedFile(path, None, None, problems)
     definition = compose(reader, agent)
@@ -50,7 +62,8 @@ def load_file(path: Path, agent: AgentOptions, *, resolve_env: bool = True, envi
         return LoadedFile(path, None, None, (problem,))
     name = reader.text(("name",))
     at = places.problem(Finding(("name",), "", ""))
-    return LoadedFile(path, name, definition, places.problems(reader.findings), (at.line, at.column, at.source_line))
+    doubts = () if definition is None else places.problems(doubtful(definition))
+    return LoadedFile(path, name, definition, places.problems(reader.findings), (at.line, at.column, at.source_line), doubts)
 
 
 def load_agent(
@@ -82,11 +95,13 @@ def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
     return config or (beside if beside.exists() else None)
 
 
-def _read(path: Path, environ: Mapping[str, str], *, resolve_env: bool) -> tuple[Reader | None, Places, tuple[Problem, ...]]:
-    """Parse a file. The reader is None when there are problems that stop here."""
+def _read(
+    path: Path, environ: Mapping[str, str], *, resolve_env: bool, content: bytes | None = None
+) -> tuple[Reader | None, Places, tuple[Problem, ...]]:
+    """Parse a file, or what it would hold. The reader is None when there are problems that stop here."""
     masker, text = Masker(), ""
     try:
-        content = read_small_file(path, FILE_BYTES_MAX)
+        content = read_small_file(path, FILE_BYTES_MAX) if content is None else content
         text = content.decode(errors="replace")
         text = decode(content)
         root = parse_mapping(text)

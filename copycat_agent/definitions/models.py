@@ -54,8 +54,13 @@ def model_at(root: type[Options], loc: Loc) -> type[Options] | None:
             continue
         found = fields_by_key(model).get(step) if model else None
         model = next(models_in(found[1].annotation), None) if found else None
-        in_map = found is not None and get_origin(found[1].annotation) is dict
+        in_map = found is not None and _is_map(found[1].annotation)
     return None if in_map else model
+
+
+def _is_map(annotation: object) -> bool:
+    """Whether it is a free map, or one or nothing."""
+    return dict in {get_origin(one) for one in (annotation, *get_args(annotation))}
 
 
 def field_at(root: type[Options], loc: Loc) -> FieldInfo | None:

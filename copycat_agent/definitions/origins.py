@@ -45,6 +45,13 @@ def origins(
     return tuple(finder.origin(loc, value, is_set=is_set) for loc, value, is_set in _leaves(definition, definition.masked(), (), True))
 
 
+def lines_of(path: Path, section: str) -> tuple[int, ...]:
+    """Where each item of a list of the definition begins, as line numbers of its file. Empty when it cannot be read any more."""
+    node = _tree(path)
+    items = node.items.get(section) if node is not None else None
+    return tuple(item.start.line for item in items.items) if isinstance(items, Sequence) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Finder:
     path: Path
@@ -77,6 +84,8 @@ class _Finder:
 def _leaves(options: Options, shown: dict[str, Any], loc: Loc, is_set: bool) -> Iterator[tuple[Loc, object, bool]]:  # noqa: FBT001
     """Place, value and whether it was said, of everything that is no section of its own."""
     for name, info in type(options).model_fields.items():
+        if name not in shown:  # the tests, which are no part of what runs
+            continue
         value, at = getattr(options, name), (*loc, key_of(name, info))
         said = is_set and name in options.model_fields_set
         if isinstance(value, Options) and isinstance(shown[name], dict):

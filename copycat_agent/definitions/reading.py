@@ -16,7 +16,7 @@ from copycat_agent.definitions.document import Node, Scalar
 from copycat_agent.definitions.document import Sequence as SequenceNode
 from copycat_agent.definitions.masking import Masker, is_secret_name
 from copycat_agent.definitions.models import Loc, fields_by_key
-from copycat_agent.definitions.references import ReferenceProblem, has_reference, refers_to_secret, resolve
+from copycat_agent.definitions.references import ReferenceProblem, has_reference, refers_to_secret, resolve, stood_in
 from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError, WrittenFloat
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})\.\d{1,18}", re.ASCII)
 _CONSTANTS = {"true": True, "false": False, "": None, "~": None, "null": None}
 _SHOWN: tuple[Loc, ...] = (
     ("name",), ("source", "include"), ("source", "exclude"), ("record", "topic"), ("record", "allowed_topics"),
-    ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"),
+    ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"), ("tests",),
 )  # fmt: skip
-"""Places whose values stand in logs, reasons and metrics while the agent runs, where no masker knows them."""
+"""Places whose values stand in logs, reasons and metrics while the agent runs, or are printed by `test`, where no masker knows them."""
 _RETYPED = {"int_type", "float_type", "bool_type", "literal_error"}
 
 
@@ -60,7 +60,8 @@ def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
 class Reader:
     """Reads options out of one document.
 
-    `environ` None leaves references as they are. `secret` are the places whose value came from a file or a credential,
+    `environ` None leaves references as they are. `offline`: names stand in for secrets and for variables that are not set, which are
+    gathered in `assumed`, by place (see `references.stood_in`). `secret` are the places whose value came from a file or a credential,
     `unresolved` those whose reference was left or could not be resolved: errors there are not reported again.
     """
 
@@ -70,6 +71,8 @@ class Reader:
     findings: list[Finding] = field(default_factory=list)
     secret: set[Loc] = field(default_factory=set)
     unresolved: set[Loc] = field(default_factory=set)
+    offline: bool = False
+    assumed: dict[Loc, tuple[str, ...]] = field(default_factory=dict)
     _resolved: dict[Loc, str] = field(default_factory=dict)
     _retyped: set[Loc] = field(default_factory=set)
 
@@ -201,6 +204,11 @@ class Reader:
         if self.environ is None:
             self.unresolved.add(loc)
             return text
+        if self.offline:
+            text, names = stood_in(text, self.environ)
+            if names:
+                self.assumed[loc] = names
+                self.unresolved.add(loc)
         try:
             resolved = resolve(text, self.environ)
         except ReferenceProblem as problem:

@@ -19,6 +19,7 @@ from copycat_agent.options import (
     SourceOptions,
     TransformOptions,
 )
+from copycat_agent.registry import Registry
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
@@ -47,9 +48,13 @@ One connector per file, `connectors.d/*.yaml` or `*.yml`; hidden files and `*.di
 def reference() -> str:
     """The whole page, Markdown."""
     parts = [_PREFACE, "## A definition\n", *_rows(Definition, "")]
-    for title, registry in (("Source", SOURCES), ("Format", FORMATS), ("Transform", TRANSFORMS), ("Converter", CONVERTERS)):
+    registries: tuple[Registry[Any], ...] = (SOURCES, FORMATS, TRANSFORMS, CONVERTERS)
+    for registry in registries:
+        title = registry.noun.capitalize()
         for name, entry in registry.items():
-            parts += [f"\n## {title}: {name}\n", f"{_summary(entry.options)}\n", *_rows(entry.options, "")]
+            origin = registry.origin(name)
+            whose = f" Of {origin.text}." if origin else ""
+            parts += [f"\n## {title}: {name}\n", f"{_summary(entry.options)}{whose}\n", *_rows(entry.options, "")]
     parts += ["\n## agent.yaml\n", "Beside `connectors.d/`, or named by `--config`. Everything has a default.\n", *_rows(AgentOptions, "")]
     return "\n".join(parts) + "\n"
 

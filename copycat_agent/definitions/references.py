@@ -19,6 +19,7 @@ SECRET_BYTES_MAX = 64 * 1024
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<closed>\}?)")
 _ENV = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<with_default>:-(?P<default>.*))?", re.DOTALL)
+_NAMED = re.compile(r"\$\$\{|\$\{(?:env:(?P<env>[A-Za-z_][A-Za-z0-9_]*)|(?:cred:|file:(?=/))(?P<secret>[^}]+))\}")
 
 
 class ReferenceProblem(Exception):  # noqa: N818  a text and a hint for the loader, never shown as a traceback
@@ -44,6 +45,23 @@ def has_reference(text: str) -> bool:
 def refers_to_secret(text: str) -> bool:
     """Whether `text` holds a reference to a file or a credential, resolvable or not."""
     return any((match["body"] or "").startswith(("file:", "cred:")) for match in _REFERENCE.finditer(text))
+
+
+def stood_in(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """`text` with the bare name in place of each secret, and of each variable that is not set; and which references those were.
+
+    For looking at samples: the same on every machine, and nothing secret is read. What is left is for `resolve`.
+    """
+    assumed: list[str] = []
+
+    def named(match: re.Match[str]) -> str:
+        name = match["env"] or match["secret"]
+        if name is None or match["env"] in environ:
+            return match[0]
+        assumed.append(match[0])
+        return name
+
+    return _NAMED.sub(named, text), tuple(assumed)
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> Resolved:

@@ -13,7 +13,6 @@ from copycat_agent.definitions.masking import is_secret_name
 from copycat_agent.definitions.spool_rules import check_spool
 from copycat_agent.formats import encoding_problem
 from copycat_agent.formats.records import FORMATS, build_format
-from copycat_agent.templates import compile_template
 
 if TYPE_CHECKING:
     from copycat_agent.definitions.models import Loc
@@ -21,24 +20,15 @@ if TYPE_CHECKING:
     from copycat_agent.options import (
         ApiOptions,
         DeliveryOptions,
-        DlqOptions,
         KafkaOptions,
         RecordOptions,
         SecurityOptions,
         SourceOptions,
         SparkOptions,
     )
-    from copycat_agent.templates import Template
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _PORTS = range(1, 65536)
-_TOPIC_HINT = "a topic name has 1 to 249 of the characters A-Z a-z 0-9 . _ -"
 _HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?", re.ASCII)
-
-
-def is_topic(name: str) -> bool:
-    """Whether Kafka accepts `name` as a topic's."""
-    return bool(_TOPIC.fullmatch(name)) and name not in {".", ".."}
 
 
 def is_address(text: str) -> bool:
@@ -122,52 +112,6 @@ def _is_rfc3339(text: str) -> bool:
         return re.match(r"\d{4}-\d\d-\d\d[Tt ]", text) is not None and datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
-
-
-def check_record(reader: Reader, record: RecordOptions) -> None:
-    """Templates compile, topics can exist, and a topic made from data stays among topics that were foreseen."""
-    for number, name in enumerate(record.allowed_topics):
-        _check_topic(reader, ("record", "allowed_topics", number), name)
-    if topic := _template(reader, ("record", "topic"), record.topic):
-        _check_topic_template(reader, record, topic)
-    if record.key is not None:
-        _template(reader, ("record", "key"), record.key)
-    for name, text in record.headers.items():
-        _template(reader, ("record", "headers", name), text)
-    if isinstance(record.partition, int) and not 0 <= record.partition < 2**31:
-        reader.report(("record", "partition"), "bad-value", "a partition is a number from 0", "or one of key, sticky, file")
-
-
-def _template(reader: Reader, loc: Loc, text: str) -> Template | None:
-    try:
-        return compile_template(text)
-    except ValueError as error:
-        reader.report(loc, "template", str(error))
-        return None
-
-
-def _check_topic_template(reader: Reader, record: RecordOptions, topic: Template) -> None:
-    loc: Loc = ("record", "topic")
-    if topic.is_literal:
-        _check_topic(reader, loc, topic.literal_prefix)
-    elif not topic.literal_prefix and not record.allowed_topics:
-        hint = 'write a prefix, as in "logs.{name}", or list allowed_topics'
-        reader.report(loc, "template", "a topic made from data needs a literal prefix or allowed_topics", hint)
-    elif topic.literal_prefix and not _TOPIC.fullmatch(topic.literal_prefix):
-        reader.report(loc, "topic", "no topic can begin like this", _TOPIC_HINT)
-    if topic.is_literal and record.allowed_topics and topic.literal_prefix not in record.allowed_topics:
-        reader.report(loc, "topic", "is not among allowed_topics", "add it there, or delete allowed_topics")
-
-
-def check_dlq(reader: Reader, dlq: DlqOptions | None) -> None:
-    """The dead-letter topic can exist."""
-    if dlq is not None:
-        _check_topic(reader, ("errors", "dlq", "topic"), dlq.topic)
-
-
-def _check_topic(reader: Reader, loc: Loc, name: str) -> None:
-    if not is_topic(name):
-        reader.report(loc, "topic", "is no topic name", _TOPIC_HINT)
 
 
 def check_kafka(reader: Reader, own: KafkaOptions, effective: KafkaOptions) -> None:

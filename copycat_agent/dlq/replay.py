@@ -16,12 +16,13 @@ from copycat_agent.dlq.letter import Letter, parse
 from copycat_agent.dlq.progress import Progress, group_of
 from copycat_agent.dlq.rows import row_of
 from copycat_agent.dlq.saved import saved_progress
-from copycat_agent.errors import BlockedError, DataError
+from copycat_agent.errors import BlockedError, DataError, FatalError
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing, Refused, TaskProducer
 from copycat_agent.producer.consuming import TopicReader
 from copycat_agent.sources.identity import Identity
+from copycat_agent.transforms.sql import sql_at
 
 GROUP_LETTERS = 200
 """Letters between two acknowledgements: a crash repeats so many at most."""
@@ -65,8 +66,11 @@ class Replay:
     """One replay of a connector's dead letters. `run` once, from one thread."""
 
     def __init__(self, definition: Definition, stopping: Callable[[], bool] = lambda: False, *, dry_run: bool = False) -> None:
-        """A dry run sends nothing, saves nothing, creates no topic."""
+        """A dry run sends nothing, saves nothing, creates no topic. Raises FatalError for a definition with a query: no Spark is here."""
         assert definition.errors.dlq is not None
+        if sql_at(definition.transforms) is not None:
+            msg = f"definition {definition.name} has a sql step, and a replay runs without Spark"
+            raise FatalError(msg, "write the letters into a file (copycat dlq show), and ship that with: copycat backfill")
         self._definition = definition
         self._pipeline = Pipeline(definition)
         self._names = frozenset((definition.name, *definition.renamed_from))
@@ -82,7 +86,7 @@ class Replay:
         `told` hears how far it is after each group. Raises RetriableError when Kafka cannot be reached, BlockedError when it
         refuses; what went before is saved.
         """
-        kafka = self._definition.kafka
+        kafka = self._pipeline.kafka
         if self._dry_run:
             kafka = kafka.model_copy(update={"create_topics": None})
         with TopicReader(kafka, self.report.topic, group_of(self._definition.name)) as reader:

@@ -1,4 +1,4 @@
-"""Everything at once: the host, the limits, the state directory, each definition, each cluster."""
+"""Everything at once: the host, the limits, the state directory, each definition, each cluster, each schema registry."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from copycat_agent.doctor.kafka import clusters, examine_clusters
 from copycat_agent.doctor.limits import examine_limits
 from copycat_agent.doctor.model import Notes, Step, Verdict
 from copycat_agent.doctor.mounts import mounts
+from copycat_agent.doctor.registry import examine_registries, registries
 from copycat_agent.doctor.spool import examine_spool
 from copycat_agent.doctor.state import examine_state, holder
 from copycat_agent.doctor.users import User
@@ -38,8 +39,9 @@ def examine(subject: Subject) -> list[Step]:
     """All steps, in the order in which they depend on each other. Changes nothing; raises nothing for what it finds."""
     definitions = [one for one in subject.loaded.definitions.values() if one.enabled]
     pid = holder(subject.state_dir)
-    with ThreadPoolExecutor(1, thread_name_prefix="doctor-kafka") as beside:
+    with ThreadPoolExecutor(2, thread_name_prefix="doctor-network") as beside:
         kafka = beside.submit(examine_clusters, clusters(definitions))
+        schemas = beside.submit(lambda: examine_registries(registries(definitions)))
         connectors, seen = _examine_connectors(subject)
         directories = {path for one in seen if one.watched for path in one.directories}
         return [
@@ -48,6 +50,7 @@ def examine(subject: Subject) -> list[Step]:
             *examine_state(subject.state_dir, subject.socket, subject.user, mounts()),
             *connectors,
             *kafka.result(),
+            *schemas.result(),
         ]
 
 

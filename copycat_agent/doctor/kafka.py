@@ -54,14 +54,12 @@ def clusters(definitions: Iterable[Definition]) -> list[Cluster]:
 
 
 def _add_topics(cluster: Cluster, definition: Definition) -> None:
-    create, most = definition.kafka.create_topics, _most_bytes(definition.source)
-    topic = compile_template(definition.record.topic)
-    if topic.is_literal:
-        _want(cluster, topic.literal_prefix, create, most, keyed=definition.record.key is not None)
-    else:
-        cluster.templates.append(f"{definition.name}: {definition.record.topic}")
-        for name in definition.record.allowed_topics:
-            _want(cluster, name, create, most, keyed=definition.record.key is not None)
+    create, most, record = definition.kafka.create_topics, _most_bytes(definition.source), definition.record
+    topic = compile_template(record.topic)
+    if not topic.is_literal:
+        cluster.templates.append(f"{definition.name}: {record.topic}")
+    for name in (topic.literal_prefix,) if topic.is_literal else record.allowed_topics:
+        _want(cluster, name, create, most, keyed=record.key is not None, timestamp=record.timestamp)
     if definition.errors.dlq is not None:
         _want(cluster, definition.errors.dlq.topic, create, (0, ""), keyed=True)
 
@@ -73,10 +71,11 @@ def _most_bytes(source: SourceOptions) -> tuple[int, str]:
     return (source.line.max_bytes, "line.max_bytes") if source.multiline is None else (source.multiline.max_bytes, "multiline.max_bytes")
 
 
-def _want(cluster: Cluster, topic: str, create: TopicOptions | None, most: tuple[int, str], *, keyed: bool) -> None:
+def _want(cluster: Cluster, topic: str, create: TopicOptions | None, most: tuple[int, str], *, keyed: bool, timestamp: str = "") -> None:
     known = cluster.topics.get(topic, Want(create, 0, keyed=True))
     size, limit = max((known.record_bytes, known.limit), most)
-    cluster.topics[topic] = Want(known.create or create, size, keyed=known.keyed and keyed, limit=limit)
+    timestamps = known.timestamps | ({timestamp} if timestamp else frozenset())
+    cluster.topics[topic] = Want(known.create or create, size, keyed=known.keyed and keyed, limit=limit, timestamps=timestamps)
 
 
 def examine_clusters(found: Sequence[Cluster]) -> list[Step]:

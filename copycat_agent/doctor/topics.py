@@ -18,13 +18,14 @@ _COPIES = 2
 class Want(NamedTuple):
     """What the connectors ask of a topic: how to make it, the longest record (0: any), and whether every record has a key.
 
-    `limit` is the option of the source that says how long a record may be.
+    `limit` is the option of the source that says how long a record may be, `timestamps` are what `record.timestamp` of each says.
     """
 
     create: TopicOptions | None
     record_bytes: int
     keyed: bool
     limit: str = "line.max_bytes"
+    timestamps: frozenset[str] = frozenset()
 
 
 def examine_topics(notes: Notes, options: KafkaOptions, topics: Mapping[str, Want], state: ClusterState) -> None:
@@ -78,6 +79,7 @@ def _examine_topic(notes: Notes, options: KafkaOptions, topic: TopicState, want:
     notes.ok("topic", f"{topic.name}: {', '.join(shown)}" + ("" if topic.operations is None else ", may be written to"))
     _examine_replicas(notes, topic, config)
     _examine_config(notes, options, topic, want, config)
+    _examine_timestamps(notes, options, topic.name, want.timestamps, config.get("message.timestamp.type", ""))
 
 
 def _examine_replicas(notes: Notes, topic: TopicState, config: Mapping[str, str]) -> None:
@@ -120,6 +122,17 @@ def _examine_config(notes: Notes, options: KafkaOptions, topic: TopicState, want
             f"{topic.name} keeps records for {format_duration(keep / 1000)} only",
             f"{_alter(options, topic.name)} --add-config retention.ms=604800000",
         )
+
+
+def _examine_timestamps(notes: Notes, options: KafkaOptions, name: str, wanted: frozenset[str], kept: str) -> None:
+    own = sorted(wanted & {"event", "file"})
+    if kept == "CreateTime" and "broker" in wanted:
+        text = f"{name} keeps the time of sending (message.timestamp.type=CreateTime), and record.timestamp is broker"
+        notes.warn("timestamp", text, f"{_alter(options, name)} --add-config message.timestamp.type=LogAppendTime")
+    elif kept == "LogAppendTime" and own:
+        text = f"{name} replaces the time of every record by the broker's (message.timestamp.type=LogAppendTime); "
+        fix = f"{_alter(options, name)} --add-config message.timestamp.type=CreateTime\nor set record.timestamp: broker"
+        notes.warn("timestamp", f"{text}record.timestamp is {' and '.join(own)}", fix)
 
 
 def _server(options: KafkaOptions) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import re
@@ -13,6 +14,8 @@ from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.client_settings import ACCEPTED, check_name
 from copycat_agent.definitions.models import key_of, markers, models_in
 from copycat_agent.definitions.schema import default_of
+from copycat_agent.explain.examples import ALONE, BESIDE, EXAMPLES, EXAMPLES_OF
+from copycat_agent.explain.items import written_example
 from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import (
     AgentOptions,
@@ -24,10 +27,11 @@ from copycat_agent.options import (
     TransformOptions,
     TypeAdapter,
 )
+from copycat_agent.registry import Registry
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
-_REGISTRIES: dict[type[Options], tuple[str, Any]] = {
+_REGISTRIES: dict[type[Options], tuple[str, Registry[Any]]] = {
     SourceOptions: ("source", SOURCES),
     TransformOptions: ("transform", TRANSFORMS),
     ConverterOptions: ("converter", CONVERTERS),
@@ -38,6 +42,7 @@ _NEAR = 5
 _LISTS = ("transforms", "columns")
 """Sections that are lists of maps."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]*")
+_STEP = "a definition, transform "
 _SECTION = "the defaults of its keys"
 
 
@@ -74,7 +79,15 @@ def _merged(keys: list[Key]) -> list[Key]:
     places: dict[Key, list[str]] = {}
     for one in keys:
         places.setdefault(one._replace(where=""), []).append(one.where)
-    return [one._replace(where=" or ".join(where)) for one, where in places.items()]
+    return [one._replace(where=_joined(where)) for one, where in places.items()]
+
+
+def _joined(places: list[str]) -> str:
+    """`a definition, transform regex or grok`; all transforms are `any transform`."""
+    kinds = [place.removeprefix(_STEP) for place in places if place.startswith(_STEP)]
+    if len(kinds) > 1 and len(kinds) == len(places):
+        return "a definition, any transform" if len(kinds) >= len(TRANSFORMS) else _STEP + " or ".join(kinds)
+    return " or ".join(places)
 
 
 def near_keys(text: str) -> list[str]:
@@ -109,7 +122,17 @@ def _below(model: type[Options], prefix: str, where: str) -> list[Key]:
     if model not in _REGISTRIES:
         return list(_keys_of(model, prefix, where))
     noun, registry = _REGISTRIES[model]
-    return [one for kind, entry in registry.items() for one in _keys_of(entry.options, prefix, f"{where}, {noun} {kind}")]
+    return [one for kind, entry in registry.items() for one in _of_part(registry, kind, entry.options, prefix, f"{where}, {noun} {kind}")]
+
+
+def _of_part(registry: Registry[Any], kind: str, model: type[Options], prefix: str, where: str) -> list[Key]:
+    """The keys of one part. Those of an installed package are left out where its models cannot be explained."""
+    origin = registry.origin(kind)
+    if origin is None:
+        return list(_keys_of(model, prefix, where))
+    with contextlib.suppress(Exception):  # somebody else's models may raise anything
+        return list(_keys_of(model, prefix, f"{where} of {origin.text}"))
+    return []
 
 
 def _key(model: type[Options], name: str, key: str, where: str, children: tuple[str, ...]) -> Key:
@@ -156,10 +179,17 @@ def _one_kind(schema: dict[str, Any]) -> str:
         return "one of its words" if len(schema.get("enum", [])) > 1 else "a word"
     kind = schema.get("type", "")
     if kind == "array":
-        return f"a list of {'texts' if schema.get('items', {}).get('type') == 'string' else 'maps'}"
+        return f"a list of {_plural(schema.get('items', {}))}"
     words = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "null": ""}
-    section = "a map of texts" if isinstance(schema.get("additionalProperties"), dict) else "a section"
+    inner = schema.get("additionalProperties")
+    section = "a section" if not isinstance(inner, dict) else "a map of texts" if inner.get("type") == "string" else "a map"
     return words.get(kind if isinstance(kind, str) else "string", section)
+
+
+def _plural(schema: dict[str, Any]) -> str:
+    if schema.get("type") == "string":
+        return "texts"
+    return "values" if "anyOf" in schema or isinstance(schema.get("type"), list) else "maps"
 
 
 def _allowed(field: FieldInfo, schema: dict[str, Any]) -> str:
@@ -177,16 +207,18 @@ def _allowed(field: FieldInfo, schema: dict[str, Any]) -> str:
 
 def _example(key: str, schema: dict[str, Any], default: str | None, where: str) -> str:
     """The key as it is written, nested as in YAML's flow style; "" where only its children would say something."""
+    if found := written_example(key, where.rpartition(" ")[2]):
+        return found
     kind = where.rpartition(" format ")[2] if " format " in where else ""
     value = (
-        _EXAMPLES_OF.get((kind or where.rpartition(" ")[2], key))
-        or _EXAMPLES.get(key)
-        or ("" if key.startswith("transforms.") else _example_value(schema, default))
+        EXAMPLES_OF.get((kind or where.rpartition(" ")[2], key))
+        or EXAMPLES.get(key)
+        or ("" if key.startswith(("transforms.", "tests.")) else _example_value(schema, default))
     )
     if not value:
         return ""
     *sections, last = key.split(".")
-    beside = next((text for name, text in _BESIDE.items() if key not in _ALONE and (key == name or key.startswith(f"{name}."))), "")
+    beside = next((text for name, text in BESIDE.items() if key not in ALONE and (key == name or key.startswith(f"{name}."))), "")
     if value.startswith("{"):
         beside = ""
     text = f"{beside}, {last}: {value}" if beside else f"{last}: {value}"
@@ -219,7 +251,7 @@ def _example_value(schema: dict[str, Any], default: str | None) -> str:
             return "false" if default == "true" else "true"
     if default not in (None, "none", "[]", "{}", _SECTION):
         return _written(json.loads(default)) if default.startswith('"') else default
-    kinds = {one.get("type"): one for one in schema.get("anyOf", [schema])}
+    kinds = {str(one.get("type")): one for one in schema.get("anyOf", [schema])}
     return "1000" if "integer" in kinds else next((str(one["examples"][-1]) for one in kinds.values() if one.get("examples")), "")
 
 
@@ -232,86 +264,3 @@ def _client_setting(text: str) -> Key:
         kind, _, values = ACCEPTED[name].partition(" ")
         return Key(text, "a definition or agent.yaml", meaning, kind, "librdkafka's", values.replace("|", ", "), "", ())
     return Key(text, "nowhere", f"{wrong[0]}: {wrong[1]}", "not allowed", "none", "", "", ())
-
-
-_EXAMPLES = {
-    "name": "nginx-access",
-    "renamed_from": "[nginx]",
-    "source.include": "[/var/log/nginx/*access.log]",
-    "source.exclude": '["*.gz"]',
-    "source.start_at": '"2026-11-21T05:00:00Z"',
-    "source.encoding": "latin-1",
-    "source.line.delimiter": r'"\0"',
-    "source": "{type: log_file, include: [/var/log/nginx/*access.log]}",
-    "source.type": "log_file",
-    "source.ignore_older": "2d",
-    "source.multiline.start": r"'^\d{4}-'",
-    "source.multiline.continues": r"'^\s'",
-    "source.multiline.ends": "';$'",
-    "source.multiline": "{preset: java}",
-    "source.symlink_roots": "[/mnt/logs]",
-    "transforms": '[{drop_if: {message: {matches: "DEBUG"}}}]',
-    "transforms.drop_if": '{message: {matches: "DEBUG"}}',
-    "transforms.keep_if": '{message: {matches: "ERROR"}}',
-    "converters.key.type": "string",
-    "converters.value": "bytes",
-    "converters.key": "string",
-    "record": '{topic: logs.nginx, key: "{@file.name}"}',
-    "record.topic": '"logs.{@file.name}"',
-    "record.allowed_topics": "[logs.error, logs.info]",
-    "record.key": '"{@file.name}"',
-    "record.headers": '{host: "{@host}"}',
-    "record.partition": "file",
-    "delivery.ordering": "file",
-    "errors.dlq": "{topic: logs.dlq}",
-    "errors.dlq.topic": "logs.dlq",
-    "kafka.bootstrap_servers": "[k1.example.test:9093, k2.example.test:9093]",
-    "kafka.client": "{compression.type: zstd}",
-    "kafka.security.username": "copycat",
-    "kafka.security.password": '"${cred:kafka_password}"',
-    "kafka.security.ca_file": "/etc/copycat/ca.pem",
-    "kafka.security.mechanism": "SCRAM-SHA-512",
-    "kafka.security.protocol": "SASL_SSL",
-    "kafka.security.cert_file": "/etc/copycat/client.pem",
-    "kafka.security.key_file": "/etc/copycat/client.key",
-    "kafka.security.key_password": '"${cred:key_password}"',
-    "kafka.security.oauth.token_url": "https://login.example.test/token",
-    "kafka.security.oauth.client_id": "copycat",
-    "kafka.security.oauth.client_secret": '"${cred:kafka_secret}"',
-    "kafka.security.oauth.scope": "kafka",
-    "kafka.create_topics": "{partitions: 3}",
-    "kafka.create_topics.config": "{retention.ms: 604800000}",
-    "spark.conf": "{spark.ui.enabled: false}",
-    "state_dir": "/var/lib/copycat",
-    "api.listen": "127.0.0.1:9464",
-    "api.socket": "/run/copycat/agent.sock",
-}
-"""Values that say more than the type does."""
-_EXAMPLES_OF = {
-    ("spool_dir", "source.type"): "spool_dir",
-    ("spool_dir", "source.dir"): "/var/spool/in",
-    ("spool_dir", "source.pattern"): '"orders-*.csv"',
-    ("spool_dir", "source.exclude"): '"*.bak"',
-    ("spool_dir", "source.format"): "csv",
-    ("spool_dir", "source.ready"): "{min_age: 30s}",
-    ("spool_dir", "source.ready.min_age"): "30s",
-    ("spool_dir", "source.ready.done_file"): '"{name}.done"',
-    ("spool_dir", "source.cleanup"): "{policy: delete}",
-    ("spool_dir", "source.cleanup.policy"): "delete",
-    ("spool_dir", "source.cleanup.to"): "/var/spool/done",
-    ("spool_dir", "source.cleanup.failed_to"): "/var/spool/failed",
-}
-"""The same for options of one source or format: (its type, key)."""
-_BESIDE = {
-    "source.cleanup.to": "policy: move",
-    "source.format.columns.start": "name: id, width: 8",
-    "source.format.columns.type": "name: id, width: 8",
-    "source.format.columns": "name: id",
-    "source.cleanup.retain": "policy: move, to: /var/spool/done",
-    "source.multiline": "preset: java",
-    "source.symlink_roots": "follow_symlinks: true",
-    "record.allowed_topics": 'topic: "logs.{level}"',
-}
-"""What an option, or those below it, need beside them."""
-_ALONE = frozenset(f"source.multiline.{name}" for name in ("start", "continues", "ends", "preset"))
-"""Options that need nothing beside them where others of the section do."""

@@ -6,14 +6,20 @@ Whether a line goes on with a group follows from the lines of this group alone, 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from copycat_agent.formats.wrapped import Wrapped, may_be_wrapped, unwrap
+from copycat_agent.errors import DataError
+from copycat_agent.formats.wrapped import Wrapped, may_be_wrapped, may_hold_parts, unwrap
+from copycat_agent.patterns import TIMEOUT_SECONDS, Pattern, compile_pattern
 
 LOOK_CHARACTERS = 4096
 """So much of a line is searched for a pattern that somebody wrote."""
+_LEAST_SECONDS = 0.001
+"""For a pattern that takes too long on line after line."""
 CLOSED = 9
 """State of a group that its last line has ended."""
 
@@ -40,7 +46,7 @@ class Rule:
     A line of kind k goes on with a group in state s when `joins` has (s, k), and gives the next state; else it begins a group, in
     state `first[k]`. `begins` is a kind that does so always. `skipped` are the kinds that go on with a group of which nothing is
     known but that it is too long.
-    `is_end`: a line of kind 1 is the last of its group.
+    `is_end`: a line of kind 1 is the last of its group. `only_parts`: the kinds say nothing, only parts of wrapped lines make groups.
     """
 
     kinds: Callable[[list[bytes]], list[int]]
@@ -50,10 +56,12 @@ class Rule:
     skipped: frozenset[int]
     begins: int = 0
     is_end: bool = False
+    only_parts: bool = False
 
-    def marks(self, lines: list[bytes]) -> Marks:
-        """Look at lines; UTF-8."""
-        if not may_be_wrapped(b"\n".join(lines)):
+    def marks(self, lines: list[bytes], *, after_nothing: bool = False) -> Marks:
+        """Look at lines; UTF-8. `after_nothing`: no group stands open before them."""
+        block = b"\n".join(lines)
+        if not may_be_wrapped(block) or (self.only_parts and after_nothing and not may_hold_parts(block)):
             return Marks(self.kinds(lines), None)
         wrapped = [unwrap(text) for text in _texts(lines)]
         kinds = self.kinds_of_texts([one.message for one in wrapped])
@@ -156,13 +164,18 @@ def _texts(lines: list[bytes]) -> list[str]:
 def by_pattern(pattern: str, *, at_end: bool = False) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:
     """Kind 1 for lines in which `pattern` is found, 0 for others: of bytes, and of text.
 
-    Of a very long line it sees the beginning only, or `at_end` its end: there are patterns that take the square of the length.
+    Of a very long line it sees the beginning only, or `at_end` its end: there are patterns that take the square of the length. One that
+    takes too long on a line is not found in it.
     """
-    search = re.compile(pattern).search
-    quick = _search_in_ascii(pattern)
+    compiled = compile_pattern(pattern)
+    is_bounded = compiled.most >= LOOK_CHARACTERS
+    search: Callable[[str], object] = compiled.search if is_bounded else _Patient(compiled)
+    quick = _search_in_ascii(pattern) if is_bounded else None
 
-    def look(line: str) -> re.Match[str] | None:
-        return search(line, max(0, len(line) - LOOK_CHARACTERS)) if at_end else search(line, 0, LOOK_CHARACTERS)
+    def look(line: str) -> object:
+        if at_end and compiled.anchored and len(line) > LOOK_CHARACTERS:
+            return None
+        return search(line[-LOOK_CHARACTERS:] if at_end else line[:LOOK_CHARACTERS])
 
     def of_texts(lines: list[str]) -> list[int]:
         is_long = len(max(lines, key=len, default="")) > LOOK_CHARACTERS
@@ -175,6 +188,24 @@ def by_pattern(pattern: str, *, at_end: bool = False) -> tuple[Callable[[list[by
         return of_texts(_texts(lines))
 
     return of_bytes, of_texts
+
+
+class _Patient:
+    """A search that has no errors. The more it is kept waiting, the less time the next lines get: a block of lines is done soon."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self._pattern = pattern
+        self._seconds = TIMEOUT_SECONDS
+
+    def __call__(self, line: str) -> object:
+        if len(line) <= self._pattern.most:
+            return self._pattern.search(line)
+        begin, found = time.monotonic(), None
+        with suppress(DataError):
+            found = self._pattern.search_within(line, self._seconds)
+        is_slow = time.monotonic() - begin > self._seconds / 4
+        self._seconds = max(_LEAST_SECONDS, self._seconds / 2) if is_slow else min(TIMEOUT_SECONDS, self._seconds * 2)
+        return found
 
 
 def by_alternatives(pattern: str) -> tuple[Callable[[list[bytes]], list[int]], Callable[[list[str]], list[int]]]:

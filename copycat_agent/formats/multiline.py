@@ -267,7 +267,10 @@ class _Walk:
         return chunk._replace(tail=chunk.tail_before(len(groups)))
 
     def _marks_of(self, chunk: Chunk) -> Marks:
-        return self._rule.marks(chunk.values) if chunk.text == self._legible else self._marks(chunk.raw)
+        after_nothing = self.state is None and not self.skipping
+        if chunk.text == self._legible:
+            return self._rule.marks(chunk.values, after_nothing=after_nothing)
+        return self._rule.marks(self._legible.values(chunk.raw, skip_empty=False), after_nothing=after_nothing)
 
     def _marks(self, raw: list[bytes]) -> Marks:
         return self._rule.marks(self._legible.values(raw, skip_empty=False))

@@ -20,8 +20,10 @@ class MultilineOptions(Options):
     start: Regex | None = Field(None, description="A line in which this regular expression is found begins a record.")
     continues: Regex | None = Field(None, description="A line in which it is found belongs to the record before it.")
     ends: Regex | None = Field(None, description="A line in which it is found is the last one of its record.")
-    preset: Literal["java", "python", "indented"] | None = Field(
-        None, description="java, python: a stack trace belongs to the line before it. indented: a line that begins with white space does."
+    preset: Literal["java", "python", "indented", "container"] | None = Field(
+        None,
+        description="java, python: a stack trace belongs to the line before it. indented: a line that begins with white space does. "
+        "container: only what a container runtime has cut into parts is joined; it is the default with a cri or docker step.",
     )
     timeout: Duration = Field(2.0, ge=0.01, le=86400, description="A record to which nothing was added for so long is complete.")
     max_lines: int = Field(500, ge=1, le=1_000_000, description="Most lines of a record. One with more: see `line.on_too_long`.")

@@ -6,9 +6,9 @@ Vector's parsers recognise much the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from copycat_agent.formats.grouping import Rule, by_alternatives, continues
+from copycat_agent.formats.grouping import CLOSED, Rule, by_alternatives, continues
 
 _FRAME, _HEADER = 1, 2
 _LINE, _TRACE = 0, 1
@@ -53,5 +53,15 @@ def _python() -> Rule:
     return Rule(*by_alternatives(_PYTHON), joins, first, frozenset({_CHAIN, _BLANK, _INDENTED}))
 
 
-PRESETS: Mapping[str, Rule] = {"java": _java(), "python": _python(), "indented": continues(r"^[ \t]")}
+def _container() -> Rule:
+    """Each line is a record, but for the parts that a container runtime has made of one."""
+    joins = {(0, 0): 0, (0, 1): CLOSED}
+    return Rule(_whole, _whole, joins, (0, CLOSED), frozenset({0}), is_end=True, only_parts=True)
+
+
+def _whole(lines: Sequence[object]) -> list[int]:
+    return [1] * len(lines)
+
+
+PRESETS: Mapping[str, Rule] = {"java": _java(), "python": _python(), "indented": continues(r"^[ \t]"), "container": _container()}
 """By the names that `multiline.preset` takes."""

@@ -14,6 +14,10 @@ _DOCKER = re.compile(r'\{"log":("(?:[^"\\]|\\.)*"),"stream":"(stdout|stderr)"')
 _SIGNS = (b" stdout ", b" stderr ", b'"stream":"std')
 
 
+_PARTS = (b" stdout P", b" stderr P")
+_WHOLE, _STREAM = b'\\n","stream":"std', b'"stream":"std'
+
+
 class Wrapped(NamedTuple):
     """One line. `stream` is "" when it is not wrapped; `unfinished` when the next line of its stream goes on with the message."""
 
@@ -25,6 +29,11 @@ class Wrapped(NamedTuple):
 def may_be_wrapped(block: bytes) -> bool:
     """Whether a look at each line is worth while."""
     return any(sign in block for sign in _SIGNS)
+
+
+def may_hold_parts(block: bytes) -> bool:
+    """Whether one of its lines may go on in the next."""
+    return any(sign in block for sign in _PARTS) or block.count(_STREAM) != block.count(_WHOLE)
 
 
 def unwrap(line: str) -> Wrapped:

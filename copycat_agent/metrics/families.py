@@ -37,6 +37,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("records_dropped_total", "counter", (*_C, "reason"), samples.dropped,
         "Records that were not sent. filtered: by a transform or an option. rejected: bad ones, passed over because there is no "
         "dead-letter topic."),
+    Family("records_kept_total", "counter", _C, samples.each(lambda s: s.counts.kept),
+        "Acknowledged records that went on as they were though a step failed, because its on_error is keep."),
     Family("records_too_long_total", "counter", _C, samples.each(lambda s: s.counts.too_long),
         "Records longer than line.max_bytes, whatever became of them."),
     Family("dlq_records_total", "counter", _C, samples.each(lambda s: s.counts.dead_lettered),

@@ -1,11 +1,27 @@
-"""Sources: what is there, is it the same, where were we. A new source is one file and one line in `SOURCES`."""
+"""Sources: what is there, is it the same, where were we. A new source is one file and one line in `_BUILT_IN`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from copycat_agent.options import SourceOptions
+from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 from copycat_agent.sources.base import Changes, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind, only_looking
 from copycat_agent.sources.log_file import LOG_FILE
 from copycat_agent.sources.spool.spool_dir import SPOOL_DIR
 
 __all__ = ["SOURCES", "Changes", "FileState", "FileView", "Lag", "Offsets", "Plan", "Source", "SourceKind", "only_looking"]
 
-SOURCES: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR}
+_BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR}
+
+
+def _wrong(name: str, part: SourceKind) -> str:
+    return wrong_kind(part, SourceKind, SourceOptions) or wrong_type_name(name, part.options)
+
+
+def _fenced(kind: SourceKind, fence: Fence) -> SourceKind:
+    return replace(kind, make=fence(kind.make), open=fence(kind.open), framing=fence(kind.framing))
+
+
+SOURCES = Registry("source", _BUILT_IN, _wrong, _fenced)
+"""By the name of their type; those of installed packages too."""

@@ -25,15 +25,17 @@ from copycat_agent.spark.cluster_host import refusal
 from copycat_agent.spark.cluster_job import Flight, Job, Pulse
 from copycat_agent.spark.cluster_line import Line
 from copycat_agent.spark.cluster_task import Errand, Seat
+from copycat_agent.spark.sql_steps import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.runner import Results
     from copycat_agent.spark.cluster_host import ClusterHost
     from copycat_agent.spark.cluster_line import Exchange
     from copycat_agent.spark.host import Session
+    from copycat_agent.spark.sql_jobs import SqlContexts
 
 RUN = "copycat_agent.batch:run_batch"
 """What a batch is run by, as a name: the executor imports it once it knows that it can."""
@@ -75,6 +77,7 @@ class ClusterExecutor:
         self._admitting = threading.Lock()
         self._closed = threading.Event()
         self._pulse = Pulse()
+        self._sql: SqlContexts | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
         """See `Executor.submit`. A definition that must not travel yields a FatalError, see `cluster_host.refusal`."""
@@ -135,15 +138,40 @@ class ClusterExecutor:
                 copycat_agent.__version__,
                 line.address,
             )
-            job = Job(session, flight, self._closed, self._pulse, self._place_seconds, batch.max_seconds + self._answer_seconds)
+            jobs: list[Job] = []
+
+            def new_job() -> Job:
+                seconds = batch.max_seconds + self._answer_seconds
+                jobs.append(Job(session, flight, self._closed, self._pulse, self._place_seconds, seconds))
+                return jobs[-1]
+
             try:
-                answer = job.run(f"{batch.task.connector}/{batch.task.number}", cluster_task.carry, errand)
+                answer = self._run_errand(session, errand, new_job)
             except RetriableError:
-                if flight.settled and not job.has_begun:
+                if flight.settled and not any(job.has_begun for job in jobs):
                     return unread(batch)
                 raise
         results = unpacked(batch, answer)
         return tuple(replace(result, split=split) for result, split in zip(results, batch.splits, strict=True))
+
+    def _run_errand(self, session: Session, errand: Errand, new_job: Callable[[], Job]) -> bytes:
+        """Packed results, after one job; with a query, after as many as it takes."""
+        batch = errand.batch
+        name, step = f"{batch.task.connector}/{batch.task.number}", step_of(batch.definition)
+        if step is None:
+            return new_job().run(name, cluster_task.carry, errand)
+        from copycat_agent.spark import sql_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark, and pandas
+
+        with self._lock:
+            self._sql = self._sql or sql_jobs.SqlContexts()
+        contexts = self._sql
+
+        def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
+            query = sql_task.SqlErrand(sql_task.there, errand._replace(batch=part), condemned, why)
+            meeting = sql_jobs.meeting_place("")
+            return new_job().work(name, lambda context: contexts.on(context).run(prepared, query, meeting, careful=careful))
+
+        return sql_jobs.carry(contexts.on(session.context), batch, step, job)
 
     def _session(self, flight: Flight) -> Session | None:
         """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""

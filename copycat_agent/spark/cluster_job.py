@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.spark.cluster_line import Line
+from copycat_agent.spark.sql_words import QueryFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,14 +112,22 @@ class Job:
 
     def run(self, name: str, function: Callable[..., object], item: object) -> bytes:
         """What `function` yields over a partition that holds `item`. Raises RetriableError, FatalError when it cannot work there."""
-        from copycat_agent.spark.session import reason_of, run_task, words_of  # noqa: PLC0415 - imports pyspark, and is not needed before
+        from copycat_agent.spark.session import run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
+
+        return self.work(name, lambda context: run_task(context, function, item)[0])  # type: ignore[arg-type]
+
+    def work(self, name: str, work: Callable[[SparkContext], bytes]) -> bytes:
+        """What `work` makes of the session's context, in one Spark job. Raises as `run` does, and what `work` raises of ours."""
+        from copycat_agent.spark.session import reason_of, words_of  # noqa: PLC0415 - as above
 
         context = self._session.context
         group = f"{name}#{self._flight.number}"
         threading.Thread(target=self._guard, args=(context, group), name=f"guard-{group}", daemon=True).start()
         try:
             context.setJobGroup(group, name, interruptOnCancel=True)
-            (answer,) = run_task(context, function, item)  # type: ignore[arg-type]
+            answer = work(context)
+        except (CopycatError, QueryFailedError):
+            raise
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
             reason = self._problem or reason_of(error)
             self._bury_a_stopped_session(context)

@@ -20,9 +20,11 @@ def build(directory: Path) -> Path:
     root = Path(copycat_agent.__file__).resolve().parent
     path = directory / NAME
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
-        for source in sorted(root.rglob("*.py")):
+        for source in sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name != "__pycache__"):
             name = source.relative_to(root.parent)
             archive.write(source, name)
+            if source.suffix != ".py":  # data, such as the patterns of grok
+                continue
             compiled = Path(importlib.util.cache_from_source(str(source)))
             if compiled.is_file():
                 archive.write(compiled, name.with_suffix(".pyc"))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.batch import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import bounded, failed, unpacked, unread
+from copycat_agent.spark.sql_steps import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.host import Session, SparkHost
+    from copycat_agent.spark.sql_jobs import SqlContexts
+    from copycat_agent.transforms.sql import SqlStep
 
 ANSWER_SECONDS = 60.0
 """As in `runners`: after `max_seconds` and so long the job is cancelled, which ends its worker."""
@@ -63,6 +66,7 @@ class JobExecutor:
         self._stop_files: dict[TaskId, Path] = {}
         self._closed = threading.Event()
         self._unfit_since: float | None = None
+        self._sql: SqlContexts | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
         """See `Executor.submit`."""
@@ -102,7 +106,7 @@ class JobExecutor:
 
     def _job(self, batch: Batch, stop_file: Path) -> Results:
         """Raises RetriableError when the job fails, takes too long or is cancelled by `close`, FatalError when no job can run any more."""
-        from copycat_agent.spark.session import reason_of, run_task  # noqa: PLC0415 - imports pyspark, and is not needed before
+        from copycat_agent.spark.session import reason_of  # noqa: PLC0415 - imports pyspark, and is not needed before
 
         session = self._session(stop_file)
         if session is None:
@@ -111,15 +115,38 @@ class JobExecutor:
         threading.Thread(target=job.guard, args=(batch.max_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True).start()
         try:
             session.context.setJobGroup(job.group, f"{batch.task.connector}/{batch.task.number}", interruptOnCancel=True)
-            (results,) = run_task(
-                session.context, functools.partial(bounded, str(stop_file), self._run), (batch, credentials(batch, os.environ))
-            )
+            results = self._carried(session.context, batch, str(stop_file))
+        except CopycatError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
             raise self._broken_off(job.problem or reason_of(error)) from None
         finally:
             job.end()
         self._unfit_since = None
         return unpacked(batch, results)
+
+    def _carried(self, context: SparkContext, batch: Batch, stop_file: str) -> bytes:
+        """Packed results. Raises what py4j raises, RefusedQueryError when the definition's query cannot be run."""
+        step = step_of(batch.definition)
+        if step is not None:
+            return self._queried(context, batch, stop_file, step)
+        from copycat_agent.spark.session import run_task  # noqa: PLC0415 - as above
+
+        (results,) = run_task(context, functools.partial(bounded, stop_file, self._run), (batch, credentials(batch, os.environ)))
+        return results
+
+    def _queried(self, context: SparkContext, batch: Batch, stop_file: str, step: SqlStep) -> bytes:
+        from copycat_agent.spark import sql_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark, and pandas
+
+        with self._lock:
+            self._sql = self._sql or sql_jobs.SqlContexts()
+        sql, meeting = self._sql.on(context), str(self._host.socket_dir)
+
+        def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
+            errand = sql_task.SqlErrand(sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why)
+            return sql.run(prepared, errand, sql_jobs.meeting_place(meeting), careful=careful)
+
+        return sql_jobs.carry(sql, batch, step, job)
 
     def _broken_off(self, reason: str) -> CopycatError:
         """Why a job failed. What a batch raises is in its results; so what a worker raises is raised before it begins."""

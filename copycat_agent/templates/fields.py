@@ -42,7 +42,10 @@ def is_path(path: str) -> bool:
 
 
 def compile_path(path: str) -> Callable[[RecordLike], object]:
-    """A closure that finds the field at dotted `path`, or returns `MISSING`. ValueError for a path that is not one."""
+    """A closure that finds the field at dotted `path`, or returns `MISSING`. ValueError for a path that is not one.
+
+    `a.b` is `b` in the object `a`, and where there is none, the field whose own name is `a.b`.
+    """
     keys = path.split(".")
     if not is_path(path):
         msg = f"{path!r} is not a field name: write names joined by dots, such as user.id (no brackets, no empty parts)"
@@ -60,6 +63,8 @@ def compile_path(path: str) -> Callable[[RecordLike], object]:
         value = top(record)
         for key in rest:
             value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+        if value is MISSING and isinstance(record.value, dict):
+            return record.value.get(path, MISSING)
         return value
 
     return nested if rest else top

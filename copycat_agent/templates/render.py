@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class SplitMeta:
     """The metadata that is the same for every record of a split. `path` may hold surrogate escapes.
 
-    `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it.
+    `mtime_ms` is when the file was last changed, 0 where nobody knows: times without a year are near it. `clock` gives epoch seconds.
     """
 
     path: str
@@ -35,6 +35,7 @@ class SplitMeta:
     host: str
     connector: str
     mtime_ms: int = 0
+    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Name:
     spec: str
 
 
-def bind(parts: Iterable[str | Name], meta: SplitMeta, clock: Callable[[], float] = time.time) -> Callable[[RecordLike], str]:
+def bind(parts: Iterable[str | Name], meta: SplitMeta, clock: Callable[[], float]) -> Callable[[RecordLike], str]:
     """Join texts and names into one closure; see `Template.bind`."""
     pattern, getters = "", []
     for part in parts:

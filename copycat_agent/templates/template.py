@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING
@@ -53,13 +52,21 @@ class Template:
         """Whether it names a field of the record (not only metadata)."""
         return any(not name.startswith("@") for name in self.fields)
 
-    def bind(self, meta: SplitMeta, clock: Callable[[], float] = time.time) -> Callable[[RecordLike], str]:
-        """A closure that renders records of one split; `clock` gives epoch seconds for `@read_time`.
+    @property
+    def single_field(self) -> str | None:
+        """The field when it is exactly one, unformatted, with nothing around it; None for all other templates and for metadata."""
+        match self.parts:
+            case (Name(name=name, spec=""),) if not name.startswith("@"):
+                return name
+        return None
+
+    def bind(self, meta: SplitMeta, clock: Callable[[], float] | None = None) -> Callable[[RecordLike], str]:
+        """A closure that renders records of one split; `clock` gives epoch seconds for `@read_time`, None: the split's.
 
         What it returns always encodes as UTF-8. It raises `DataError`, naming the field and never its content, when a field
         is missing, null, an object or a list, or does not go with its format spec.
         """
-        return bind(self.parts, meta, clock)
+        return bind(self.parts, meta, clock or meta.clock)
 
     def render(self, record: RecordLike, meta: SplitMeta) -> str:
         """`bind(meta)(record)`, for once; see there."""

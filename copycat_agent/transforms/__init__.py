@@ -1,6 +1,6 @@
 """Transforms: the steps of `transforms:`, each of which works on one record at a time.
 
-A new transform is one file and one line in `TRANSFORMS`. Its options describe a whole item of `transforms:` in a
+A new transform is one file and one line in `_BUILT_IN`. Its options describe a whole item of `transforms:` in a
 definition, in a field named like the action: `- drop_if: {...}` is a class with the field `drop_if`.
 """
 
@@ -9,19 +9,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from copycat_agent.options import TransformOptions
-from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepError, StepOptions, Transform, TransformKind
+from copycat_agent.registry import Registry
+from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepError, StepFaultError, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.containers import CRI, DOCKER
+from copycat_agent.transforms.convert import CONVERT
+from copycat_agent.transforms.csv_ import CSV
 from copycat_agent.transforms.filter import DROP_IF, KEEP_IF
+from copycat_agent.transforms.flatten import FLATTEN
+from copycat_agent.transforms.foreign import action_keys, fenced_transform, wrong_transform
+from copycat_agent.transforms.grok import GROK
 from copycat_agent.transforms.guarding import Guarded
+from copycat_agent.transforms.hash_ import HASH
+from copycat_agent.transforms.json_ import JSON
+from copycat_agent.transforms.key_value import KEY_VALUE
+from copycat_agent.transforms.logfmt import LOGFMT
+from copycat_agent.transforms.mask import MASK
 from copycat_agent.transforms.match import Condition, compile_matcher
+from copycat_agent.transforms.nest import NEST
+from copycat_agent.transforms.regex_ import REGEX
+from copycat_agent.transforms.rename import RENAME
+from copycat_agent.transforms.replace import REPLACE
+from copycat_agent.transforms.sample import SAMPLE
+from copycat_agent.transforms.select import DROP_FIELDS, KEEP_FIELDS
+from copycat_agent.transforms.set_ import DEFAULT, SET
+from copycat_agent.transforms.sql import SQL
+from copycat_agent.transforms.syslog import SYSLOG
+from copycat_agent.transforms.timestamp import TIMESTAMP
 
 __all__ = [
     "TRANSFORMS",
     "Columns",
     "Condition",
     "Draft",
+    "Guarded",
     "Steady",
     "Step",
     "StepError",
+    "StepFaultError",
     "StepOptions",
     "Transform",
     "TransformKind",
@@ -32,15 +56,46 @@ __all__ = [
     "kind_of",
 ]
 
-TRANSFORMS: dict[str, TransformKind] = {
+_BUILT_IN: dict[str, TransformKind] = {
+    "regex": REGEX,
+    "grok": GROK,
+    "syslog": SYSLOG,
+    "cri": CRI,
+    "docker": DOCKER,
+    "json": JSON,
+    "logfmt": LOGFMT,
+    "csv": CSV,
+    "key_value": KEY_VALUE,
+    "timestamp": TIMESTAMP,
+    "convert": CONVERT,
+    "rename": RENAME,
+    "set": SET,
+    "default": DEFAULT,
+    "drop_fields": DROP_FIELDS,
+    "keep_fields": KEEP_FIELDS,
+    "flatten": FLATTEN,
+    "nest": NEST,
+    "replace": REPLACE,
+    "hash": HASH,
+    "mask": MASK,
     "keep_if": KEEP_IF,
     "drop_if": DROP_IF,
+    "sql": SQL,
+    "sample": SAMPLE,
 }
+
+TRANSFORMS = Registry("transform", _BUILT_IN, wrong_transform, fenced_transform)
+"""By the name of their action; those of installed packages too."""
+_ACTIONS = {kind.options: name for name, kind in _BUILT_IN.items()}
 
 
 def action_of(options: TransformOptions) -> str:
-    """The name in `TRANSFORMS` of what these options describe. KeyError for options of no known transform."""
-    return next(name for name, kind in TRANSFORMS.items() if kind.options is type(options))
+    """The name in `TRANSFORMS` of what these options describe. `MissingPartError` for those of a package that is not here any more."""
+    model = type(options)
+    if model in _ACTIONS:
+        return _ACTIONS[model]
+    assert issubclass(model, StepOptions)
+    return next(name for name in action_keys(model) if name not in action_keys(StepOptions) and TRANSFORMS[name].options is model)
 
 
 def kind_of(options: TransformOptions) -> TransformKind:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from copycat_agent.errors import DataError
+from copycat_agent.errors import DataError, FatalError
 from copycat_agent.model import Column, Schema
 from copycat_agent.options import Field, TransformOptions
 from copycat_agent.templates import SplitMeta
@@ -22,10 +22,10 @@ class Draft:
     `value` is the framed bytes, or the fields once a step (or the format) has made some. The dict of fields is the steps' own: they may
     change it. What lies within a field (a dict, a list) is not: it is replaced, never changed, since it may be the format's.
     `timestamp_ms` is the event time in epoch milliseconds, None while no step has set one. `kept` counts the errors that
-    `on_error: keep` passed over. The rest is the record's place, see `model.Record`; steps read it only.
+    `on_error: keep` passed over, `trouble` is the first one that it or `on_error: drop` did, in words; "" for none. The rest is the record's place, see `model.Record`; steps read it only.
     """
 
-    __slots__ = ("end", "kept", "number", "partial", "schema", "start", "timestamp_ms", "value")
+    __slots__ = ("end", "kept", "number", "partial", "schema", "start", "timestamp_ms", "trouble", "value")
 
     def __init__(self, value: bytes | dict[str, Any], start: int = 0, end: int = 0, number: int = 1) -> None:
         self.value = value
@@ -36,6 +36,7 @@ class Draft:
         self.partial = False
         self.schema: Schema | None = None
         self.kept = 0
+        self.trouble = ""
 
     def fields(self) -> dict[str, Any]:
         """The fields, to be changed in place. A raw line gets its one field, `message`: UTF-8, U+FFFD for what is not."""
@@ -102,6 +103,10 @@ class StepError(DataError):
         self.policy = policy
 
 
+class StepFaultError(FatalError):
+    """A step raised what none may: it is at fault, not the record. Its connector stops; told by step and line of code, without data."""
+
+
 def _unknown(options: Any, before: Columns | None) -> Columns | None:  # noqa: ANN401 - options of any transform
     del options, before
     return None
@@ -113,10 +118,12 @@ class TransformKind:
 
     `build` makes the transform; called once per definition and process, it may be slow. Raises ValueError for what cannot work.
     `columns` says which fields its records have, given those before it; None where nobody can know (`before` may be None too).
-    `is_filter`: it changes no field, it only says which records go on.
+    `is_filter`: it changes no field, it only says which records go on. `is_query`: it takes many records at once, so its transform is
+    never bound: the steps before it and those after it are stages of their own.
     """
 
     options: type[StepOptions]
     build: Callable[[Any], Transform]
     columns: Callable[[Any, Columns | None], Columns | None] = _unknown
     is_filter: bool = False
+    is_query: bool = False

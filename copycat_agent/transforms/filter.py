@@ -13,7 +13,7 @@ class KeepIfOptions(StepOptions):
     keep_if: dict[str, Condition] = Field(
         min_length=1,
         description="Only records that match go on: fields, each with a value, a list of values, or "
-        "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}. All fields have to match.",
+        "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}, {not: any of these}. All fields have to match.",
     )
 
     def model_post_init(self, context: object) -> None:
@@ -28,7 +28,7 @@ class DropIfOptions(StepOptions):
     drop_if: dict[str, Condition] = Field(
         min_length=1,
         description="Records that match are dropped: fields, each with a value, a list of values, or "
-        "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}. All fields have to match.",
+        "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}, {not: any of these}. All fields have to match.",
     )
 
     def model_post_init(self, context: object) -> None:

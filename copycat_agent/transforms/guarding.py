@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from copycat_agent.errors import DataError
-from copycat_agent.transforms.base import Draft, OnError, Step, StepError, Transform
+from copycat_agent.errors import CopycatError, DataError
+from copycat_agent.registry import FAULT, blamed, told
+from copycat_agent.transforms.base import Draft, OnError, Step, StepError, StepFaultError, Transform
 from copycat_agent.transforms.match import Predicate
 
 if TYPE_CHECKING:
@@ -25,32 +26,66 @@ class Guarded:
     def bind(self, meta: SplitMeta) -> Step:
         """See `Transform.bind`."""
         step = _with_policy(self.inner.bind(meta), self.name, self.on_error)
-        return step if self.condition is None else _with_condition(step, self.condition)
+        return step if self.condition is None else _with_condition(step, self.condition, self.name, self.on_error)
 
 
-def _with_condition(step: Step, matches: Predicate) -> Step:
-    return lambda draft: step(draft) if matches(draft) else True
+def _with_condition(step: Step, matches: Predicate, name: str, on_error: OnError | None) -> Step:
+    """A record of which nobody can tell whether it matches is never kept as it is: the step may be what hides something in it."""
+
+    def when(draft: Draft) -> bool:
+        try:
+            applies = matches(draft)
+        except DataError as error:
+            bad = StepError(name, error, on_error if on_error in ("dlq", "stop") else "")
+        else:
+            return step(draft) if applies else True
+        raise bad  # outside the except: what raised it may hold data
+
+    return when
 
 
 def _with_policy(step: Step, name: str, on_error: OnError | None) -> Step:
-    def kept(draft: Draft) -> bool:
-        try:
-            return step(draft)
-        except DataError:
-            draft.kept += 1
-            return True
+    if on_error in ("keep", "drop"):
+        return _passing(step, name, goes_on=on_error == "keep")
+    return _raising(step, name, on_error if on_error in ("dlq", "stop") else "")
 
-    def dropped(draft: Draft) -> bool:
-        try:
-            return step(draft)
-        except DataError:
-            return False
 
-    def named(draft: Draft) -> bool:
+def _passing(step: Step, name: str, *, goes_on: bool) -> Step:
+    def passing(draft: Draft) -> bool:
         try:
             return step(draft)
         except DataError as error:
-            bad = StepError(name, error, on_error if on_error in ("dlq", "stop") else "")
-        raise bad  # outside the except: what raised it may hold data
+            draft.kept += goes_on
+            draft.trouble = draft.trouble or f"{name}: {error.message}"
+            return goes_on
+        except (CopycatError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - see `_fault`
+            fault = _fault(name, error)
+        raise fault  # outside the except: what raised it may hold data
 
-    return {"keep": kept, "drop": dropped}.get(on_error or "", named)
+    return passing
+
+
+def _raising(step: Step, name: str, policy: Literal["", "dlq", "stop"]) -> Step:
+    def raising(draft: Draft) -> bool:
+        bad: CopycatError
+        try:
+            return step(draft)
+        except DataError as error:
+            bad = StepError(name, error, policy)
+        except (CopycatError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - see `_fault`
+            bad = _fault(name, error)
+        raise bad  # outside the except, as above
+
+    return raising
+
+
+def _fault(name: str, error: Exception) -> StepFaultError:
+    """A step that raises anything but a `CopycatError` is at fault itself, whatever the record: its connector stops, by no policy."""
+    origin = blamed(error.__traceback__)
+    if origin is None:
+        return StepFaultError(f"{name}: {told(error)}", "this is a bug in copycat-agent: please report it")
+    return StepFaultError(f"{name} of {origin.text}: {told(error)}", FAULT)

@@ -1,4 +1,4 @@
-"""Matchers: which records a filter means, `{field: value | [values] | {matches: RE} | {lt|le|gt|ge: n} | {exists: bool}}`.
+"""Matchers: which records a filter means, `{field: value | [values] | {matches: RE} | {lt|le|gt|ge: n} | {exists: bool} | {not: ..}}`.
 
 Fields are dotted paths; a raw line has the one field `message`. All fields have to match, and all parts of a condition.
 
@@ -8,6 +8,8 @@ Fields are dotted paths; a raw line has the one field `message`. All fields have
 - `matches` searches anywhere in a text, number, boolean, date or time as it is written; `lt le gt ge` compare numbers and texts that
   read as numbers. Everything else, and a missing field, does not match.
 - `exists: true` is also true for null.
+- `not` holds where what it is given does not: for a missing field too. With it, one of several conditions on several fields can be
+  asked for: what is in neither is dropped.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from decimal import Decimal
 from typing import Any
 
 from copycat_agent.options import Field, Options
+from copycat_agent.patterns import Pattern, compile_pattern
 from copycat_agent.templates import MISSING, RecordLike, compile_path, scalar_text
 
 Predicate = Callable[[RecordLike], bool]
@@ -36,8 +39,8 @@ def _spelled_out(value: object) -> object:
     return {"any_of": tuple(value) if isinstance(value, list | tuple) else (value,)}
 
 
-class Condition(Options):
-    """What one field has to be. In a definition, a value or a list of values stands for `any_of`."""
+class PlainCondition(Options):
+    """What one field has to be, or, behind `not`, must not be. In a definition, a value or a list of values stands for `any_of`."""
 
     any_of: tuple[str | bool | int | float | None, ...] | None = Field(None, min_length=1, description="Equal to one of these values.")
     matches: str | None = Field(None, description="A regular expression that is found in the value.")
@@ -62,10 +65,20 @@ class Condition(Options):
     def model_post_init(self, _: object) -> None:
         """Refuse, when the definition is loaded, what could not be compiled. pydantic reports the ValueError with its place."""
         if all(value is None for _, value in self):
-            msg = "needs a value, a list of values, or one of matches, lt, le, gt, ge, exists"
+            msg = f"needs a value, a list of values, or one of {', '.join(_keys(type(self)))}"
             raise ValueError(msg)
         if self.matches is not None:
-            _compiled(self.matches)
+            compile_pattern(self.matches)
+
+
+def _keys(model: type[Options]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items() if name != "any_of"]
+
+
+class Condition(PlainCondition):
+    """What one field has to be. Of two classes, since models that hold themselves have no end when they are explained."""
+
+    not_: PlainCondition | None = Field(None, alias="not", description="A value, a list of values, or a condition that must not hold.")
 
 
 def compile_matcher(matcher: Mapping[str, Condition]) -> Predicate:
@@ -74,26 +87,28 @@ def compile_matcher(matcher: Mapping[str, Condition]) -> Predicate:
     if len(checks) == 1:
         ((find, test),) = checks
         return lambda record: test(find(record))
-    return lambda record: all(test(find(record)) for find, test in checks)
+
+    def matches(record: RecordLike) -> bool:  # a generator in `all` would take twice as long
+        for find, test in checks:  # noqa: SIM110
+            if not test(find(record)):
+                return False
+        return True
+
+    return matches
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        msg = f"not a regular expression: {error}"
-        raise ValueError(msg) from None
-
-
-def _test(condition: Condition) -> _Test:
+def _test(condition: PlainCondition) -> _Test:
     tests = [_compare(name, bound) for name in ("lt", "le", "gt", "ge") if (bound := getattr(condition, name)) is not None]
     if condition.any_of is not None:
         tests.append(_equal(condition.any_of))
     if condition.matches is not None:
-        tests.append(_search(_compiled(condition.matches)))
+        tests.append(_search(compile_pattern(condition.matches)))
     if condition.exists is not None:
         wanted = condition.exists
         tests.append(lambda value: (value is not MISSING) is wanted)
+    if isinstance(condition, Condition) and condition.not_ is not None:
+        inner = _test(condition.not_)
+        tests.append(lambda value: not inner(value))
     return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
 
 
@@ -117,7 +132,7 @@ def _equal(expected: tuple[str | bool | float | None, ...]) -> _Test:
     return test
 
 
-def _search(pattern: re.Pattern[str]) -> _Test:
+def _search(pattern: Pattern) -> _Test:
     search = pattern.search
 
     def test(value: object) -> bool:

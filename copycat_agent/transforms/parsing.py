@@ -12,9 +12,13 @@ from copycat_agent.errors import DataError
 from copycat_agent.options import Field, Options
 from copycat_agent.templates import MISSING, compile_path
 from copycat_agent.transforms.base import Draft, Step
+from copycat_agent.transforms.columns import Columns, struct_of, with_type, without_field
 
 Parse = Callable[[Any], dict[str, Any]]
 """Makes fields of a text (or of bytes, for a parser that `takes_bytes`): a new dict each time. Raises DataError, without the text."""
+
+Dated = Callable[[str], tuple[dict[str, Any], int | None]]
+"""The same, with the record's time in epoch milliseconds; None for none."""
 
 _MESSAGE = "message"
 
@@ -50,22 +54,56 @@ def parse_step(options: ParseOptions, parse: Parse, *, takes_bytes: bool = False
     return parse_line
 
 
+def dated_step(options: ParseOptions, parse: Dated) -> Step:
+    """The step that `parse` makes, which also finds the record's time."""
+    source, put = _source(options, takes_bytes=False), _putter(options)
+    is_plain = options.field == _MESSAGE and options.into is None and not options.keep_source
+
+    def parse_dated(draft: Draft) -> bool:
+        value = draft.value
+        if is_plain and isinstance(value, bytes):
+            draft.value, at_ms = parse(value.decode("utf-8", "replace"))
+        else:
+            found, at_ms = parse(source(draft))
+            put(draft, found)
+        if at_ms is not None:
+            draft.timestamp_ms = at_ms
+        return True
+
+    return parse_dated
+
+
 def _any_field(options: ParseOptions, parse: Parse, *, takes_bytes: bool) -> Step:
-    find, place, into = compile_path(options.field), options.field.split("."), options.into
-    target = into.split(".") if into else None
+    source, put = _source(options, takes_bytes=takes_bytes), _putter(options)
 
     def parse_field(draft: Draft) -> bool:
-        raw = draft.value
-        whole = isinstance(raw, bytes) and place == [_MESSAGE]
-        value = raw if whole and takes_bytes else find(draft)
-        found = parse(_text(value, options.field))
-        fields = {_MESSAGE: value.decode("utf-8", "replace") if isinstance(value, bytes) else value} if whole else dict(draft.fields())
-        if not options.keep_source:
-            fields = without(fields, place)
-        draft.value = {**fields, **found} if target is None else with_field(fields, target, found)
+        put(draft, parse(source(draft)))
         return True
 
     return parse_field
+
+
+def _source(options: ParseOptions, *, takes_bytes: bool) -> Callable[[Draft], Any]:
+    """What finds the text that is parsed."""
+    find, name = compile_path(options.field), options.field
+
+    def source(draft: Draft) -> str | bytes:
+        raw = draft.value
+        text = raw if takes_bytes and isinstance(raw, bytes) and name == _MESSAGE else _text(find(draft), name)
+        return text if takes_bytes or isinstance(text, str) else text.decode("utf-8", "replace")
+
+    return source
+
+
+def _putter(options: ParseOptions) -> Callable[[Draft, dict[str, Any]], None]:
+    """What puts the fields that were found into the record."""
+    place, target = options.field.split("."), options.into.split(".") if options.into else None
+
+    def put(draft: Draft, found: dict[str, Any]) -> None:
+        fields = draft.fields() if options.keep_source else without(draft.fields(), place)
+        draft.value = {**fields, **found} if target is None else with_field(fields, target, found)
+
+    return put
 
 
 def _text(value: object, field: str) -> str | bytes:
@@ -92,3 +130,14 @@ def without(fields: dict[str, Any], path: list[str]) -> dict[str, Any]:
         return {name: value for name, value in fields.items() if name != first}
     inner = fields.get(first)
     return {**fields, first: without(inner, rest)} if isinstance(inner, dict) else fields
+
+
+def parsed_columns(options: ParseOptions, found: Columns, before: Columns | None) -> Columns | None:
+    """The columns behind a step that finds these: `TransformKind.columns` of a step that parses."""
+    if before is None:
+        return None
+    after = before if options.keep_source else without_field(before, options.field)
+    if options.into is not None:
+        return with_type(after, options.into, struct_of([(column.name, column.type) for column in found]))
+    names = {column.name for column in found}
+    return (*(column for column in after if column.name not in names), *found)

@@ -52,6 +52,10 @@ class Patience:
         for one in (one for result in results for one in result.rejections):
             where: dict[str, Any] = {} if one.by_record else {"start": one.start, "end": one.end}
             self._log.warning("bad record", path=one.path, record=one.record, **where, stage=one.stage, why=one.reason)
+        for failed in (one for result in results for one in result.step_failures):
+            where = {} if failed.by_record else {"start": failed.start, "end": failed.end}
+            became = "kept as it was" if failed.kept else "dropped"
+            self._log.warning("a step failed", path=failed.path, record=failed.record, **where, record_is=became, why=failed.reason)
         held = held_back(results) if self._files_block_alone else None
         error = worst(results) if held is None else None
         if isinstance(error, RetriableError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, Changes, Source
+from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.limits import Grant, Limits
 from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.status import State
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from copycat_agent.worker.tally import Tally
     from copycat_agent.worker.taps import Taps
 
+QUERY_SECONDS = 1.0
+"""Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
 SCAN_GAP_SECONDS = 0.05
 """Least time between two scans that events ask for; a scan that takes long keeps five times its own duration."""
 PROBE_BYTES = 2**20
@@ -95,6 +98,8 @@ class Rounds:
         self._wake = self._orders.wake
         self._until_idle = until_idle
         self._pickled = pickle.dumps(definition)
+        has_query = sql_at(definition.transforms) is not None
+        self._linger = max(definition.delivery.linger, QUERY_SECONDS) if has_query else definition.delivery.linger
         self._flying: dict[TaskId, _Flight] = {}
         self._uncommitted: list[_Unsaved] = []
         self._patience = Patience(definition, self._standing, self._tally, self._log, careful=careful)
@@ -162,7 +167,7 @@ class Rounds:
             return
         self._plan()
         if not eager and self._plan_at <= now:  # nothing to do yet for files that grow: not to be woken for every line
-            self._plan_at = now + self._definition.delivery.linger
+            self._plan_at = now + self._linger
 
     def _scan(self) -> None:
         begin = time.monotonic()
@@ -251,7 +256,7 @@ class Rounds:
             results = self._executor.submit(batch)
             self._flying[task] = _Flight(results, now, grant)
             results.add_done_callback(lambda _: self._wake.nudge())
-            self._plan_at = now + delivery.linger
+            self._plan_at = now + self._linger
 
     def _wait(self) -> None:
         """Sleep until there is a reason not to."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.cli.dry_run import Page, Printer, Printers
 from copycat_agent.definitions import load_directory
 from copycat_agent.executor import InlineExecutor
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
-from copycat_agent.producer import TaskProducer
+from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Worker
 from tests.cli.conftest import COMMAND
+from tests.rig.registry import RegistryFront
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_records_that_would_act_on_the_terminal_cannot(dry: Callable[..., Done],
 
 def run_to_the_end(directory: Path, state_dir: Path) -> None:
     """What a run leaves in the state directory, without Spark and Kafka."""
-    executor, watcher = InlineExecutor(Printers(Page(lambda _: None), frozenset())), Watcher()
+    executor, watcher = InlineExecutor(StandIns(lambda _: StandIn())), Watcher()
     with OffsetStore.open(state_dir) as store:
         worker = Worker(store, executor, watcher, until_idle=True)
         worker.apply(load_directory(directory, AgentOptions()).definitions.values())
@@ -115,6 +115,17 @@ def test_a_bad_record_ends_it_as_it_would_end_a_run(dry: Callable[..., Done], de
     assert "1 to the dead-letter topic" in done.stderr
 
 
+def test_what_is_written_by_a_schema_is_shown_as_json_and_no_registry_is_asked(
+    dry: Callable[..., Done], define: Callable[..., Path]
+) -> None:
+    with RegistryFront("http://127.0.0.1:9") as front:
+        schema = "{type: avro, auto_register: true}"
+        more = f"transforms: [{{json: {{}}}}]\nconverters: {{value: {schema}, key: {schema}, schema_registry: {{url: '{front.url}'}}}}\n"
+        (define("app", "t, key: '{id}'", more) / "a.log").write_text('{"id": 5}\n')
+        (record,) = records(dry())
+        assert (record["key"], record["value"], front.requests) == ("5", '{"id":5}', [])
+
+
 def test_only_and_unknown_names(dry: Callable[..., Done], define: Callable[..., Path]) -> None:
     for name in ("one", "two"):
         (define(name) / "a.log").write_text(f"{name}\n")
@@ -135,11 +146,3 @@ def test_a_reader_that_has_seen_enough_ends_it(
         said = process.stderr.read().decode()
         assert process.wait(60) == 0, said
     assert "Traceback" not in said
-
-
-def test_the_printer_answers_to_everything_that_a_producer_does() -> None:
-    """It has none of a producer's inside: a method that is not its own would fail in the middle of a run."""
-    public = {name for name in vars(TaskProducer) if not name.startswith("_")}
-    assert public <= set(vars(Printer))
-    printer = Printer("app", Page(lambda _: None), show_origin=False)
-    assert (printer.broken, printer.batch_bytes, printer.next_batch_bytes) == (False, 0, 0)

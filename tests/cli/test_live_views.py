@@ -39,7 +39,7 @@ AGENT: dict[str, Any] = {
 
 def connector(name: str, **changes: Any) -> dict[str, Any]:
     """A connector as the API shows it."""
-    counts = {"read": 0, "read_bytes": 0, "acknowledged": 1_234_567, "dead_lettered": 0, "dropped": 0, "rejected": 0, "too_long": 0}
+    counts = {"read": 0, "read_bytes": 0, "acknowledged": 1_234_567, "dead_lettered": 0, "dropped": 0, "rejected": 0, "too_long": 0, "kept": 0}
     lag = {"bytes": 0, "files": 0, "known_files": 1, "open_files": 1, "oldest_unread_ms": 0, "troubled_files": 0}
     one: dict[str, Any] = {
         "name": name,
@@ -111,10 +111,10 @@ def drawn(what: RenderableType, width: int) -> list[str]:
 def test_a_wide_table_shows_everything() -> None:
     seen = look(BUSY)
     assert drawn(connectors_table(seen.connectors, seen.rates, NOW, 160), 160) == [
-        "connector     state     since  records/s  acknowledged      lag  files  oldest unread  retries  DLQ  passed over     lost",
-        "nginx-access  RUNNING      3m        500     1,234,567  3.0 GiB     12             5m       17    5            2  2.0 KiB",
-        "payments      BLOCKED      3m        500     1,234,567      0 B      0              -        0    0            0      0 B",
-        "old-one       DISABLED     3m        500     1,234,567      0 B      0              -        0    0            0      0 B",
+        "connector     state     since  records/s  acknowledged      lag  files  oldest unread  retries  DLQ  kept  passed over     lost",
+        "nginx-access  RUNNING      3m        500     1,234,567  3.0 GiB     12             5m       17    5     0            2  2.0 KiB",
+        "payments      BLOCKED      3m        500     1,234,567      0 B      0              -        0    0     0            0      0 B",
+        "old-one       DISABLED     3m        500     1,234,567      0 B      0              -        0    0     0            0      0 B",
     ]
 
 

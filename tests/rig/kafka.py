@@ -54,14 +54,16 @@ def consume(
     isolation: Isolation = "read_uncommitted",
     until: int | Callable[[list[Consumed]], bool] | None = None,
     deadline: float = 30.0,
+    client: Mapping[str, str] | None = None,
 ) -> list[Consumed]:
     """Everything in `topic` from its beginning, ordered within each partition.
 
     `until` None: up to the high watermark (read_committed: the last stable offset) at the time of the call. A number: until
     that many records have been seen; a function: until it says True of the records so far. Both wait for a topic that does
     not exist yet, may return more than was asked for, never less, and raise AssertionError with what was seen at the deadline.
+    `client`: further settings, such as a login.
     """
-    consumer = Consumer(_consumer_config(bootstrap, isolation))
+    consumer = Consumer({**_consumer_config(bootstrap, isolation), **(client or {})})
     end = time.monotonic() + deadline
     try:
         partitions = _partitions(consumer, topic, deadline, is_awaited=until is not None)

@@ -265,3 +265,13 @@ def test_objects_are_read_by_executors_with_credentials_of_their_own(
         assert (status.state, status.counts.acknowledged) == ("stopped", 50_000)
         assert sorted(run.lines()) == lines  # type: ignore[type-var]
         executor.close()
+
+
+def test_a_query_runs_where_its_batch_does(make_run: Callable[..., Run], real: ExecutorApart, tmp_path: Path) -> None:
+    _write(tmp_path / "logs", 4, 500)
+    query = "SELECT CAST(substring(message, 1, 3) AS INT) AS file, message FROM records WHERE CAST(substring(message, 5) AS INT) < 100"
+    run = make_run(real, transforms=[{"sql": query}])
+    run.start()
+    status = run.finish()
+    assert (status.state, status.counts.read, status.counts.acknowledged, status.counts.dropped) == ("stopped", 2000, 400, 1600)
+    assert b'{"file":2,"message":"002 0000099"}' in run.lines()

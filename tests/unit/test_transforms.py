@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from copycat_agent.options import FROM_YAML, ValidationError, WrittenFloat
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms import TRANSFORMS, Draft, build_transform
+from copycat_agent.transforms.foreign import action_keys
 
 FIELDS = {
     "path": "/healthz",
@@ -169,7 +170,7 @@ def test_absurd_numbers_do_not_break_a_filter(digits: object) -> None:
     ],
 )
 def test_a_wrong_matcher_is_refused_when_it_is_loaded(matcher: Any, reason: str) -> None:
-    for action in TRANSFORMS:
+    for action in ("keep_if", "drop_if"):
         with pytest.raises(ValidationError, match=reason):
             step(action, matcher)
 
@@ -183,7 +184,7 @@ def test_an_item_is_one_action() -> None:
 def test_every_transform_keeps_the_contract(action: str) -> None:
     options = TRANSFORMS[action].options
     assert all(field.description for field in options.model_fields.values())
-    assert action in options.model_fields
+    assert action in action_keys(options)
     assert "anyOf" in str(options.model_json_schema())
 
 

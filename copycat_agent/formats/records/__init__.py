@@ -1,10 +1,15 @@
-"""Formats of whole files: where each record is, and what is in it. A new format is one file and one line in `FORMATS`."""
+"""Formats of whole files: where each record is, and what is in it. A new format is one file and one line in `_BUILT_IN`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from copycat_agent.errors import FatalError
 from copycat_agent.formats.model import RecordFormat
 from copycat_agent.formats.records.avro.avro import AVRO
-from copycat_agent.formats.records.base import FormatKind, FormatOptions
+from copycat_agent.formats.records.base import FormatKind, FormatOptions, OptionProblem
 from copycat_agent.formats.records.binary import BINARY
 from copycat_agent.formats.records.lines import LINES
 from copycat_agent.formats.records.parquet.parquet import PARQUET
@@ -13,6 +18,8 @@ from copycat_agent.formats.records.tables.fixed_width import FIXED_WIDTH
 from copycat_agent.formats.records.trees.json_ import JSON
 from copycat_agent.formats.records.trees.jsonl import JSONL
 from copycat_agent.formats.records.trees.xml_ import XML
+from copycat_agent.model import Column
+from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 
 __all__ = ["FORMATS", "FormatKind", "FormatOptions", "build_format"]
 
@@ -22,7 +29,7 @@ def build_format(options: FormatOptions) -> RecordFormat:
     return FORMATS[options.type].build(options)
 
 
-FORMATS: dict[str, FormatKind] = {
+_BUILT_IN: dict[str, FormatKind] = {
     "lines": LINES,
     "csv": CSV,
     "fixed_width": FIXED_WIDTH,
@@ -33,4 +40,27 @@ FORMATS: dict[str, FormatKind] = {
     "avro": AVRO,
     "parquet": PARQUET,
 }
-"""What `format.type` may say."""
+
+
+def _wrong(name: str, part: FormatKind) -> str:
+    return wrong_kind(part, FormatKind, FormatOptions) or wrong_type_name(name, part.options)
+
+
+def _fenced(kind: FormatKind, fence: Fence) -> FormatKind:
+    def problems(options: Any) -> Iterable[OptionProblem]:  # noqa: ANN401 - options of any format
+        try:
+            return list(fence(lambda: list(kind.problems(options)))())
+        except FatalError as error:
+            return [OptionProblem((), error.message, error.hint)]
+
+    def columns(options: Any) -> tuple[Column, ...] | None:  # noqa: ANN401 - as above
+        try:
+            return kind.columns(options)
+        except Exception:  # noqa: BLE001 - asked while definitions are loaded, which somebody else's code must not end
+            return None
+
+    return replace(kind, build=fence(kind.build), problems=problems, columns=columns)
+
+
+FORMATS = Registry("format", _BUILT_IN, _wrong, _fenced)
+"""What `format.type` may say; formats of installed packages too."""

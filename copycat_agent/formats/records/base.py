@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from copycat_agent.formats.model import RecordFormat
+from copycat_agent.model import Column
 from copycat_agent.options import Field, Options
 
 
@@ -28,10 +29,23 @@ def _none(_: Any) -> Iterable[OptionProblem]:  # noqa: ANN401 - options of any f
     return ()
 
 
+def one_line(_: Any) -> tuple[Column, ...]:  # noqa: ANN401 - options of any format
+    """The columns of records without fields: the record itself."""
+    return (Column("message"),)
+
+
+def _unknown(_: Any) -> tuple[Column, ...] | None:  # noqa: ANN401 - options of any format
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class FormatKind:
-    """An entry of `FORMATS`. `problems`: what its options cannot mean though each of them is valid; with one, `build` is not called."""
+    """An entry of `FORMATS`. `problems`: what its options cannot mean though each of them is valid; with one, `build` is not called.
+
+    `columns`: the columns of every file, where the options say them; None where only the files do.
+    """
 
     options: type[FormatOptions]
     build: Callable[[Any], RecordFormat]
     problems: Callable[[Any], Iterable[OptionProblem]] = _none
+    columns: Callable[[Any], tuple[Column, ...] | None] = _unknown

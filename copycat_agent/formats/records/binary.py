@@ -7,7 +7,7 @@ from typing import Literal
 
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.formats.model import TAIL_BYTES, Frame, LongLine, Parsed, RecordFile
-from copycat_agent.formats.records.base import FormatKind, FormatOptions
+from copycat_agent.formats.records.base import FormatKind, FormatOptions, one_line
 from copycat_agent.options import ByteSize, Field
 
 
@@ -92,4 +92,4 @@ def _chunks(file: RecordFile, size: int, start: int, end: int, block_bytes: int,
             return
 
 
-BINARY = FormatKind(BinaryOptions, BinaryFormat)
+BINARY = FormatKind(BinaryOptions, BinaryFormat, columns=one_line)

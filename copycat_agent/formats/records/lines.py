@@ -8,7 +8,7 @@ from typing import Literal
 from copycat_agent.formats.encoding import Layout, encoding_problem
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
 from copycat_agent.formats.model import Frame, RecordFile
-from copycat_agent.formats.records.base import FormatKind, FormatOptions
+from copycat_agent.formats.records.base import FormatKind, FormatOptions, one_line
 from copycat_agent.options import Field
 
 _LOOK_BYTES = 2**16
@@ -101,4 +101,4 @@ def _line_start(layout: Layout, file: RecordFile, position: int) -> int:
     return file.size
 
 
-LINES = FormatKind(LinesOptions, LinesFormat)
+LINES = FormatKind(LinesOptions, LinesFormat, columns=one_line)

@@ -37,6 +37,15 @@ def test_the_first_load_adds_everything_and_a_second_one_nothing(host: Host) -> 
     assert host.connector("a") is before
 
 
+def test_changed_tests_of_a_definition_leave_its_connector_alone(host: Host) -> None:
+    host.define("a")
+    host.reload()
+    before = host.connector("a")
+    host.define("a", tests=[{"input": "a line", "expect": [{"value": "a line"}]}])
+    assert host.reload().lines() == []
+    assert host.connector("a") is before
+
+
 def test_only_what_differs_is_replaced_and_the_diff_names_the_options(host: Host) -> None:
     for name in "abc":
         host.define(name)

@@ -248,6 +248,6 @@ def test_the_form_of_the_summary_is_what_scripts_know(rig: Rig) -> None:
     assert summary["version"] == 1
     assert summary["totals"].keys() == {"files", "bytes", "records"}
     assert summary["totals"]["files"].keys() == {"all", "done", "skipped", "failed", "unfinished"}
-    counts = {"read", "acknowledged", "dead_lettered", "dropped", "rejected", "too_long", "undated"}
+    counts = {"read", "acknowledged", "dead_lettered", "dropped", "rejected", "too_long", "kept", "undated"}
     assert summary["totals"]["records"].keys() == counts
     assert summary["files"][0].keys() == counts | {"path", "state", "why", "size", "compression", "bytes", "delivered"}

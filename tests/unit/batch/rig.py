@@ -6,12 +6,14 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from copycat_agent.converters import CONVERTERS
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -23,11 +25,16 @@ def definition(
     multiline: dict[str, Any] | None = None,
     record: dict[str, Any] | None = None,
     drop: str = "",
+    steps: Sequence[dict[str, Any]] = (),
+    value: str = "",
     errors: dict[str, Any] | None = None,
     client: dict[str, str] | None = None,
+    create: dict[str, Any] | None = None,
 ) -> Definition:
-    """A connector of these options; `drop`: lines with this text are dropped by a transform."""
-    transforms = [TRANSFORMS["drop_if"].options.model_validate({"drop_if": {"message": {"matches": drop}}})] if drop else []
+    """A connector of these options; `drop`: lines with this text are dropped by a transform; `value`: the converter of values."""
+    items = [*([{"drop_if": {"message": {"matches": drop}}}] if drop else []), *steps]
+    transforms = [TRANSFORMS[next(iter(item))].options.model_validate(item) for item in items]
+    converters = {"value": CONVERTERS[value].options.model_validate({"type": value})} if value else {}
     source = SOURCES["log_file"].options.model_validate(
         {"type": "log_file", "include": ("/x",), "line": line or {}, **({"multiline": multiline} if multiline else {})}
     )
@@ -37,8 +44,9 @@ def definition(
             "source": source,
             "transforms": tuple(transforms),
             "record": {"topic": topic, **(record or {})},
+            "converters": converters,
             "errors": errors or {},
-            "kafka": {"bootstrap_servers": (bootstrap,), "client": client or {}},
+            "kafka": {"bootstrap_servers": (bootstrap,), "client": client or {}, "create_topics": create},
         }
     )
 

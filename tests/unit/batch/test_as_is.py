@@ -72,7 +72,7 @@ def test_a_step_that_makes_other_fields_makes_another_value() -> None:
         return True
 
     one = bound()
-    one._steps = (more,)
+    one._stages = ((more,),)
     message = one.message(Row(FIELDS, 0, 10, 0, RAW, as_is=True), 1)
     assert message is not None
     assert message[1] == b'{"a":1.1,"b":2}'

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.options import KafkaOptions
+from tests.rig.secured import make_authority, sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,29 +18,14 @@ USER, PASSWORD = "copycat", "a word that no report may show"
 ADMIN, ADMIN_PASSWORD = "admin", "another word that no report may show"
 
 
-def _openssl(directory: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
-
-
-def _sign(directory: Path, name: str, *options: str) -> None:
-    """`NAME.pem`: key and certificate for 127.0.0.1, signed by the authority."""
-    request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"]
-    _openssl(directory, *request)
-    (directory / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
-    signed = ["x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext"]
-    _openssl(directory, *signed, *options, "-out", f"{name}.crt")
-    (directory / f"{name}.pem").write_text((directory / f"{name}.key").read_text() + (directory / f"{name}.crt").read_text())
-
-
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`ca.pem`; `broker.pem` ends in 40 days, `soon.pem` in 3, `expired.pem` yesterday; `other-ca.pem` has signed nothing."""
     directory = tmp_path_factory.mktemp("certificates")
     for name in ("ca", "other-ca"):
-        _openssl(directory, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "90", "-subj", f"/CN={name}",
-                 "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+        make_authority(directory, name)
     for name, days in (("broker", "40"), ("soon", "3"), ("expired", "-1")):
-        _sign(directory, name, "-days", days)
+        sign(directory, name, "-days", days)
     return directory
 
 

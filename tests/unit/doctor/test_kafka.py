@@ -259,6 +259,11 @@ def test_a_missing_topic_comes_with_the_command_that_creates_it(make_options: Ca
         ({"min.insync.replicas": "2"}, WANT, "replicas", "min.insync.replicas"),
         ({"retention.ms": "60000"}, WANT, "retention", "retention.ms"),
         ({"cleanup.policy": "compact"}, WANT._replace(keyed=False), "compaction", "record.key"),
+        (
+            {"message.timestamp.type": "CreateTime"}, WANT._replace(timestamps=frozenset({"broker"})),
+            "timestamp", "message.timestamp.type=LogAppendTime",
+        ),
+        ({"message.timestamp.type": "LogAppendTime"}, WANT._replace(timestamps=frozenset({"event", "read"})), "timestamp", "CreateTime"),
     ],
 )
 def test_a_topic_that_will_not_take_or_keep_what_is_sent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.formats import Chunk, Frame, LineOptions, LongLine, SkippedRest
+from copycat_agent.formats.grouping import start
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
 
@@ -409,3 +411,11 @@ def test_patterns_see_a_bounded_part_of_a_very_long_line(letter: bytes) -> None:
     assert MultilineOptions(ends=r";$").rule().marks([blank + b";", b";" + blank]).kinds == [1, 0]
     assert MultilineOptions(ends=r"^ ").rule().marks([blank]).kinds == [0], "the middle is no beginning"
     assert MultilineOptions(start=r"^" + letter.decode()).rule().marks([blank]).kinds == [1]
+
+
+@pytest.mark.timeout(60)
+def test_a_pattern_that_takes_too_long_on_line_after_line_holds_up_no_block() -> None:
+    lines = [b"a" * 3000 + b"b"] * 400 + [b"aaa"]
+    begin = time.monotonic()
+    assert start("^(a+)+$").marks(lines).kinds == [0] * 400 + [1]
+    assert time.monotonic() - begin < 20  # 400 times the time-out of one match would be 40 s

@@ -12,7 +12,7 @@ from copycat_agent.formats.records.fields.columns import Columns, Rules
 from copycat_agent.formats.records.fields.types import field_types
 from copycat_agent.formats.records.lines import line_starts
 from copycat_agent.formats.records.tables.csv_header import HeadReader
-from copycat_agent.formats.records.tables.csv_options import CsvOptions, problems
+from copycat_agent.formats.records.tables.csv_options import CsvOptions, declared, problems
 from copycat_agent.formats.records.tables.csv_rows import RowReader
 from copycat_agent.formats.records.tables.csv_table import Table
 from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, header_gap, of_lines
@@ -93,4 +93,4 @@ class CsvFormat:
         return position
 
 
-CSV = FormatKind(CsvOptions, CsvFormat, problems)
+CSV = FormatKind(CsvOptions, CsvFormat, problems, declared)

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from copycat_agent.formats.encoding import encoding_problem
 from copycat_agent.formats.lines import LineOptions
 from copycat_agent.formats.records.base import OptionProblem
-from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord
+from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_types
+from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, ByteSize, Field, Options
 
 _ONE = "is one character"
@@ -128,3 +129,11 @@ def _clashes(options: CsvOptions) -> Iterator[OptionProblem]:
             yield OptionProblem((name,), "an end of line cannot be this sign", "such as '\"' or a backslash")
     if options.comment and options.quote_sign and options.comment.startswith(options.quote_sign):
         yield OptionProblem(("comment",), "quoted values begin like this", "write another beginning of comments")
+
+
+def declared(options: CsvOptions) -> tuple[Column, ...] | None:
+    """The columns of every file, where the options name them and none can come on top."""
+    if not options.columns or options.too_many == "keep":
+        return None
+    types = field_types(options.types, options.type_settings())
+    return tuple(Column(name, types[name].sql if name in types else "string") for name in options.columns)

@@ -142,4 +142,4 @@ def problems(options: FixedWidthOptions) -> Iterator[OptionProblem]:
         yield OptionProblem(("record_bytes",), f"its columns end at byte {Cutter(options).width}", "correct `columns` or record_bytes")
 
 
-FIXED_WIDTH = FormatKind(FixedWidthOptions, _build, problems)
+FIXED_WIDTH = FormatKind(FixedWidthOptions, _build, problems, lambda options: Cutter(options).columns.schema.columns)

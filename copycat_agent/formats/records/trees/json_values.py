@@ -25,6 +25,10 @@ _NUMBERS = bytes(
     ord("0") if chr(byte) in "0123456789+-" else byte if chr(byte) in ".e" else ord("e" if byte == ord("E") else " ") for byte in range(256)
 )
 """Leaves of a text 0 for digits and signs, points, and e."""
+_UNSIGNED = bytes(ord(" ") if chr(byte) in "+-" else left for byte, left in enumerate(_NUMBERS))
+"""The same, but for signs: a date is no long number then."""
+_LONG = b"0" * 8
+"""Every number that a float or 64-bit integer may not hold has such a run of digits, or an exponent: see `_MAY_LOSE`."""
 _HUGE = b"0" * 20
 """Perhaps more than 64 bits."""
 _MAY_LOSE = (_HUGE, b"." + b"0" * 8, b"0" * 8 + b".", b"0" * 16 + b"e", _FAR := b"0e000")
@@ -38,7 +42,28 @@ _MOST_INT_DIGITS = 4000
 
 def parse(text: bytes) -> Value:
     """What one text holds. Never raises."""
-    return _one(text) if _may_lose(text) else _fast(text)
+    value = _fast(text)
+    if type(value) is bytes or (type(value) is dict and not _holds_float(value)):
+        return value  # whole numbers that 64 bits do not hold would be floats
+    return _one(text) if _may_lose(text) else value
+
+
+def _holds_float(value: dict[str, Any]) -> bool:
+    """Whether the fast parser made a float anywhere in it."""
+    kinds = set(map(type, value.values()))
+    if float in kinds:
+        return True
+    if dict not in kinds and list not in kinds:
+        return False
+    rest: list[Any] = list(value.values())
+    for inner in rest:  # which grows
+        if type(inner) is dict:
+            rest.extend(inner.values())
+        elif type(inner) is list:
+            rest.extend(inner)
+        elif type(inner) is float:
+            return True
+    return False
 
 
 def parse_all(texts: Sequence[bytes]) -> list[Value]:
@@ -76,6 +101,9 @@ def _fast(text: bytes) -> Value:
 
 def _may_lose(text: bytes) -> bool:
     """Whether a number may be in it that the fast parser does not keep; what looks so within strings counts too."""
+    numbers = text.translate(_UNSIGNED)
+    if _LONG not in numbers and b"0e" not in numbers:
+        return False
     numbers = text.translate(_NUMBERS)
     return any(pattern in numbers for pattern in _MAY_LOSE)
 
@@ -93,8 +121,8 @@ def _exact(text: bytes) -> Value:
     try:
         value = _DECODER.decode(text.decode())
         if b"\\u" in text:
-            orjson.dumps(value, default=str)  # refuses halves of characters, which the exact parser lets pass
-    except (ValueError, RecursionError, TypeError) as error:
+            json.dumps(value, ensure_ascii=False, default=str).encode()  # refuses halves of characters, which the parser lets pass
+    except (ValueError, RecursionError) as error:
         return _bad(error)
     return value if type(value) is dict else text
 
@@ -131,4 +159,4 @@ def _bad(error: Exception) -> Unparsed:
         return Unparsed(f"not JSON: not UTF-8 at byte {error.start}")
     if isinstance(error, RecursionError):
         return Unparsed("not JSON that can be read: nested too deeply")
-    return Unparsed("not JSON: half of a surrogate pair" if isinstance(error, TypeError) else f"not JSON: {error}")
+    return Unparsed("not JSON: half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else f"not JSON: {error}")

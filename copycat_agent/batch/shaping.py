@@ -1,0 +1,198 @@
+"""What a record looks like in Kafka, once the steps are done with it: topic, key, headers, partition, timestamp and value."""
+
+from __future__ import annotations
+
+import re
+import socket
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.errors import DataError
+from copycat_agent.producer import Outgoing
+from copycat_agent.templates import MISSING, Template, compile_path
+from copycat_agent.transforms import Draft
+
+if TYPE_CHECKING:
+    from copycat_agent.batch.recipe import Recipe
+    from copycat_agent.model import Split
+    from copycat_agent.templates import SplitMeta
+
+Headers = tuple[tuple[str, bytes], ...]
+Outline = tuple[str, bytes | None, int, int, list[tuple[str, bytes]] | None]
+"""Topic, key, partition, timestamp (0: when it is sent) and headers of a message."""
+
+ANY_PARTITION = -1
+TOPICS_KEPT = 1000
+"""Topics of one split that are not checked again. There are seldom more than a few; data may hold any number."""
+
+_OF_SPLIT = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector"})
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PARTIAL = ("copycat.partial", b"true")
+_NOTHING = Draft(b"")
+
+
+class Shape:
+    """How the records of one split look. What is the same for all of them is made once.
+
+    `literal_topic` is "" where the topic is made from data. `is_steady`: messages differ in their values only. `value` gives a
+    record's value as `produce` takes it, called with the record and its topic; raises DataError, or what its converter raises.
+    """
+
+    def __init__(self, pipeline: Recipe, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> None:
+        """See `Pipeline.bind`. Raises DataError when a template cannot be rendered for any record of this file."""
+        record = pipeline.definition.record
+        self._pipeline, self._split, self._record = pipeline, split, record
+        self._partitions, self._run = partitions, run
+        self._allowed = frozenset(record.allowed_topics)
+        self._topic = pipeline.topic.bind(meta)
+        self.literal_topic = pipeline.topic.literal_prefix if pipeline.topic.is_literal else ""
+        self._checked: set[str] = set()
+        self._key = pipeline.key.bind(meta) if pipeline.key else None
+        self._headers = [(name, template.bind(meta)) for name, template in pipeline.headers.items()]
+        self._same_headers = self._steady_headers()
+        self._is_event = record.timestamp == "event"
+        self._timestamp = split.mtime_ms if record.timestamp == "file" else 0
+        self.is_steady = self._is_steady()
+        self.value = self._value(meta)
+
+    def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
+        """Everything but the value. Raises DataError for a record of which it cannot be made."""
+        topic = self.literal_topic or self._topic_of(draft)
+        key = None if self._key is None else self._key_bytes(self._key(draft), topic, draft)
+        headers = self._same_headers
+        if headers is None or extra or draft.partial:
+            headers = self._headers_of(draft, extra)
+        timestamp = self._timestamp
+        if self._is_event and draft.timestamp_ms is not None:
+            timestamp = event_time(draft.timestamp_ms)
+        return topic, key, self._partition_of(topic, key), timestamp, headers or None
+
+    def tail(self) -> Outgoing:
+        """What follows the value in every message, for `TaskProducer.send`, of a shape that `is_steady`."""
+        _, key, partition, timestamp, headers = self.outline(_NOTHING)
+        is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
+        return () if is_plain else (key, partition, None, None, timestamp, headers)
+
+    def _is_steady(self) -> bool:
+        """Whether all messages differ in their values only."""
+        pipeline = self._pipeline
+        has_same_key = pipeline.key is None or _is_of_split(pipeline.key)
+        return bool(self.literal_topic) and has_same_key and self._same_headers is not None and not self._is_event
+
+    def _steady_headers(self) -> list[tuple[str, bytes]] | None:
+        """The headers, when they are the same for all records that are whole."""
+        if self._record.origin_headers or not all(_is_of_split(template) for template in self._pipeline.headers.values()):
+            return None
+        return self._headers_of(_NOTHING, ())
+
+    def _topic_of(self, draft: Draft) -> str:
+        topic = self._topic(draft)
+        if topic not in self._checked:
+            self._check_topic(topic)
+            if len(self._checked) >= TOPICS_KEPT:
+                self._checked.clear()
+            self._checked.add(topic)
+        return topic
+
+    def _check_topic(self, topic: str) -> None:
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise DataError("the topic template yields a name that Kafka does not allow", "see record.topic")
+        if self._allowed:
+            if topic not in self._allowed:
+                raise DataError("the topic template yields a topic that is not in record.allowed_topics")
+        elif topic.startswith("__"):
+            raise DataError("the topic template yields a name that begins with __, as Kafka's own topics do", "see record.topic")
+
+    def _key_bytes(self, text: str, topic: str, draft: Draft) -> bytes:
+        convert: Callable[..., bytes] = self._pipeline.convert_key
+        return convert(text, topic, draft.schema) if self._pipeline.key_wants_record else convert(text)
+
+    def _headers_of(self, draft: Draft, extra: Headers) -> list[tuple[str, bytes]]:
+        headers = [(name, render(draft).encode()) for name, render in self._headers]
+        headers += extra
+        if self._record.origin_headers:
+            headers += origin_headers(self._split.path, draft.start, draft.end)
+        return [*headers, _PARTIAL] if draft.partial else headers
+
+    def _partition_of(self, topic: str, key: bytes | None) -> int:
+        wanted = self._record.partition
+        if wanted == "key":
+            return ANY_PARTITION
+        if isinstance(wanted, int):
+            return wanted
+        if wanted == "file":
+            return zlib.crc32(self._split.partition.key.encode()) % self._partitions(topic)
+        return self._run % self._partitions(topic) if key is not None else ANY_PARTITION
+
+    def _value(self, meta: SplitMeta) -> Callable[[Draft, str], Any]:
+        """What gives a record's value, as `produce` takes it, called with the record and its topic."""
+        pipeline, template = self._pipeline, self._pipeline.value
+        convert = pipeline.convert_value
+        if template is None:
+            if convert is None:
+                return lambda draft, _: draft.value
+            if pipeline.wants_record:
+                return lambda draft, topic: convert(draft.value, topic, draft.schema)
+            fields = pipeline.convert_fields or convert
+            return lambda draft, _: fields(draft.value) if type(draft.value) is dict else convert(draft.value)
+        assert convert is not None
+        select = template.bind(meta) if template.single_field is None else _field(template.single_field)
+
+        def chosen(draft: Draft, topic: str) -> bytes | None:
+            value = select(draft)
+            if value is None:
+                return None  # a null is a null to Kafka, too
+            return convert(value, topic, draft.schema) if pipeline.wants_record else convert(value)
+
+        return chosen
+
+
+class StageError(Exception):
+    """A bad record, and in which stage it showed: frame, parse, transform, record, convert or send."""
+
+    def __init__(self, stage: str, error: DataError) -> None:
+        super().__init__(stage, error)
+        self.stage = stage
+        self.error = error
+
+
+def event_time(timestamp_ms: int) -> int:
+    """An event's time as a client takes it. Raises DataError for one that Kafka has no number for."""
+    if timestamp_ms > 0:
+        return timestamp_ms
+    if timestamp_ms < 0:
+        raise DataError("the event time is before 1970: Kafka has no timestamp for it", "see record.timestamp")
+    return 1  # a client takes 0 for now
+
+
+def origin_headers(path: str, start: int, end: int) -> Headers:
+    """Where a record came from: with these a consumer can drop repeats."""
+    name = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return (("copycat.file", name.encode()), ("copycat.offset", b"%d" % start), ("copycat.end", b"%d" % end))
+
+
+@lru_cache(maxsize=1)
+def host_name() -> str:
+    """This host, as `@host` names it."""
+    return socket.gethostname()
+
+
+def _is_of_split(template: Template) -> bool:
+    """Whether it renders to one text for all records of a split."""
+    return template.fields <= _OF_SPLIT
+
+
+def _field(path: str) -> Callable[[Draft], Any]:
+    """A closure that finds a field, as it is. Raises DataError when it is missing."""
+    find = compile_path(path)
+
+    def found(draft: Draft) -> object:
+        value = find(draft)
+        if value is MISSING:
+            msg = f"field {path!r} is missing"
+            raise DataError(msg, "see record.value")
+        return value
+
+    return found

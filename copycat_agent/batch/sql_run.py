@@ -1,0 +1,170 @@
+"""One batch of a connector with a query: the whole batch goes through Spark at once.
+
+First all of it is read and goes through the steps before the query; then Spark answers; then the same frames, which stay in memory, are
+handed over once more as any other's are, each record as what the query made of it. So files are read once, a record that Kafka refuses
+is looked for without Spark, and nothing is sent before the query has come through for the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from copycat_agent.batch.bound import Bound
+from copycat_agent.batch.items import StopAt
+from copycat_agent.batch.passing import passed, passed_gap, passed_long_line, passed_rest
+from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.run import RUN_FILES, BatchRun
+from copycat_agent.batch.sql_answers import AnsweredBound, Answers, Query
+from copycat_agent.batch.sql_rows import Results, Table
+from copycat_agent.errors import BlockedError, FatalError
+from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Row
+from copycat_agent.model import Batch
+from copycat_agent.producer import TaskProducer
+from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
+from copycat_agent.transforms.sql import SqlStep
+
+BATCH_BYTES = 2**24
+"""A batch reads no more: all of it is in memory, here and in the process at the other end of the query."""
+
+
+def asked_step(pipeline: Pipeline) -> SqlStep:
+    """The query of a definition that has one. Raises FatalError when nobody knows the columns of its table."""
+    step = sql_step(pipeline.definition)
+    assert step is not None, "only definitions with a query come here"
+    if step.columns is None:
+        msg = f"{step.name}: {UNKNOWN_COLUMNS}"
+        raise FatalError(msg, UNKNOWN_COLUMNS_HINT)
+    return step
+
+
+class _Held(NamedTuple):
+    """What was read of a split."""
+
+    progress: Progress
+    frames: list[Frame]
+
+
+class SqlRun(BatchRun):
+    """See `BatchRun`."""
+
+    def __init__(self, batch: Batch, pipeline: Pipeline, producer: TaskProducer, stopping: Callable[[], bool], query: Query) -> None:
+        """See `asked_step` for what it raises."""
+        super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), pipeline, producer, stopping)
+        self._query = query
+        step = asked_step(pipeline)
+        self._table = Table(step.columns or ())
+        self._answers = Answers(step, query)
+        self._held: dict[int, _Held] = {}
+        self._is_gathering = True
+
+    def run(self) -> None:
+        """See `BatchRun.run`."""
+        for topic in self._pipeline.literal_topics():
+            self._producer.topics.partitions(topic)
+        try:
+            for progress in self.progresses:
+                if self._spent() or len(self._open) >= RUN_FILES:
+                    break
+                self._one(progress)
+            self._answers.results = Results(self._query.results())
+            self._is_gathering = False
+            self._replay()
+            self._settle()
+        finally:
+            for progress in self.progresses:
+                progress.close()
+
+    def _run_is_full(self) -> bool:
+        return not self._is_gathering and super()._run_is_full()
+
+    def _bound(self, progress: Progress) -> Bound:
+        return AnsweredBound(super()._bound(progress), progress, self._answers)
+
+    def _send(self, progress: Progress, bound: Bound, frame: Frame) -> int:
+        if not self._is_gathering:
+            return super()._send(progress, bound, frame)
+        assert isinstance(bound, AnsweredBound)
+        self._held.setdefault(id(progress), _Held(progress, [])).frames.append(frame)
+        if isinstance(frame, Chunk | Parsed):
+            count = self._ask(progress, bound, frame.rows(), partial=frame.partial)
+            passed(progress, frame)
+            return count
+        if isinstance(frame, LongLine):
+            truncates = self._pipeline.frames.on_too_long == "truncate"
+            value = frame.head if frame.value is None else frame.value
+            count = self._ask(progress, bound, [Row(value, frame.start, frame.end, 0)], partial=False) if truncates else 0
+            passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
+            return count
+        if isinstance(frame, Gap):
+            passed_gap(progress, frame)
+        else:
+            passed_rest(progress, frame, self._items.too_long)
+        return 0
+
+    def _ask(self, progress: Progress, bound: AnsweredBound, rows: Iterable[Row], *, partial: bool) -> int:
+        """Send rows to the query. Returns how many it gets."""
+        first, fields, records = progress.sent_records + 1, [], []
+        for row in rows:
+            if (asked := bound.ask(row, first + row.ordinal, partial=partial)) is not None:
+                records.append(asked[0])
+                fields.append(asked[1])
+        if fields and not self._query.condemned:
+            batch, bad = self._table.batch(fields, records)
+            self._answers.bad |= bad
+            self._query.put(batch)
+        return len(fields)
+
+    def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
+        if self._is_gathering:
+            yield from super()._frames(progress, block_bytes)
+            return
+        position = progress.sent_position
+        for frame in self._held[id(progress)].frames:
+            if isinstance(frame, Chunk | Parsed) and frame.start < position < frame.end:
+                yield frame.cut(frame.before(position))[1]
+            elif frame.start >= position:
+                yield frame
+
+    def _replay(self) -> None:
+        """Hand over what was read, as the answers say."""
+        ends = {key: (held.progress.at_end, held.progress.damage) for key, held in self._held.items()}
+        for progress in self.progresses:
+            if progress.stream is not None and not progress.changed and id(progress) in self._held:
+                progress.rewind()
+                progress.damage = ""
+        self._open = [progress for progress in self._open if id(progress) not in self._held]
+        for key, held in self._held.items():
+            if self._stopping() or not self._replay_one(held):
+                break
+            held.progress.at_end, held.progress.damage = ends[key]
+
+    def _replay_one(self, held: _Held) -> bool:
+        """False when the batch ends here. A bad record ends the batch, as in `_one`."""
+        progress = held.progress
+        self._open.append(progress)
+        try:
+            bound = self._bound(progress)
+            for frame in held.frames:
+                part, is_whole = self._answers.answered(progress, frame)
+                if part is not None:
+                    super()._send(progress, bound, part)
+                    if self._run_is_full():
+                        self._settle()
+                        is_whole = is_whole and progress.sent_position == part.end
+                if not is_whole or self._stopping():
+                    return False
+        except BlockedError as error:
+            if self._producer.broken:
+                raise
+            progress.error = error
+            return False
+        except StopAt as stop:
+            self._settle()
+            if not isinstance(stop.error, BlockedError):
+                raise stop.error from None
+            progress.error = stop.error
+            return False
+        return True

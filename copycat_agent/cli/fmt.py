@@ -1,0 +1,161 @@
+"""`copycat fmt`: definitions in one form."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from copycat_agent.cli import exits
+from copycat_agent.cli.options import use_color
+from copycat_agent.cli.shown import visible
+from copycat_agent.definitions import load_content, render
+from copycat_agent.definitions.document import FILE_BYTES_MAX, SyntaxProblem
+from copycat_agent.definitions.files import read_small_file
+from copycat_agent.definitions.formatting import Changed, format_text
+from copycat_agent.definitions.masking import masked_lines
+from copycat_agent.definitions.rewriting import rewrite
+from copycat_agent.errors import Problem
+from copycat_agent.options import AgentOptions, Definition
+
+_HERE = Path("connectors.d")
+_STDIN = "-"
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of the files so far."""
+
+    changed: int = 0
+    same: int = 0
+    bad: int = 0
+    failed: int = 0
+
+
+def fmt(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE|DIR]...", help="Definitions, or directories of them; - is stdin to stdout. Default: ./connectors.d."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 when a file is not in this form.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Change nothing; print what would change, secrets hidden.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colors.")] = False,
+) -> None:
+    """Write definitions in one form: order of keys, indentation, quotes where they are needed. Comments and the meaning stay.
+
+    A file whose meaning would change is left alone, and so is one that is no YAML; exits 78 for the latter. With --check, and with
+    --diff, exits 1 when something would change.
+    """
+    outcome = _Outcome()
+    color = use_color(no_color=no_color)
+    for path in _files(paths or _default()):
+        _format(path, outcome, check=check, diff=diff, color=color)
+    if paths != [_STDIN]:
+        _say(outcome, only_told=check or diff)
+    if outcome.bad:
+        raise typer.Exit(exits.DEFINITION_ERROR)
+    if outcome.failed or (outcome.changed and (check or diff)):
+        raise typer.Exit(exits.FAILED)
+
+
+def _default() -> list[str]:
+    if _HERE.is_dir():
+        return [str(_HERE)]
+    raise typer.BadParameter(f"there is no {_HERE} here: name files or directories")
+
+
+def _files(paths: list[str]) -> Iterator[str]:
+    """The files meant: of a directory those that `run` takes for definitions."""
+    for path in paths:
+        if path == _STDIN or not os.path.isdir(path):  # noqa: PTH112 - it may be no path
+            yield path
+            continue
+        for inner in sorted(Path(path).iterdir()):
+            if inner.suffix in {".yaml", ".yml"} and not inner.name.startswith(".") and not inner.is_dir():
+                yield str(inner)
+
+
+def _format(name: str, outcome: _Outcome, *, check: bool, diff: bool, color: bool) -> None:
+    path = Path("stdin.yaml" if name == _STDIN else name)
+    try:
+        content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1) if name == _STDIN else read_small_file(path, FILE_BYTES_MAX)
+        made = _formatted(path, content)
+    except SyntaxProblem:
+        outcome.bad += 1
+        for problem in load_content(path, content, AgentOptions(), resolve_env=False).problems:
+            typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+        return
+    except Changed:
+        outcome.failed += 1
+        typer.echo(f"error: {visible(str(path))}: what it says would change, so it is left as it is; please report this", err=True)
+        return
+    except OSError as error:
+        outcome.failed += 1
+        typer.echo(f"error: {visible(str(path))}: {error.strerror}", err=True)
+        return
+    _settle(name, content, made, outcome, check=check, diff=diff)
+
+
+def _formatted(path: Path, content: bytes) -> bytes:
+    """The new content; raises `Changed` too when our own loader would not make the same of it."""
+    if path.stem == "agent":
+        return format_text(content, AgentOptions).encode()
+    made = format_text(content, Definition).encode()
+    old, new = (load_content(path, one, AgentOptions(), resolve_env=False) for one in (content, made))
+    if old.definition != new.definition or _told(old.problems) != _told(new.problems):
+        raise Changed
+    return made
+
+
+def _told(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
+    """Problems without their places, which move."""
+    return sorted((one.code, one.text) for one in problems)
+
+
+def _settle(name: str, content: bytes, made: bytes, outcome: _Outcome, *, check: bool, diff: bool) -> None:
+    outcome.same += content == made
+    outcome.changed += content != made
+    if diff:
+        typer.echo(_diff(name, content, made), nl=False)
+    elif check:
+        if content != made:
+            typer.echo(visible(name))
+    elif name == _STDIN:
+        sys.stdout.buffer.write(made)
+        sys.stdout.buffer.flush()
+    elif content != made:
+        _rewrite(name, content, made, outcome)
+
+
+def _rewrite(name: str, content: bytes, made: bytes, outcome: _Outcome) -> None:
+    try:
+        rewrite(Path(name), content, made)
+    except OSError as error:
+        outcome.changed, outcome.failed = outcome.changed - 1, outcome.failed + 1
+        typer.echo(f"error: {visible(name)}: {error.strerror}", err=True)
+    else:
+        typer.echo(visible(name))
+
+
+def _diff(name: str, content: bytes, made: bytes) -> str:
+    old, new = (masked_lines(one.decode(errors="replace").replace("\r\n", "\n")) for one in (content, made))
+    lines = difflib.unified_diff(old, new, f"{visible(name)} as it is", f"{visible(name)} formatted", lineterm="")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _say(outcome: _Outcome, *, only_told: bool) -> None:
+    """One line about all of it."""
+    total = outcome.changed + outcome.same + outcome.bad + outcome.failed
+    if not total:
+        typer.echo("no *.yaml or *.yml there", err=True)
+        return
+    parts = [f"{outcome.changed} {'would change' if only_told else 'formatted'}", f"{outcome.same} good already"]
+    parts += [f"{outcome.bad} no YAML: copycat check says more"] if outcome.bad else []
+    parts += [f"{outcome.failed} left alone"] if outcome.failed else []
+    typer.echo(", ".join(parts), err=True)

@@ -1,0 +1,143 @@
+"""`copycat import`: configurations of other products as definitions."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from copycat_agent.cli import exits
+from copycat_agent.cli.options import Format, Output
+from copycat_agent.cli.shown import visible
+from copycat_agent.definitions import load_content
+from copycat_agent.definitions.document import FILE_BYTES_MAX
+from copycat_agent.definitions.files import read_small_file
+from copycat_agent.errors import CopycatError
+from copycat_agent.importing import PRODUCTS, Imported, Made, Remark, text_of
+from copycat_agent.options import AgentOptions
+
+
+class Product(StrEnum):
+    """What can be imported."""
+
+    FILEBEAT = "filebeat"
+    FLUENT_BIT = "fluent-bit"
+    VECTOR = "vector"
+    CONNECT = "connect"
+
+
+def import_(
+    product: Annotated[Product, typer.Argument(metavar="filebeat|fluent-bit|vector|connect", help="Whose configuration it is.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration.")],
+    with_: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="FILE", help="A file that belongs to it: parsers of Fluent Bit, a worker of Connect."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write one file per definition; never over a file.")
+    ] = None,
+    report: Output = Format.TEXT,
+) -> None:
+    """Print definitions that do what another product's configuration does, and list what they do not.
+
+    Definitions go to stdout, the report to stderr; with --format json both to stdout. Secrets are not copied: definitions refer to
+    credentials instead. Exits 1 when something was not mapped.
+    """
+    imported = _read(product, file, with_ or [])
+    texts = {made.name: text_of(made, visible(file.name)) for made in _renamed(imported.made)}
+    for made in imported.made:
+        _check(made, texts[made.name], imported)
+    if output is not None:
+        _write(texts, output)
+    if report is Format.JSON:
+        typer.echo(json.dumps(_report(imported, texts), indent=2))
+    else:
+        if output is None:
+            sys.stdout.write("---\n".join(texts.values()))
+        _say(imported, texts, file, output)
+    raise typer.Exit(exits.FAILED if imported.report.unmapped or not texts else exits.GOOD)
+
+
+def _read(product: Product, file: Path, others: list[Path]) -> Imported:
+    texts = []
+    for path in (file, *others):
+        try:
+            texts.append(read_small_file(path, FILE_BYTES_MAX).decode("utf-8-sig"))
+        except OSError as error:
+            raise CopycatError(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise CopycatError(f"{path}: not UTF-8", "save it as UTF-8") from None
+    try:
+        return PRODUCTS[product.value](texts[0], texts[1:])
+    except CopycatError as error:
+        raise CopycatError(f"{file}: {error.message}", error.hint) from None
+
+
+def _renamed(made: tuple[Made, ...]) -> tuple[Made, ...]:
+    """Names are the keys of offsets, so no two are the same."""
+    seen: set[str] = set()
+    for one in made:
+        name, number = one.name, 1
+        while one.name in seen:
+            number += 1
+            one.name = f"{name[:58]}-{number}"
+        one.document["name"] = one.name
+        seen.add(one.name)
+    return made
+
+
+def _check(made: Made, text: str, imported: Imported) -> None:
+    """What does not load is told: the person has to know, whoever is at fault."""
+    loaded = load_content(Path(f"{made.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
+    for problem in loaded.problems:
+        remark = Remark(0, f"{made.name}.yaml line {problem.line}", f"{problem.text}; {problem.hint}" if problem.hint else problem.text)
+        imported.report.unmapped.append(remark)
+
+
+def _write(texts: dict[str, str], directory: Path) -> None:
+    """All files, or none when one of them is there already."""
+    paths = {directory / f"{name}.yaml": text for name, text in texts.items()}
+    for path in paths:
+        if os.path.lexists(path):
+            raise CopycatError(f"{path} is there already", "name another directory, or move that file away")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for path, text in paths.items():
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise CopycatError(f"{error.filename or directory}: {error.strerror}") from None
+
+
+def _say(imported: Imported, texts: dict[str, str], file: Path, output: Path | None) -> None:
+    lines = []
+    for title, remarks in (("not mapped", imported.report.unmapped), ("to know", imported.report.notes)):
+        if remarks:
+            lines += [f"{title}:", *(_remark(one) for one in sorted(remarks))]
+    count = f"{len(texts)} definition{'' if len(texts) == 1 else 's'}"
+    lines.append(f"{visible(str(file))}: {count}, {len(imported.report.unmapped)} not mapped")
+    if texts:
+        where = visible(str(output)) if output else "DIR"
+        lines.append(
+            ("" if output else f"write {'it' if len(texts) == 1 else 'them'} with -o DIR, then: ")
+            + f"copycat check {where}, copycat try FILE -d {where}/NAME.yaml"
+        )
+    typer.echo("\n".join(lines), err=True)
+
+
+def _remark(remark: Remark) -> str:
+    place = f"line {remark.line}: " if remark.line else ""
+    return f"  {place}{visible(remark.what)}: {visible(remark.why)}"
+
+
+def _report(imported: Imported, texts: dict[str, str]) -> dict[str, Any]:
+    return {
+        "definitions": [{"name": name, "text": text} for name, text in texts.items()],
+        "unmapped": [one._asdict() for one in sorted(imported.report.unmapped)],
+        "notes": [one._asdict() for one in sorted(imported.report.notes)],
+    }

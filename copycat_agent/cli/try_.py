@@ -1,0 +1,117 @@
+"""`copycat try`: what a definition makes of sample lines. Offline: no Kafka, no schema registry, no offsets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+
+from copycat_agent import logs
+from copycat_agent.cli import exits
+from copycat_agent.cli.options import Config, Format, NoColor, Output, use_color
+from copycat_agent.cli.queries import Queries
+from copycat_agent.cli.repeating import repeat
+from copycat_agent.cli.try_view import picture, report, summary
+from copycat_agent.cli.watching import make_console
+from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable, render
+from copycat_agent.errors import CopycatError, DefinitionError
+from copycat_agent.options import Definition
+from copycat_agent.samples import MOST_RECORDS, Query, Samples, take
+
+STREAM_BYTES_MAX = 16 * 2**20
+"""So much of stdin or a pipe is looked at: a sample, not a stream."""
+
+
+def try_(  # noqa: PLR0913, PLR0917 - the command's options
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file with sample records, packed or not; - is stdin.")],
+    definition: Annotated[Path, typer.Option("--definition", "-d", metavar="DEFINITION", help="The definition's file.")],
+    records: Annotated[int, typer.Option("-n", "--records", min=1, max=MOST_RECORDS, help="Take so many records of the file.")] = 20,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what each step changes.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again whenever one of the two files is saved, until Ctrl-C.")] = False,
+    output: Output = Format.TEXT,
+    config: Config = None,
+    no_color: NoColor = False,
+) -> None:
+    """Show what a definition makes of sample records: what comes out, with types, and where and why it does not.
+
+    Runs the real pipeline; needs no Kafka, no schema registry and no agent, and moves no offset. Exits 1 when a record fails,
+    78 when the definition is bad.
+    """
+    logs.setup("error")
+    if watch and file == "-":
+        raise typer.BadParameter("stdin cannot be watched: name a file", param_hint="--watch")
+    with Queries() as queries:
+        shown = Shown(make_console(no_color=no_color), output, use_color(no_color=no_color), verbose)
+        trial = Trial(file, definition, config, records, queries, shown)
+        if watch:
+            repeat(trial, [Path(file), definition], shown.console)
+        else:
+            raise typer.Exit(trial())
+
+
+class Shown(NamedTuple):
+    """How the command shows what it found."""
+
+    console: Console
+    output: Format
+    color: bool
+    verbose: bool
+
+
+class Trial:
+    """One definition and one sample, tried again whenever it is called."""
+
+    def __init__(self, file: str, definition: Path, config: Path | None, records: int, queries: Queries, shown: Shown) -> None:
+        self._content = _stream(file) if file == "-" or Path(file).is_fifo() else Path(file)
+        self._definition = definition
+        self._config = config
+        self._records = records
+        self._queries = queries
+        self._shown = shown
+
+    def __call__(self) -> int:
+        """Show the records on stdout, the account of them on stderr. Returns the exit code; raises nothing that files can cause."""
+        try:
+            definition, query = self._load()
+        except DefinitionError as error:
+            for problem in error.problems:
+                typer.echo(render(problem, color=self._shown.color) + "\n", err=True, color=self._shown.color)
+            return exits.DEFINITION_ERROR
+        try:
+            samples = take(definition, self._content, most=self._records, query=query)
+        except CopycatError as error:
+            typer.echo(f"error: {printable(str(error))}", err=True)
+            return exits.FAILED
+        self._show(samples, definition)
+        return exits.FAILED if samples.error or samples.damage or any(one.error for one in samples.records) else exits.GOOD
+
+    def _load(self) -> tuple[Definition, Query | None]:
+        """The definition, and its query if it has one. Raises DefinitionError."""
+        agent = load_agent(find_agent_file(self._definition.absolute().parent, self._config))
+        loaded = load_file(self._definition, agent)
+        if loaded.definition is None:
+            raise DefinitionError(loaded.problems)
+        return loaded.definition, self._queries.of(loaded.definition, loaded.path, agent.spark)
+
+    def _show(self, samples: Samples, definition: Definition) -> None:
+        if self._shown.output is Format.JSON:
+            typer.echo(json.dumps(report(samples), indent=2, ensure_ascii=False))
+            return
+        for line in picture(samples, definition, self._shown.console.width, verbose=self._shown.verbose):
+            self._shown.console.print(line, soft_wrap=True)
+        self._shown.console.file.flush()
+        typer.echo(summary(samples), err=True)
+
+
+def _stream(file: str) -> bytes:
+    """The beginning of stdin, or of a pipe with a name, as the shell makes for `<(zcat a.gz)`."""
+    if file == "-":
+        if sys.stdin.isatty():
+            typer.echo("sample lines from the terminal; Ctrl-D ends them", err=True)
+        return sys.stdin.buffer.read(STREAM_BYTES_MAX)
+    with open(file, "rb") as pipe:  # noqa: PTH123
+        return pipe.read(STREAM_BYTES_MAX)

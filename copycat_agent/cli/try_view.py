@@ -1,0 +1,266 @@
+"""How `copycat try` shows records: the line, what the steps made of it, and what comes out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from copycat_agent.cli.shown import as_json, visible
+from copycat_agent.cli.values_text import leaves, plain, type_of, value_text
+from copycat_agent.options import Definition
+from copycat_agent.samples import Fields, Output, Sampled, Samples, StepTrace, stopped
+from copycat_agent.transforms import kind_of
+
+_MOST_LINES = 20
+"""Lines of one record that are shown; a group may have hundreds."""
+_MOST_CHARACTERS = 2000
+"""Of one line that are shown."""
+_LEAST_ROOM, _MOST_ROOM = 30, 120
+"""Characters around the caret that are shown where a line has to be cut."""
+_BAR = " | "
+_ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
+_LABELS = {"dead-lettered": "dead letter", "passed over": "passed over", "stops": "stops the connector"}
+
+
+def picture(samples: Samples, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
+    """All records, line by line, and what is to be said of them together. `width`: how long a line may be without being wrapped."""
+    for sampled in samples.records:
+        yield from _record(sampled, definition, width, verbose=verbose)
+        yield Text("")
+    if samples.unchecked:
+        yield Text("nothing was checked against the schema: only the schema registry knows it, and try is offline", "yellow")
+    if samples.damage:
+        yield Text(f"the file cannot be read on: {visible(samples.damage)}", "red")
+    if samples.error is not None:
+        yield Text(f"then the connector stops: {visible(str(samples.error))}", "red")
+
+
+def _record(sampled: Sampled, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
+    yield from _input(sampled)
+    for step in sampled.steps:
+        if verbose:
+            yield from _step(step, definition)
+        if step.error is not None and (step.outcome in {"failed", "kept"} or verbose):
+            yield from _where(step, sampled, definition, width, is_below=not verbose and step is sampled.steps[0])
+            if step.outcome != "failed":
+                yield Text.assemble("  ", ("kept     ", "yellow"), f"{step.name}: {visible(step.error.message)}")
+    for output in sampled.outputs:
+        yield from _output(output)
+    if sampled.fate == "dropped":
+        last = sampled.ended_by
+        why = f" ({visible(last.error.message)})" if last is not None and last.error is not None else ""
+        yield Text.assemble("  ", ("dropped  ", "yellow"), f"by {last.name}{why}" if last else "by the definition")
+    if sampled.error is not None:
+        yield from _failure(sampled, definition)
+
+
+def _input(sampled: Sampled) -> Iterator[Text]:
+    """The record as it stands in the file, its number before it."""
+    text = value_text(sampled.value) if sampled.raw is None else sampled.raw.decode("utf-8", "backslashreplace")
+    lines = text.split("\n")
+    width = _gutter(sampled)
+    for number, line in enumerate(lines[:_MOST_LINES]):
+        label = f"{sampled.number:>{width}} | " if not number else f"{'':>{width}} | "
+        yield Text.assemble((label, "cyan"), visible(_short(line)))
+    if len(lines) > _MOST_LINES:
+        yield Text(f"{'':>{width}} | and {len(lines) - _MOST_LINES} more lines", "dim")
+
+
+def _gutter(sampled: Sampled) -> int:
+    return max(4, len(str(sampled.number)))
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}... ({len(line):,} characters)"
+
+
+def _step(step: StepTrace, definition: Definition) -> Iterator[Text]:
+    """One step and what it changed."""
+    changes = list(changed(step.before, step.after)) if step.outcome in {"done", "kept"} else []
+    words = {"skipped": "  skipped, its if does not match", "dropped": "  drops it", "kept": "  fails", "failed": "  fails"}.get(
+        step.outcome
+    )
+    if words is None:
+        is_filter = kind_of(definition.transforms[step.number]).is_filter
+        words = "" if changes or step.timestamp_ms is not None else "  lets it pass" if is_filter else "  changes nothing"
+    yield Text.assemble("  ", (step.name, "bold" if changes else ""), (words, "dim"))
+    if step.timestamp_ms is not None:
+        yield Text.assemble("    ", ("+ @timestamp  ", "green"), _moment(step.timestamp_ms))
+    for sign, name, before, after in changes:
+        if sign == "-":
+            yield Text.assemble("    ", (f"- {name}", "red"))
+        elif sign == "+":
+            yield Text.assemble("    ", (f"+ {name}  ", "green"), *_value(after))
+        else:
+            yield Text.assemble("    ", (f"~ {name}  ", "yellow"), *_value(before), "  ->  ", *_value(after))
+
+
+def changed(before: Fields, after: Fields) -> Iterator[tuple[str, str, object, object]]:
+    """Fields that a step removed (-), added (+) or changed (~), with their values: by dotted names."""
+    old, new = _leaves(before), _leaves(after)
+    yield from (("-", name, value, None) for name, value in old.items() if name not in new)
+    for name, value in new.items():
+        if name not in old:
+            yield "+", name, None, value
+        elif type(old[name]) is not type(value) or old[name] != value:
+            yield "~", name, old[name], value
+
+
+def _leaves(value: Fields) -> dict[str, object]:
+    return dict(leaves(value)) if isinstance(value, Mapping) else {"message": value.decode("utf-8", "backslashreplace")}
+
+
+def _where(step: StepTrace, sampled: Sampled, definition: Definition, width: int, *, is_below: bool) -> Iterator[Text]:
+    """A caret where the pattern stopped. `is_below`: the record's line stands just above; else the text that was parsed is shown too."""
+    found = stopped(definition, step)
+    if found is None:
+        return
+    begin = found.text.rfind("\n", 0, found.at) + 1
+    end = found.text.find("\n", found.at)
+    line, at = found.text[begin : None if end < 0 else end], found.at - begin
+    room = max(_LEAST_ROOM, min(_MOST_ROOM, width - _gutter(sampled) - len(_BAR) - len("...")))
+    fits = cell_len(visible(line)) + _gutter(sampled) + len(_BAR) <= width
+    is_shown = is_below and fits and sampled.raw == line.encode() and len(line) <= _MOST_CHARACTERS
+    cut = max(0, at - room * 2 // 3) if len(line) > room and not is_shown else 0
+    before = ("..." if cut else "") + visible(line[cut:at])
+    if not is_shown:
+        yield Text.assemble((f"{'':>{_gutter(sampled)}} : ", "cyan"), before, (visible(line[at : cut + room]), "red"))
+    element = visible(_short(found.element))
+    element = f'"{element}"' if element != element.strip() else element  # a blank would not show
+    expects = f" expects {element}" if element else ""
+    yield Text.assemble((f"{'':>{_gutter(sampled)}} | ", "cyan"), " " * cell_len(before), ("^", "bold red"), (expects, "red"))
+
+
+def _output(output: Output) -> Iterator[Text]:
+    """A record as it would be sent."""
+    head = Text.assemble("  ", ("sent     ", "green"), (visible(output.topic), "bold"))
+    if output.key is not None:
+        head.append("  key ").append(_bytes(output.key), "bold")
+    if output.partition is not None:
+        head.append(f"  partition {output.partition}")
+    if output.timestamp_ms is not None:
+        head.append(f"  at {_moment(output.timestamp_ms)}")
+    yield head
+    for name, content in output.headers:
+        if name not in _ORIGIN:
+            yield Text.assemble("           ", (f"header {visible(name)}: ", "dim"), _bytes(content))
+    if isinstance(output.value, Mapping):
+        rows = list(leaves(output.value))
+        width = min(30, max((cell_len(name) for name, _ in rows), default=0))
+        for name, value in rows:
+            yield Text.assemble("           ", (f"{name}{' ' * (width - cell_len(name))}  ", "cyan"), *_value(value))
+    elif isinstance(output.value, bytes):
+        yield Text.assemble("           ", visible(_short(_decoded(output.value))))
+    else:
+        yield Text.assemble("           ", *_value(output.value))
+
+
+def _value(value: object) -> Iterator[tuple[str, str]]:
+    """A value, and its type where that does not show."""
+    yield _short(value_text(value)), ""
+    if not isinstance(value, str | list | tuple | Mapping) and value is not None:
+        yield f"  {type_of(value)}", "dim"
+
+
+def _failure(sampled: Sampled, definition: Definition) -> Iterator[Text]:
+    assert sampled.error is not None
+    dlq = definition.errors.dlq
+    to = f" to {dlq.topic}" if sampled.fate == "dead-lettered" and dlq is not None else ""
+    words = f"{_LABELS[sampled.fate]}{to}, stage {sampled.stage}: {visible(sampled.error.message)}"
+    yield Text.assemble("  ", ("failed   ", "bold red"), words)
+    if sampled.error.hint and not sampled.error.hint.startswith("copycat try"):
+        yield Text.assemble("           ", ("hint: ", "cyan"), visible(sampled.error.hint))
+
+
+def summary(samples: Samples) -> str:
+    """`20 records in: 17 out, 2 dropped (transforms[3] drop_if), 1 failed (transforms[0] regex)`."""
+    records = samples.records
+    parts = [f"{sum(len(one.outputs) for one in records):,} out"]
+    for words, chosen in (
+        ("dropped", [one for one in records if one.fate == "dropped"]),
+        ("failed", [one for one in records if one.error is not None]),
+    ):
+        if chosen:
+            parts.append(f"{len(chosen):,} {words}{_by_step(chosen)}")
+    if kept := [step for one in records for step in one.kept_errors]:
+        parts.append(f"{len(kept):,} error{'' if len(kept) == 1 else 's'} kept{_counted(Counter(step.name for step in kept))}")
+    if samples.long_dropped:
+        parts.append(f"{samples.long_dropped:,} lines dropped, longer than line.max_bytes")
+    more = "; there is more in the file, see -n" if samples.has_more else ""
+    return f"{len(records):,} record{'' if len(records) == 1 else 's'} in: {', '.join(parts)}{more}"
+
+
+def _by_step(records: list[Sampled]) -> str:
+    return _counted(Counter(one.ended_by.name if one.ended_by else f"stage {one.stage}" for one in records))
+
+
+def _counted(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return f" ({next(iter(counts))})"
+    return f" ({', '.join(f'{count:,} {name}' for name, count in counts.items())})"
+
+
+def report(samples: Samples) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "records": [_entry(one) for one in samples.records],
+        "has_more": samples.has_more,
+        "unchecked": samples.unchecked,
+        "long_dropped": samples.long_dropped,
+        "damage": samples.damage or None,
+        "error": str(samples.error) if samples.error is not None else None,
+        "summary": summary(samples),
+    }
+
+
+def _entry(one: Sampled) -> dict[str, Any]:
+    return {
+        "record": one.number,
+        "start": one.start,
+        "end": one.end,
+        "positions": "records" if one.by_record else "bytes",
+        "input": as_json(one.raw) if one.raw is not None else plain(one.value),
+        "fate": one.fate,
+        "steps": [_step_entry(step) for step in one.steps],
+        "outputs": [_output_entry(output) for output in one.outputs],
+        **({"stage": one.stage, "reason": one.error.message, "hint": one.error.hint} if one.error is not None else {}),
+    }
+
+
+def _step_entry(step: StepTrace) -> dict[str, Any]:
+    error = {"reason": step.error.message} if step.error is not None else {}
+    set_ms = {"timestamp_ms": step.timestamp_ms} if step.timestamp_ms is not None else {}
+    return {"step": step.name, "outcome": step.outcome, "fields": plain(_fields(step.after)), **set_ms, **error}
+
+
+def _fields(value: object) -> object:
+    return as_json(value) if isinstance(value, bytes) else value
+
+
+def _output_entry(output: Output) -> dict[str, Any]:
+    return {
+        "topic": output.topic,
+        "key": as_json(output.key),
+        "value": plain(_fields(output.value)),
+        "payload": as_json(output.payload),
+        "headers": {name: as_json(content) for name, content in output.headers if name not in _ORIGIN},
+        "timestamp_ms": output.timestamp_ms,
+        "partition": output.partition,
+    }
+
+
+def _bytes(content: bytes) -> str:
+    return visible(_decoded(content))
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace")
+
+
+def _moment(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,220 @@
+"""Numbers and texts in Avro's binary form: each function takes a value and gives its bytes, or raises `Unfit`."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+
+from copycat_agent.converters.schemas.unfit import Unfit, kind, wanted
+
+Write = Callable[[object], bytes]
+
+_SMALL = 8192
+_INT, _LONG = 2**31, 2**63
+_EXACT_DOUBLE = 2**53
+_DIGITS_MAX = 10_000
+"""Of a decimal: beyond it a number's text is longer than any record."""
+_DOUBLE, _FLOAT = struct.Struct("<d").pack, struct.Struct("<f").pack
+
+
+def varint(number: int) -> bytes:
+    """Zigzag, seven bits to a byte, the least first. Any number of 64 bits with a sign."""
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number > 127:  # noqa: PLR2004 - seven bits
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+SMALL = [varint(number) for number in range(_SMALL)]
+"""Those of the numbers that lengths and most values are."""
+
+
+def size(number: int) -> bytes:
+    """A length, or an index of a union."""
+    return SMALL[number] if number < _SMALL else varint(number)
+
+
+def string(value: object) -> bytes:
+    """UTF-8 behind its length."""
+    if type(value) is not str and not isinstance(value, str):
+        raise wanted("text", value)
+    try:
+        data = value.encode()
+    except UnicodeEncodeError:
+        msg = "the text holds half of a character, which UTF-8 cannot"
+        raise Unfit(msg) from None
+    length = len(data)
+    return (SMALL[length] if length < _SMALL else varint(length)) + data
+
+
+def binary(value: object) -> bytes:
+    """Bytes behind their length."""
+    if not isinstance(value, bytes):
+        raise Unfit(f"bytes are needed, not {kind(value)}")
+    return size(len(value)) + value
+
+
+def integer(value: object) -> bytes:
+    """A whole number of 32 bits."""
+    if type(value) is not int:
+        raise wanted("a whole number", value)
+    if 0 <= value < _SMALL:
+        return SMALL[value]
+    if not -_INT <= value < _INT:
+        msg = "the number is beyond the 32 bits of int; the schema's type could be long"
+        raise Unfit(msg)
+    return varint(value)
+
+
+def long(value: object) -> bytes:
+    """A whole number of 64 bits."""
+    if type(value) is not int:
+        raise wanted("a whole number", value)
+    if 0 <= value < _SMALL:
+        return SMALL[value]
+    if not -_LONG <= value < _LONG:
+        msg = "the number is beyond the 64 bits of long"
+        raise Unfit(msg)
+    return varint(value)
+
+
+def double(value: object) -> bytes:
+    """64 bits; whole numbers where they are exact in it."""
+    if type(value) is int and -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
+        return _DOUBLE(value)
+    if type(value) is not float and not isinstance(value, float):
+        raise Unfit("the number has more digits than double holds") if type(value) is int else wanted("a number", value)
+    return _DOUBLE(value)
+
+
+def single(value: object) -> bytes:
+    """32 bits: the nearest that there is."""
+    if type(value) is not int and not isinstance(value, float):
+        raise wanted("a number", value)
+    try:
+        return _FLOAT(value)
+    except (OverflowError, struct.error):
+        msg = "the number is beyond what float holds; the schema's type could be double"
+        raise Unfit(msg) from None
+
+
+def boolean(value: object) -> bytes:
+    """One byte."""
+    if value is True:
+        return b"\1"
+    if value is False:
+        return b"\0"
+    raise wanted("true or false", value)
+
+
+def null(value: object) -> bytes:
+    """Nothing."""
+    if value is not None:
+        raise wanted("null", value)
+    return b""
+
+
+def unscaled(value: object, precision: int, scale: int) -> int:
+    """A decimal number times ten to the power of its scale. Exact, or Unfit. A float is what its shortest text says."""
+    if isinstance(value, bool) or not isinstance(value, Decimal | int | float):
+        raise wanted("a number", value)
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not number.is_finite():
+        msg = "the number is not finite"
+        raise Unfit(msg)
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    shift = exponent + scale
+    while shift < 0 and digits and digits[-1] == 0:
+        digits, shift = digits[:-1], shift + 1
+    if not any(digits):
+        return 0
+    if shift < 0:
+        raise Unfit(f"the number has more than {scale} digits behind the point")
+    if len(digits) + shift > precision:
+        raise Unfit(f"the number has more than {precision - scale} digits before the point")
+    found = int("".join(map(str, digits))) * 10**shift if len(digits) < _DIGITS_MAX else 0
+    return -found if sign else found
+
+
+def decimal_bytes(precision: int, scale: int) -> Write:
+    """Decimals as bytes: the fewest that hold the number."""
+
+    def write(value: object) -> bytes:
+        number = unscaled(value, precision, scale)
+        length = (number.bit_length() + 8) // 8 if number >= 0 else ((-number - 1).bit_length() + 8) // 8
+        return size(length) + number.to_bytes(length, "big", signed=True)
+
+    return write
+
+
+def decimal_fixed(precision: int, scale: int, length: int) -> Write:
+    """Decimals in so many bytes."""
+
+    def write(value: object) -> bytes:
+        try:
+            return unscaled(value, precision, scale).to_bytes(length, "big", signed=True)
+        except OverflowError:
+            raise Unfit(f"the number does not fit into {length} bytes") from None
+
+    return write
+
+
+def fixed(length: int) -> Write:
+    """Exactly so many bytes."""
+
+    def write(value: object) -> bytes:
+        if not isinstance(value, bytes) or len(value) != length:
+            found = f"{len(value)}" if isinstance(value, bytes) else kind(value)
+            raise Unfit(f"{length} bytes are needed, not {found}")
+        return value
+
+    return write
+
+
+def uuid_text(value: object) -> bytes:
+    """A UUID as text."""
+    return string(str(_uuid(value)))
+
+
+def uuid_fixed(value: object) -> bytes:
+    """A UUID as its 16 bytes."""
+    return _uuid(value).bytes
+
+
+def _uuid(value: object) -> uuid.UUID:
+    if isinstance(value, uuid.UUID):
+        return value
+    if not isinstance(value, str):
+        raise wanted("a UUID", value)
+    try:
+        return uuid.UUID(value)
+    except ValueError:
+        msg = "a UUID is needed, the text is none"
+        raise Unfit(msg) from None
+
+
+def enum(symbols: tuple[str, ...]) -> Write:
+    """One of these words, as its index."""
+    written = {symbol: size(index) for index, symbol in enumerate(symbols)}
+
+    def write(value: object) -> bytes:
+        try:
+            return written[value]  # type: ignore[index]
+        except (KeyError, TypeError):
+            if not isinstance(value, str):
+                raise wanted("one of the words of an enum", value) from None
+            msg = "the text is none of the enum's words"
+            raise Unfit(msg) from None
+
+    return write
+
+
+def counted(count: Callable[[object], int], write: Write) -> Write:
+    """Dates and times: `count` makes a number of them; whole numbers are such a count already."""
+    return lambda value: write(value if type(value) is int else count(value))

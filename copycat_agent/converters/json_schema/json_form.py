@@ -1,0 +1,185 @@
+"""What `json_schema` knows of schemas. Door to jsonschema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import referencing
+from jsonschema import Draft7Validator, validators
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT7
+
+from copycat_agent.converters.base import OptionProblem, Site
+from copycat_agent.converters.json_ import dump
+from copycat_agent.converters.json_schema.derived import json_schema_of
+from copycat_agent.converters.json_schema.quick import approver
+from copycat_agent.converters.schemas.form import BadSchemaError, Key, Scalar, Writer
+from copycat_agent.converters.schemas.options import file_problem
+from copycat_agent.converters.schemas.registry import Registry, Written
+from copycat_agent.converters.schemas.unfit import Unfit
+from copycat_agent.errors import DataError
+
+if TYPE_CHECKING:
+    from copycat_agent.converters.json_schema.options import JsonSchemaOptions
+    from copycat_agent.model import Column
+
+_REFERENCES_MAX = 100
+_WORDS_MAX = 100
+_PLAIN = frozenset((str, int, bool, type(None)))
+"""What is read back from JSON as it was. A float may be NaN, which is written as null."""
+_KEYS: dict[str, Scalar] = {"string": "string", "integer": "int", "number": "double", "boolean": "boolean"}
+
+
+class JsonForm:
+    """See `Form`."""
+
+    def __init__(self, options: JsonSchemaOptions) -> None:
+        self._options = options
+
+    def of_file(self, registry: Registry | None, *, registers: bool = False) -> tuple[Written, Writer]:
+        """See `Form`. A file stands for itself: nothing is asked."""
+        del registry, registers
+        assert self._options.schema_ is not None
+        return self._own(self._options.schema_.text)
+
+    def of_registry(self, schema: Written, registry: Registry) -> Writer:
+        """See `Form`."""
+        if schema.kind != "JSON":
+            raise BadSchemaError(f"it is of type {schema.kind}, the converter is json_schema")
+        others: dict[str, Any] = {}
+        _load_references(schema, registry, others)
+        return self._writer(schema.text, others)
+
+    def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
+        """See `Form`."""
+        del written
+        return self._own(json.dumps(json_schema_of(columns, name), separators=(",", ":")))
+
+    def of_key(self, name: str) -> tuple[Written, Writer]:
+        """See `Form`."""
+        return self._own(json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "title": name, "type": "string"}))
+
+    def _own(self, text: str) -> tuple[Written, Writer]:
+        return Written("JSON", text), self._writer(text, {})
+
+    def _writer(self, text: str, others: dict[str, Any]) -> Writer:
+        schema = schema_of(text)
+        title = schema.get("title") if isinstance(schema, dict) else None
+        write = _writing(schema, others) if self._options.validate_ else _write_unchecked
+        return Writer(write, title if isinstance(title, str) else "", _key(schema))
+
+
+def schema_of(text: str) -> Any:  # noqa: ANN401 - JSON
+    """A JSON Schema. Raises BadSchemaError."""
+    try:
+        schema = json.loads(text)
+        validators.validator_for(schema, default=Draft7Validator).check_schema(schema)
+    except SchemaError as error:
+        raise BadSchemaError(f"it is no JSON Schema: {'.'.join(map(str, error.absolute_path)) or 'as a whole'}") from None
+    except (ValueError, RecursionError):
+        msg = "it is no JSON"
+        raise BadSchemaError(msg) from None
+    except Exception as error:  # noqa: BLE001 - a pattern that is none, a reference to nowhere
+        raise BadSchemaError(f"it is no JSON Schema ({type(error).__name__})") from None
+    return schema
+
+
+def _writing(schema: Any, others: dict[str, Any]) -> Callable[[Any], bytes]:  # noqa: ANN401 - JSON
+    """Check and write. What is checked is what is written: a date as the text that it becomes."""
+    resources = [(name, referencing.Resource.from_contents(other, default_specification=DRAFT7)) for name, other in others.items()]
+    near: referencing.Registry[Any] = referencing.Registry().with_resources(resources)  # nothing is fetched
+    validator = validators.validator_for(schema, default=Draft7Validator)(schema, registry=near)
+    approve = approver(schema)
+
+    def write(value: object) -> bytes:
+        data = _write_unchecked(value)
+        seen = value if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) else orjson.loads(data)
+        if approve is None or not approve(seen):
+            _judge(validator, seen)
+        return data
+
+    return write
+
+
+def _write_unchecked(value: Any) -> bytes:  # noqa: ANN401 - a record's fields, or a key
+    try:
+        return dump(value)
+    except DataError as error:
+        raise Unfit(error.message) from None
+
+
+def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the schema's own draft
+    """Raise Unfit for what the schema does not allow, in words without the value."""
+    try:
+        error = best_match(validator.iter_errors(value))
+    except (Unresolvable, RecursionError) as trouble:
+        raise Unfit(f"the schema cannot be applied ({type(trouble).__name__})") from None
+    if error is None:
+        return
+    unfit = Unfit(_words(error))
+    for step in reversed(error.absolute_path):
+        unfit.within(f"[{step}]" if isinstance(step, int) else str(step))
+    raise unfit
+
+
+def _words(error: ValidationError) -> str:
+    """By the keyword of the schema; the library's own words show values."""
+    keyword, said = str(error.validator), error.validator_value
+    names: Any = error.instance
+    if keyword == "required" and isinstance(said, list):
+        missing = next((name for name in said if name not in names), "")
+        return f"field {str(missing)[:_WORDS_MAX]!r} is missing, and the schema requires it"
+    if keyword == "additionalProperties" and isinstance(error.schema, dict):
+        extra = next((name for name in names if name not in error.schema.get("properties", {})), "")
+        return f"field {str(extra)[:_WORDS_MAX]!r} is not in the schema, which allows no others"
+    shown = json.dumps(said)
+    return f"the schema's {keyword} does not allow it" + (f" ({shown})" if len(shown) <= _WORDS_MAX else "")
+
+
+def _load_references(schema: Written, registry: Registry, others: dict[str, Any]) -> None:
+    for one in schema.references:
+        if one.name in others:
+            continue
+        if len(others) >= _REFERENCES_MAX:
+            raise BadSchemaError(f"it refers to more than {_REFERENCES_MAX} others")
+        other = registry.version(one.subject, one.version).schema
+        others[one.name] = schema_of(other.text)
+        _load_references(other, registry, others)
+
+
+def _key(schema: Any) -> Key | None:  # noqa: ANN401 - JSON
+    if not isinstance(schema, dict):
+        return Key("string")
+    type_ = schema.get("type", "string")
+    if type_ == "object" and isinstance(schema.get("properties"), dict) and len(schema["properties"]) == 1:
+        ((name, inner),) = schema["properties"].items()
+        found = _key(inner)
+        return Key(found.kind, name) if found is not None and not found.field else None
+    return Key(_KEYS[type_]) if isinstance(type_, str) and type_ in _KEYS else None
+
+
+def problems(options: JsonSchemaOptions, site: Site) -> Iterator[OptionProblem]:
+    """What is wrong with the schema's file, or with the declared fields that one is to be made of."""
+    file = options.schema_
+    if file is not None:
+        try:
+            schema = schema_of(file.text)
+        except BadSchemaError as error:
+            yield file_problem(site, file, str(error), "correct the file; it is a JSON Schema")
+            return
+        title = isinstance(schema, dict) and isinstance(schema.get("title"), str) and schema["title"]
+        if options.subject is None and options.subject_strategy != "topic" and not title:
+            hint = "give it a title, or name the subject"
+            yield OptionProblem((site.part, "subject_strategy"), f"{file.path} has no title, which would be its name", hint)
+        if site.part == "key" and _key(schema) is None:
+            yield file_problem(site, file, "it takes no text, and a key is one", "use a simple type, or an object with one such property")
+    elif options.derives and site.part == "value" and site.columns is not None:
+        try:
+            json_schema_of(site.columns, "r")
+        except BadSchemaError as error:
+            hint = "correct it in transforms, or name a schema FILE"
+            yield OptionProblem((site.part,), f"no schema can be made from the declared fields: {error}", hint)

@@ -1,0 +1,267 @@
+"""Fields into messages: each value is checked by the type of its field, so that nothing is changed or left out on its way."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf import json_format  # type: ignore[import-untyped]
+from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: ignore[import-untyped]
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
+
+from copycat_agent.converters.schemas.moments import micros_of
+from copycat_agent.converters.schemas.unfit import Unfit, wanted
+
+Fit = Callable[[Any], Any]
+"""From a value to what a message's constructor takes for it. Raises Unfit."""
+
+_EXACT_DOUBLE = 2**53
+_JSON_TYPES = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
+_WRAPPED = "google.protobuf."
+_WRAPPERS = frozenset(
+    _WRAPPED + name
+    for name in (
+        "DoubleValue",
+        "FloatValue",
+        "Int64Value",
+        "UInt64Value",
+        "Int32Value",
+        "UInt32Value",
+        "BoolValue",
+        "StringValue",
+        "BytesValue",
+    )
+)
+
+
+def writer_of(message: Descriptor, *, drops: bool) -> Callable[[Any], bytes]:
+    """A function from fields to the message's bytes. `drops`: fields that the message does not have are left out."""
+    make, fit = GetMessageClass(message), _Fits(drops=drops).message(message)
+
+    def write(value: object) -> bytes:
+        try:
+            data: bytes = make(**fit(value)).SerializeToString()
+        except EncodeError:
+            msg = "a field that the message requires is missing"
+            raise Unfit(msg) from None
+        except RecursionError:
+            msg = "the value is nested too deeply"
+            raise Unfit(msg) from None
+        return data
+
+    return write
+
+
+class _Fits:
+    """The functions for the types of one schema."""
+
+    def __init__(self, *, drops: bool) -> None:
+        self._drops = drops
+        self._messages: dict[str, Fit] = {}
+
+    def message(self, message: Descriptor) -> Fit:
+        name = message.full_name
+        if name == "google.protobuf.Timestamp":
+            return _timestamp
+        if name in _JSON_TYPES:
+            return _json(message)
+        if name in _WRAPPERS:
+            inner = self._single(message.fields_by_name["value"])
+            return lambda value: {"value": inner(value)}
+        if name not in self._messages:
+            fields: dict[str, tuple[str, Fit]] = {}
+            self._messages[name] = _object(fields, message, drops=self._drops)
+            for field in message.fields:
+                fields[field.json_name] = fields[field.name] = field.name, self._field(field)
+        return self._messages[name]
+
+    def _field(self, field: FieldDescriptor) -> Fit:
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            entry = field.message_type.fields_by_name
+            return _map(_map_key(entry["key"]), self._single(entry["value"]))
+        return _list(self._single(field)) if field.is_repeated else self._single(field)
+
+    def _single(self, field: FieldDescriptor) -> Fit:
+        if field.message_type is not None:
+            return self.message(field.message_type)
+        if field.enum_type is not None:
+            return _enum(field)
+        return _SCALARS[field.cpp_type](field)
+
+
+def _object(fields: dict[str, tuple[str, Fit]], message: Descriptor, *, drops: bool) -> Fit:
+    """The constructor's arguments for a message; null is a field that is not set."""
+    oneofs = [[field.name for field in one.fields] for one in message.oneofs if len(one.fields) > 1]
+
+    def fit(value: object) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise wanted("an object", value)
+        found: dict[str, Any] = {}
+        name: Any = ""
+        try:
+            for name, inner in value.items():
+                field = fields.get(name)
+                if field is None:
+                    if drops:
+                        continue
+                    raise Unfit(_NO_SUCH)  # noqa: TRY301 - it gets its path below
+                if inner is not None:
+                    found[field[0]] = field[1](inner)
+        except Unfit as unfit:
+            raise unfit.within(str(name)) from None
+        for names in oneofs:
+            if sum(one in found for one in names) > 1:
+                raise Unfit(f"the message takes one of {', '.join(names)[:200]}, the record has more")
+        return found
+
+    return fit
+
+
+_NO_SUCH = "the message has no such field; extra_fields: drop leaves such fields out"
+
+
+def _whole(least: int, most: int, bits: str) -> Fit:
+    def fit(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+        if type(value) is not int:
+            raise wanted("a whole number", value)
+        if not least <= value <= most:
+            raise Unfit(f"the number is beyond {bits}")
+        return value
+
+    return fit
+
+
+def _double(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wanted("a number", value)
+    if type(value) is int and not -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
+        msg = "the number has more digits than double holds"
+        raise Unfit(msg)
+    return value
+
+
+def _float(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wanted("a number", value)
+    try:
+        struct.pack("<f", value)  # else it becomes infinite without a word
+    except (OverflowError, struct.error):
+        msg = "the number is beyond what float holds"
+        raise Unfit(msg) from None
+    return value
+
+
+def _boolean(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+    if not isinstance(value, bool):
+        raise wanted("true or false", value)
+    return value
+
+
+def _text(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+    if not isinstance(value, str):
+        raise wanted("text", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            msg = "the text holds half of a character, which UTF-8 cannot"
+            raise Unfit(msg) from None
+    return value
+
+
+def _bytes(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+    if not isinstance(value, bytes):
+        raise Unfit(str(wanted("bytes", value)).replace(" is needed", " are needed"))
+    return value
+
+
+def _enum(field: FieldDescriptor) -> Fit:
+    assert field.enum_type is not None
+    names, numbers = set(field.enum_type.values_by_name), set(field.enum_type.values_by_number)
+
+    def fit(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+        if type(value) in (str, int):
+            if value in names or value in numbers:
+                return value
+            msg = "it is none of the enum's words and numbers"
+            raise Unfit(msg)
+        raise wanted("one of the words of an enum", value)
+
+    return fit
+
+
+def _timestamp(value: Any) -> dict[str, int]:  # noqa: ANN401 - see `Fit`
+    seconds, micros = divmod(micros_of(value), 10**6)
+    return {"seconds": seconds, "nanos": micros * 1000}
+
+
+def _json(message: Descriptor) -> Fit:
+    """Google's types for any JSON."""
+    make = GetMessageClass(message)
+
+    def fit(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+        try:
+            return json_format.ParseDict(value, make())
+        except (json_format.ParseError, TypeError, ValueError, AttributeError):
+            raise wanted(f"what {message.name} holds, plain JSON", value) from None
+
+    return fit
+
+
+def _list(fit_item: Fit) -> Fit:
+    def fit(value: Any) -> list[Any]:  # noqa: ANN401 - see `Fit`
+        if not isinstance(value, list | tuple):
+            raise wanted("a list", value)
+        found: list[Any] = []
+        try:
+            for item in value:
+                found.append(fit_item(item))  # noqa: PERF401 - its length says which one does not fit
+        except Unfit as unfit:
+            raise unfit.within(f"[{len(found)}]") from None
+        return found
+
+    return fit
+
+
+def _map_key(field: FieldDescriptor) -> Fit:
+    """JSON's names are texts; of whole numbers they hold the digits."""
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return _text
+    fit_number = _SCALARS[field.cpp_type](field)
+
+    def fit(name: Any) -> Any:  # noqa: ANN401 - see `Fit`
+        if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+            return fit_number({"true": True, "false": False}.get(name, name))
+        return fit_number(int(name) if isinstance(name, str) and name.lstrip("-").isdecimal() and name.isascii() else name)
+
+    return fit
+
+
+def _map(fit_key: Fit, fit_value: Fit) -> Fit:
+    def fit(value: Any) -> dict[Any, Any]:  # noqa: ANN401 - see `Fit`
+        if not isinstance(value, dict):
+            raise wanted("an object", value)
+        found: dict[Any, Any] = {}
+        name: object = ""
+        try:
+            for name, item in value.items():
+                found[fit_key(name)] = fit_value(item)
+        except Unfit as unfit:
+            raise unfit.within(str(name)) from None
+        return found
+
+    return fit
+
+
+_SCALARS: dict[int, Callable[[FieldDescriptor], Fit]] = {
+    FieldDescriptor.CPPTYPE_INT32: lambda _: _whole(-(2**31), 2**31 - 1, "32 bits"),
+    FieldDescriptor.CPPTYPE_INT64: lambda _: _whole(-(2**63), 2**63 - 1, "64 bits"),
+    FieldDescriptor.CPPTYPE_UINT32: lambda _: _whole(0, 2**32 - 1, "0 and 32 bits"),
+    FieldDescriptor.CPPTYPE_UINT64: lambda _: _whole(0, 2**64 - 1, "0 and 64 bits"),
+    FieldDescriptor.CPPTYPE_DOUBLE: lambda _: _double,
+    FieldDescriptor.CPPTYPE_FLOAT: lambda _: _float,
+    FieldDescriptor.CPPTYPE_BOOL: lambda _: _boolean,
+    FieldDescriptor.CPPTYPE_STRING: lambda field: _bytes if field.type == FieldDescriptor.TYPE_BYTES else _text,
+}

@@ -1,0 +1,248 @@
+"""The converter of every kind of schema: finds the schema of a record once, then writes records without the network.
+
+A payload is what Confluent's serializers write: a zero byte, the schema's id in four bytes, and the record.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from copycat_agent.converters.base import Site
+from copycat_agent.converters.schemas.form import BadSchemaError, Form, Writer
+from copycat_agent.converters.schemas.offline import OfflineRegistry
+from copycat_agent.converters.schemas.options import SchemaOptions
+from copycat_agent.converters.schemas.registry import Registered, Registry, Written
+from copycat_agent.converters.schemas.unfit import Unfit
+from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.model import Column, Schema
+
+REFRESH_SECONDS = 60.0
+"""So long the latest version of a subject is taken for the latest."""
+RECHECK_SECONDS = 5.0
+"""A record that does not fit the latest version makes us ask whether there is a later one, not more often than this."""
+_KNOWN_MAX = 4096
+"""Schemas kept per converter: topics may be made from data, and each file has columns of its own."""
+_HINT = "correct it in transforms (convert, rename, default), or change the schema"
+_UNKNOWN = "name a schema FILE, or declare the types: `types` of the format, or the schema of a sql transform"
+
+
+class _Known(NamedTuple):
+    """A schema in use. `of` is what it was made from, kept because it is found by identity."""
+
+    prefix: bytes
+    write: Callable[[Any], bytes]
+    id: int
+    subject: str
+    asked_at: float
+    of: Schema | None
+
+
+class SchemaConverter:
+    """Thread-safe. Called with value, topic and the file's schema."""
+
+    def __init__(self, options: SchemaOptions, site: Site, form: Form, registry: Registry) -> None:
+        """Asks nothing yet."""
+        self._options = options
+        self._site = site
+        self._form = form
+        self._registry = registry
+        self._derives = options.derives and site.part == "value"
+        self._is_latest = options.schema_ is None and not options.auto_register
+        self._known: dict[Any, _Known] = {}
+        self._equal: dict[tuple[str, Schema | None], _Known] = {}
+        self._lock = threading.Lock()
+        self._failure: tuple[float, RetriableError] | None = None
+
+    def offline(self) -> SchemaConverter:
+        """The same without the network: RetriableError where only the registry knows the schema."""
+        assert self._site.registry is not None
+        return SchemaConverter(self._options, self._site, self._form, OfflineRegistry(self._site.registry))
+
+    def __call__(self, value: bytes | str | dict[str, Any], topic: str, schema: Schema | None = None) -> bytes:
+        """See `Converter`."""
+        key = (topic, id(schema)) if self._derives else topic
+        known = self._known.get(key) or self._find(key, topic, schema)
+        if self._is_latest and time.monotonic() - known.asked_at > REFRESH_SECONDS:
+            known = self._refreshed(key, topic, known)
+        if type(value) is bytes:
+            value = {"message": value.decode("utf-8", "replace")}
+        try:
+            return known.prefix + known.write(value)
+        except Unfit as unfit:
+            if not self._is_latest or time.monotonic() - known.asked_at < RECHECK_SECONDS:
+                raise unfit.as_data_error(_HINT) from None
+        return self._once_more(key, topic, known, value)
+
+    def examine(self, topic: str) -> str:
+        """What the registry says of the schema of a topic's records, in words. Registers nothing.
+
+        Raises what converting a record would, and DataError where only the files say what fields there are.
+        """
+        try:
+            if not self._options.auto_register:
+                subject, _, found = self._resolved(topic, None)
+                return f"subject {subject!r}, {f'version {found.version}, ' if found.version else ''}id {found.id}"
+            subject, written = self._wanted(topic)
+        except BadSchemaError as error:
+            raise self._unusable(topic, str(error)) from None
+        if not self._registry.compatible(subject, written):
+            raise FatalError(f"the schema cannot become the next version of subject {subject!r}", "correct it, or register it elsewhere")
+        return f"subject {subject!r}, the schema can be registered"
+
+    def _wanted(self, topic: str) -> tuple[str, Written]:
+        """What would be registered."""
+        if self._options.schema_ is not None:
+            written, writer = self._form.of_file(self._registry, registers=False)
+        else:
+            written, writer = self._derived(topic, None)
+        return self._subject(topic, writer.name), written
+
+    def _once_more(self, key: Any, topic: str, known: _Known, value: object) -> bytes:  # noqa: ANN401
+        """A value that does not fit what was the latest version some seconds ago."""
+        known = self._refreshed(key, topic, known)
+        try:
+            return known.prefix + known.write(value)
+        except Unfit as unfit:
+            raise unfit.as_data_error(_HINT) from None
+
+    def _find(self, key: Any, topic: str, schema: Schema | None) -> _Known:  # noqa: ANN401
+        since = time.monotonic()
+        with self._lock:
+            if known := self._known.get(key):
+                return known
+            if self._failure is not None and self._failure[0] > since:
+                raise self._failure[1]  # what the others who waited would be told as well, one after the other
+            equal = (topic, schema if self._derives else None)
+            try:
+                known = self._equal.get(equal) or self._asked(topic, schema)
+            except RetriableError as error:
+                self._failure = time.monotonic(), error
+                raise
+            self._equal[equal] = known
+            return self._keep(key, known._replace(of=equal[1]))
+
+    def _refreshed(self, key: Any, topic: str, known: _Known) -> _Known:  # noqa: ANN401
+        """The latest version now; the known one where the registry does not answer."""
+        with self._lock:
+            current = self._known.get(key, known)
+            if current.asked_at != known.asked_at:
+                return current
+            try:
+                found = self._registry.latest(known.subject)
+                fresh = known if found.id == known.id else self._asked(topic, None)
+            except (RetriableError, FatalError):
+                fresh = known
+            return self._keep(key, fresh._replace(asked_at=time.monotonic()))
+
+    def _keep(self, key: Any, known: _Known) -> _Known:  # noqa: ANN401
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+            self._equal.clear()
+        self._known[key] = known
+        return known
+
+    def _asked(self, topic: str, schema: Schema | None) -> _Known:
+        """The schema of a topic's records, from wherever it is, under its id."""
+        try:
+            subject, writer, found = self._resolved(topic, schema)
+        except BadSchemaError as error:
+            raise self._unusable(topic, str(error)) from None
+        write = writer.write if self._site.part == "value" else _of_text(writer)
+        if write is None:
+            raise FatalError(f"the schema of subject {subject!r} takes no text, and a key is one", "use a primitive type, or one field")
+        return _Known(b"\0" + struct.pack(">I", found.id), write, found.id, subject, time.monotonic(), schema)
+
+    def _unusable(self, topic: str, why: str) -> CopycatError:
+        if self._derives:  # what a file's columns are is that file's fault
+            return DataError(f"no schema can be made for topic {topic!r}: {why}", _UNKNOWN)
+        return FatalError(f"the schema for topic {topic!r} cannot be used: {why}", "correct the schema")
+
+    def _resolved(self, topic: str, schema: Schema | None) -> tuple[str, Writer, Registered]:
+        if self._is_latest:
+            subject = self._subject(topic, "")
+            found = self._registry.latest(subject)
+            return subject, self._form.of_registry(found.schema, self._registry), found
+        registers = self._options.auto_register
+        if self._options.schema_ is not None:
+            written, writer = self._form.of_file(self._registry, registers=registers)
+        else:
+            written, writer = self._derived(topic, schema)
+        subject = self._subject(topic, writer.name)
+        return subject, writer, (self._registry.register if registers else self._registry.find)(subject, written)
+
+    def _derived(self, topic: str, schema: Schema | None) -> tuple[Written, Writer]:
+        name = record_name(topic)
+        if self._site.part == "key":
+            return self._form.of_key(f"{name}_key")
+        columns, own = self._columns(schema)
+        if columns is None:
+            msg = "nothing says what fields the records have"
+            raise BadSchemaError(msg)
+        return self._form.of_columns(columns, name, own)
+
+    def _columns(self, schema: Schema | None) -> tuple[tuple[Column, ...] | None, str]:
+        """The fields of records, and the file's own schema where it says the same."""
+        if schema is None:
+            return self._site.columns, ""
+        if self._site.after is None:
+            return schema.columns, schema.avro
+        left = self._site.after(schema.columns)
+        return (self._site.columns if left is None else left), schema.avro if left == schema.columns else ""
+
+    def _subject(self, topic: str, name: str) -> str:
+        """By Kafka Connect's naming strategies. `name` is the schema's own."""
+        options = self._options
+        if options.subject is not None:
+            return options.subject
+        if options.subject_strategy == "topic":
+            return f"{topic}-{self._site.part}"
+        if not name:
+            msg = f"it has no name, and subject_strategy is {options.subject_strategy}"
+            raise BadSchemaError(msg)
+        return name if options.subject_strategy == "record" else f"{topic}-{name}"
+
+
+def record_name(topic: str) -> str:
+    """A name that schemas allow, made from a topic's: `shop.orders-eu` becomes `shop_orders_eu`."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def _of_text(writer: Writer) -> Callable[[Any], bytes] | None:
+    """How a key, which is a text, is written; None where the schema takes none."""
+    if writer.key is None:
+        return None
+    kind, field = writer.key
+    write, read = writer.write, _FROM_TEXT[kind]
+    return (lambda text: write({field: read(text)})) if field else (lambda text: write(read(text)))
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,20}", text):
+        msg = "a whole number is needed, the key is none"
+        raise Unfit(msg)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?", text):
+        msg = "a number is needed, the key is none"
+        raise Unfit(msg)
+    return float(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        msg = "true or false is needed, the key is neither"
+        raise Unfit(msg)
+    return text == "true"
+
+
+_FROM_TEXT: dict[str, Callable[[str], object]] = {
+    "string": str, "int": _whole, "double": _number, "boolean": _boolean, "bytes": lambda text: text.encode("utf-8", "backslashreplace"),
+}  # fmt: skip

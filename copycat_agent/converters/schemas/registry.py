@@ -1,0 +1,217 @@
+"""A schema registry, as one process asks it: few questions, each bounded in time, with its own words for what goes wrong.
+
+Door to confluent-kafka's registry client. Its retries are off, since a batch has a back-off of its own and has to end when the agent does.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.options import SchemaRegistryOptions, without_login
+
+STEP_SECONDS = 5.0
+"""For a connection, and between two pieces of an answer."""
+ANSWER_SECONDS = 8.0
+"""For a whole answer: one that trickles would hold a batch for ever."""
+_WORDS_MAX = 400
+_REGISTRIES_MAX = 64
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 401, 403, 404, 409, 422
+_TOO_MANY, _TIME_OUT, _SERVER = 429, 408, 500
+_UP = "is it up? check converters.schema_registry.url; the agent asks again by itself"
+_NOT_A_REGISTRY = "correct converters.schema_registry.url: some registries answer below a path, such as /apis/ccompat/v7"
+
+_T = TypeVar("_T")
+
+
+class Reference(NamedTuple):
+    """What a schema imports: under which name, and where the registry has it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Written(NamedTuple):
+    """A schema as the registry has it. `kind` is AVRO, JSON or PROTOBUF."""
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+class Registered(NamedTuple):
+    """A schema under its id; `version` is its number within its subject, 0 where the registry did not say."""
+
+    id: int
+    schema: Written
+    version: int = 0
+
+
+class Registry:
+    """One registry with one login. Thread-safe; answers one question at a time. Keeps no answers.
+
+    Every method raises RetriableError where it does not answer, BlockedError where an operator has to do something (login,
+    a subject that is not there), FatalError where it refuses a schema, with its words.
+    """
+
+    def __init__(self, options: SchemaRegistryOptions) -> None:
+        """Asks nothing yet."""
+        self._options = options
+        self._lock = threading.Lock()
+        self.where = f"the schema registry at {without_login(options.url)}"
+
+    def latest(self, subject: str) -> Registered:
+        """The newest version of a subject."""
+        return self._ask(lambda client: _registered(client.get_latest_version(subject)), f"subject {subject!r}")
+
+    def version(self, subject: str, version: int) -> Registered:
+        """One version of a subject."""
+        return self._ask(lambda client: _registered(client.get_version(subject, version)), f"version {version} of subject {subject!r}")
+
+    def find(self, subject: str, schema: Written) -> Registered:
+        """What a schema is registered as in a subject."""
+        what = f"this schema in subject {subject!r}"
+        try:
+            return self._ask(lambda client: _found(client, subject, schema, normal=False), what)
+        except _AbsentError:
+            return self._ask(lambda client: _found(client, subject, schema, normal=True), what)  # written in another way, perhaps
+
+    def register(self, subject: str, schema: Written) -> Registered:
+        """The same, and puts it there when it is not."""
+
+        def ask(client: SchemaRegistryClient) -> Registered:
+            return Registered(client.register_schema(subject, _schema(schema)), schema)
+
+        return self._ask(ask, f"subject {subject!r}")
+
+    def compatible(self, subject: str, schema: Written) -> bool:
+        """Whether a schema could become a subject's next version. For an examination."""
+        try:
+            return self._ask(lambda client: client.test_compatibility(subject, _schema(schema)), f"subject {subject!r}")
+        except _AbsentError:
+            return True  # the first version
+
+    def _ask(self, question: Callable[[SchemaRegistryClient], _T], what: str) -> _T:
+        if not self._lock.acquire(timeout=ANSWER_SECONDS):
+            raise RetriableError(f"{self.where} has not answered another question yet", _UP)
+        try:
+            return self._in_time(question, what)
+        finally:
+            self._lock.release()
+
+    def _in_time(self, question: Callable[[SchemaRegistryClient], _T], what: str) -> _T:
+        """On a thread, since the client bounds each step of an answer and not the whole."""
+        outcome: list[tuple[_T | None, Exception | None]] = []
+
+        def run() -> None:
+            try:
+                with SchemaRegistryClient(_settings(self._options)) as client:  # asked so rarely that a connection need not wait for it
+                    outcome.append((question(client), None))
+            except Exception as error:  # noqa: BLE001 - translated below
+                outcome.append((None, error))
+
+        thread = threading.Thread(target=run, name="schema-registry", daemon=True)
+        thread.start()
+        thread.join(ANSWER_SECONDS)
+        if not outcome:
+            raise RetriableError(f"{self.where} did not answer within {ANSWER_SECONDS:g} s", _UP)
+        value, error = outcome[0]
+        if error is not None:
+            raise self._translated(error, what) from None
+        return value  # type: ignore[return-value]
+
+    def _translated(self, error: Exception, what: str) -> CopycatError:
+        if isinstance(error, SchemaRegistryError):
+            return self._refusal(int(error.http_status_code), _words(error), what)
+        if isinstance(error, KeyError | TypeError | AttributeError | ValueError):
+            return BlockedError(f"{self.where} answers, but not as a schema registry does", _NOT_A_REGISTRY)
+        reason = _clean(str(error)) or type(error).__name__
+        return RetriableError(f"{self.where} does not answer: {reason}", _UP)
+
+    def _refusal(self, status: int, words: str, what: str) -> CopycatError:
+        """An answer that is no good one, by what the caller does about it."""
+        if status == _UNAUTHORIZED:
+            login = "refuses this login" if self._options.basic_auth else "wants a login"
+            return BlockedError(f"{self.where} {login} (HTTP 401)", "correct converters.schema_registry.basic_auth: {username, password}")
+        if status == _FORBIDDEN:
+            return BlockedError(f"{self.where} does not let this login use {what} (HTTP 403)", "grant it there")
+        if status == _NOT_FOUND:
+            return _AbsentError(f"{self.where} does not have {what}: {words}", "register the schema, or set auto_register: true")
+        if status in (_CONFLICT, _UNPROCESSABLE):
+            return FatalError(f"{self.where} refuses the schema for {what} (HTTP {status}): {words}", "correct the schema, or the subject")
+        if status >= _SERVER or status in (_TOO_MANY, _TIME_OUT):
+            return RetriableError(f"{self.where} cannot answer now (HTTP {status}): {words}", _UP)
+        return BlockedError(f"{self.where} answers HTTP {status}: {words}", _NOT_A_REGISTRY)
+
+
+class _AbsentError(BlockedError):
+    """What was asked for is not there."""
+
+    def __reduce__(self) -> tuple[type[BlockedError], tuple[str, str]]:
+        """Everywhere else it is what it is for the caller."""
+        return BlockedError, (self.message, self.hint)
+
+
+def registry_of(options: SchemaRegistryOptions) -> Registry:
+    """The registry of these options: one per process, address and login."""
+    login = options.basic_auth
+    secrets = (login.username, login.password.get_secret_value()) if login else ("", "")
+    key = (options.url, *secrets, options.ca_file or "")
+    with _guard:
+        if len(_registries) >= _REGISTRIES_MAX:
+            _registries.clear()
+        return _registries.setdefault(key, Registry(options))
+
+
+_guard = threading.Lock()
+_registries: dict[tuple[str, ...], Registry] = {}
+
+
+def _settings(options: SchemaRegistryOptions) -> dict[str, Any]:
+    settings: dict[str, Any] = {"url": options.url, "timeout": STEP_SECONDS, "max.retries": 0}
+    if options.basic_auth is not None:
+        login = options.basic_auth
+        settings["basic.auth.user.info"] = f"{login.username}:{login.password.get_secret_value()}"
+    if authorities := options.ca_file or _system_authorities():
+        settings["ssl.ca.location"] = authorities
+    return settings
+
+
+def _system_authorities() -> str | None:
+    """The host's own, as for Kafka; else the client's, which do not know a company's."""
+    paths = ssl.get_default_verify_paths()
+    return next((one for one in (paths.cafile, paths.capath) if one and Path(one).exists()), None)
+
+
+def _schema(schema: Written) -> Schema:
+    references = [SchemaReference(name=one.name, subject=one.subject, version=one.version) for one in schema.references]
+    return Schema(schema.text, schema.kind, references)
+
+
+def _registered(answer: Any) -> Registered:  # noqa: ANN401 - the client's RegisteredSchema
+    schema = answer.schema
+    references = tuple(Reference(one.name, one.subject, one.version) for one in schema.references or ())
+    return Registered(int(answer.schema_id), Written(schema.schema_type or "AVRO", schema.schema_str, references), answer.version or 0)
+
+
+def _found(client: SchemaRegistryClient, subject: str, schema: Written, *, normal: bool) -> Registered:
+    answer = client.lookup_schema(subject, _schema(schema), normalize_schemas=normal)
+    return Registered(int(answer.schema_id or 0), schema, answer.version or 0)
+
+
+def _words(error: SchemaRegistryError) -> str:
+    """The registry's own, unless it said nothing that can be read."""
+    words = str(error.error_message or "")
+    return "no reason given" if words.startswith("Unknown Schema Registry Error") or not words else _clean(words)
+
+
+def _clean(text: str) -> str:
+    return without_login("".join(character if character.isprintable() else " " for character in text))[:_WORDS_MAX]

@@ -1,0 +1,47 @@
+"""Patterns that may take too long on some text: allowed, bounded at run time, and probably not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from copycat_agent.definitions.models import Loc, key_of, markers
+from copycat_agent.definitions.wording import Finding
+from copycat_agent.options import Definition, Options, Regex
+from copycat_agent.patterns import compile_pattern
+from copycat_agent.transforms.grok import GrokOptions, translated
+from copycat_agent.transforms.match import PlainCondition
+
+_HINT = "leave no two ways to match one text: (?:[^,]+,)* instead of (?:.+,?)*, or (?>...) around what need not be tried again"
+_MARKER = get_args(Regex)[1]
+
+
+def doubtful(definition: Definition) -> list[Finding]:
+    """A warning for each pattern of a definition with which a match may take too long."""
+    found = [*_patterns(definition.source, ("source",))]
+    for number, step in enumerate(definition.transforms):
+        found += _patterns(step, ("transforms", number))
+    return [Finding(loc, "slow-pattern", doubt, _HINT) for loc, pattern in found if (doubt := compile_pattern(pattern).doubt)]
+
+
+def _patterns(options: Options, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    """Every regular expression in these options, with its place."""
+    if isinstance(options, GrokOptions):
+        yield from (((*loc, "pattern", number), text) for number, text in enumerate(translated(options)))
+        return
+    for name, field in type(options).model_fields.items():
+        is_pattern = _MARKER in markers(field) or (isinstance(options, PlainCondition) and name == "matches")
+        yield from _within(getattr(options, name), (*loc, key_of(name, field)), is_pattern=is_pattern)
+
+
+def _within(value: object, loc: Loc, *, is_pattern: bool) -> Iterator[tuple[Loc, str]]:
+    if isinstance(value, Options):
+        yield from _patterns(value, loc)
+    elif isinstance(value, str) and is_pattern:
+        yield loc, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _within(inner, (*loc, key), is_pattern=is_pattern)
+    elif isinstance(value, tuple):
+        for number, inner in enumerate(value):
+            yield from _within(inner, (*loc, number), is_pattern=is_pattern)

@@ -1,0 +1,92 @@
+"""What `record`, and what becomes of bad records, must fulfil beyond the type of each option: templates, and topics that are safe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from copycat_agent.templates import compile_template
+
+if TYPE_CHECKING:
+    from copycat_agent.definitions.models import Loc
+    from copycat_agent.definitions.reading import Reader
+    from copycat_agent.options import ErrorsOptions, KafkaOptions, RecordOptions, TransformOptions
+    from copycat_agent.templates import Template
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_TOPIC_HINT = "a topic name has 1 to 249 of the characters A-Z a-z 0-9 . _ -"
+_KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__copycat_offsets"})
+"""Topics in which Kafka, or this agent, keeps its books: a log line in there harms all who use the cluster."""
+
+
+def is_topic(name: str) -> bool:
+    """Whether Kafka accepts `name` as a topic's."""
+    return bool(_TOPIC.fullmatch(name)) and name not in {".", ".."}
+
+
+def check_record(reader: Reader, record: RecordOptions) -> None:
+    """Templates compile, topics can exist, and a topic made from data stays among topics that were foreseen."""
+    for number, name in enumerate(record.allowed_topics):
+        _check_topic(reader, ("record", "allowed_topics", number), name)
+    if topic := _template(reader, ("record", "topic"), record.topic):
+        _check_topic_template(reader, record, topic)
+    for name in ("key", "value"):
+        if (text := getattr(record, name)) is not None:
+            _template(reader, ("record", name), text)
+    for name, text in record.headers.items():
+        _template(reader, ("record", "headers", name), text)
+    if isinstance(record.partition, int) and not 0 <= record.partition < 2**31:
+        reader.report(("record", "partition"), "bad-value", "a partition is a number from 0", "or one of key, sticky, file")
+
+
+def check_timestamp(reader: Reader, record: RecordOptions, kafka: KafkaOptions) -> None:
+    """What `record.timestamp` says fits the topics that this definition makes."""
+    made = kafka.create_topics.config.get("message.timestamp.type") if kafka.create_topics else None
+    if record.timestamp == "broker" and made not in {None, "LogAppendTime"}:
+        hint = "delete message.timestamp.type there: the agent sets LogAppendTime, or choose another record.timestamp"
+        reader.report(("record", "timestamp"), "bad-value", "kafka.create_topics.config makes topics without the broker's time", hint)
+
+
+def check_errors(reader: Reader, errors: ErrorsOptions, transforms: Sequence[TransformOptions]) -> None:
+    """The dead-letter topic can exist, and there is one where a step asks for it."""
+    if errors.dlq is not None:
+        _check_topic(reader, ("errors", "dlq", "topic"), errors.dlq.topic)
+        return
+    for number, step in enumerate(transforms):
+        if getattr(step, "on_error", None) == "dlq":
+            hint = "set errors: {dlq: {topic: NAME}}, or another on_error"
+            reader.report(("transforms", number, "on_error"), "bad-value", "there is no dead-letter topic", hint)
+
+
+def _template(reader: Reader, loc: Loc, text: str) -> Template | None:
+    try:
+        return compile_template(text)
+    except ValueError as error:
+        reader.report(loc, "template", str(error))
+        return None
+
+
+def _check_topic_template(reader: Reader, record: RecordOptions, topic: Template) -> None:
+    loc: Loc = ("record", "topic")
+    prefix = topic.literal_prefix
+    if topic.is_literal:
+        _check_topic(reader, loc, prefix)
+        if record.allowed_topics and prefix not in record.allowed_topics:
+            reader.report(loc, "topic", "is not among allowed_topics", "add it there, or delete allowed_topics")
+    elif prefix and not _TOPIC.fullmatch(prefix):
+        reader.report(loc, "topic", "no topic can begin like this", _TOPIC_HINT)
+    elif not record.allowed_topics and not prefix.strip("._"):
+        hint = 'write a prefix, as in "logs.{name}", or list allowed_topics'
+        text = "a topic made from data needs a literal prefix with a letter, a digit or -, or allowed_topics"
+        reader.report(loc, "template", text, hint)
+    elif not record.allowed_topics and prefix.startswith("__"):
+        hint = "choose another prefix, or list allowed_topics"
+        reader.report(loc, "topic", "a topic made from data cannot begin with __, as Kafka's own topics do", hint)
+
+
+def _check_topic(reader: Reader, loc: Loc, name: str) -> None:
+    if not is_topic(name):
+        reader.report(loc, "topic", "is no topic name", _TOPIC_HINT)
+    elif name in _KAFKAS_OWN:
+        reader.report(loc, "topic", f"{name} is not for records: Kafka or the agent keeps its books there", "choose another topic")

@@ -1,0 +1,73 @@
+"""What a package may build on to bring a source, a format, a transform or a converter of its own: see docs/extending.md.
+
+These names stay as they are within a major version; everything else of `copycat_agent` may change with any. Nothing in the agent imports
+this module.
+"""
+
+from __future__ import annotations
+
+from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
+from copycat_agent.errors import BlockedError, DamageError, DataError, FatalError, FileError, RetriableError
+from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
+from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
+from copycat_agent.model import Column, Schema
+from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Regex, Secret, SourceOptions
+from copycat_agent.sources import SOURCES, Source, SourceKind
+from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
+from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.paths import FieldName, FieldNames, finder, putter, taker
+
+__all__ = [
+    "CONVERTERS",
+    "FORMATS",
+    "MISSING",
+    "SOURCES",
+    "TRANSFORMS",
+    "BlockedError",
+    "ByteSize",
+    "Chunk",
+    "Column",
+    "Columns",
+    "Converter",
+    "ConverterKind",
+    "ConverterOptions",
+    "DamageError",
+    "DataError",
+    "Draft",
+    "Duration",
+    "FatalError",
+    "Field",
+    "FieldName",
+    "FieldNames",
+    "FileError",
+    "FormatKind",
+    "FormatOptions",
+    "Frame",
+    "Gap",
+    "LongLine",
+    "Options",
+    "Parsed",
+    "RecordFile",
+    "RecordFormat",
+    "Regex",
+    "RetriableError",
+    "Schema",
+    "Secret",
+    "Site",
+    "SkippedRest",
+    "Source",
+    "SourceKind",
+    "SourceOptions",
+    "SplitMeta",
+    "Steady",
+    "Step",
+    "StepOptions",
+    "Transform",
+    "TransformKind",
+    "Unparsed",
+    "compile_path",
+    "compile_template",
+    "finder",
+    "putter",
+    "taker",
+]

@@ -1,0 +1,80 @@
+"""How a sample writes times: the first format, of those that are common, in which all of its texts can be read."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+
+from copycat_agent.errors import DataError
+from copycat_agent.transforms.times import compile_times
+
+_FORMATS = (
+    "rfc3339",
+    "iso8601",
+    "%d/%b/%Y:%H:%M:%S %z",
+    "%Y-%m-%d %H:%M:%S,%f",
+    "%Y-%m-%d %H:%M:%S.%f",
+    "%Y-%m-%d %H:%M:%S %z",
+    "%Y-%m-%d %H:%M:%S.%f %z",
+    "%Y-%m-%d %H:%M:%S",
+    "%a %b %d %H:%M:%S.%f %Y",
+    "%a %b %d %H:%M:%S %Y",
+    "%b %d %H:%M:%S",
+    "%b %d %H:%M:%S.%f",
+    "%b %d, %Y %I:%M:%S %p",
+    "%Y/%m/%d %H:%M:%S.%f",
+    "%Y/%m/%d %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
+    "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S",
+    "%d-%b-%Y %H:%M:%S.%f",
+    "%d-%b-%Y %H:%M:%S",
+    "%y/%m/%d %H:%M:%S",
+    "%y%m%d %H%M%S",
+    "%m-%d %H:%M:%S.%f",
+    "%m%d %H:%M:%S.%f",
+    "rfc2822",
+)
+_EPOCHS = {10: "unix", 13: "unix_ms", 16: "unix_us", 19: "unix_ns"}
+_NAMES = ("@timestamp", "timestamp", "time", "ts", "datetime", "date", "event_time", "eventTime", "created_at", "asctime", "t")
+
+
+def format_of(texts: Iterable[object]) -> str:
+    """A value of `timestamp.format` that reads all of the texts and numbers; "" when none of those known does."""
+    values = [value for value in texts if not isinstance(value, bool)]
+    if not values:
+        return ""
+    units = [_epoch(value) for value in values]
+    if all(units):
+        return units[0] if len(set(units)) == 1 else ""
+    if not all(isinstance(value, str) for value in values):
+        return ""
+    return next((one for one in _FORMATS if _reads(one, [str(value) for value in values])), "")
+
+
+def field_with_time(rows: Sequence[dict[str, object]]) -> tuple[str, str]:
+    """The field that says when a record was written, and its format; ("", "") when none of those that are named like it does."""
+    for name in _NAMES:
+        values = [row[name] for row in rows if name in row]
+        if len(values) * 2 > len(rows) and (found := format_of(values)):
+            return name, found
+    return "", ""
+
+
+def _epoch(value: object) -> str:
+    """Which epoch unit a number, or a text of digits, is written in: 2001 to 2286 have so many digits."""
+    text = repr(value) if isinstance(value, int | float) else str(value)
+    match = re.fullmatch(r"(\d+)(\.\d+)?", text)
+    return _EPOCHS.get(len(match[1]), "") if match else ""
+
+
+def _reads(name: str, texts: Sequence[str]) -> bool:
+    read = compile_times((name,)).bind(near_ms=int(time.time() * 1000))
+    try:
+        for text in texts:
+            read(text)
+    except DataError:
+        return False
+    return True

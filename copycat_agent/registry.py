@@ -1,0 +1,210 @@
+"""What a definition may name: the parts that come with the agent, and those of installed packages.
+
+A package brings a part by an entry point, in the group of its kind: `[project.entry-points."copycat_agent.transforms"]` with
+`shout = "copycat_shout:SHOUT"`. Packages are asked only for a name that the agent does not have itself, so they cost a start nothing,
+and a part of theirs never stands in for one of ours. One that cannot be had is not there, and `find` says why: it harms nobody who
+does not ask for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
+
+from copycat_agent.errors import CopycatError, FatalError
+
+__all__ = ["FAULT", "Fence", "MissingPartError", "Origin", "Registry", "Unusable", "blamed", "told", "wrong_kind", "wrong_type_name"]
+
+K = TypeVar("K")
+FAULT = "this is a fault of that package: tell whoever maintains it"
+"""Hint for what a package's part raised."""
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+"""What a part can be called; a package's part of any other name is none."""
+
+Check = Callable[[str, K], str]
+"""What is wrong with what a package brings under this name, "" for nothing. May raise anything: it looks at what others wrote."""
+
+
+class Origin(NamedTuple):
+    """The package that a part comes from; `text` is how errors name it."""
+
+    package: str
+    version: str
+
+    @property
+    def text(self) -> str:
+        """As in `package copycat-shout 1.0`."""
+        return f"package {self.package} {self.version}".rstrip()
+
+
+class Fence(NamedTuple):
+    """Goes around the functions of a package's part; `whose` names it."""
+
+    whose: str
+
+    def __call__(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, but raising a `FatalError` that names the part in place of anything that is no `CopycatError`."""
+
+        @functools.wraps(call)
+        def fenced(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
+            try:
+                return call(*args, **named)
+            except (CopycatError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
+                words = f"{self.whose}: {told(error)}"
+            raise FatalError(words, FAULT)  # outside the except: the cause may hold data
+
+        return fenced
+
+
+class Unusable(NamedTuple):
+    """A part that is named by a package and cannot be had: `why`, in words that name the package."""
+
+    why: str
+    hint: str
+
+
+class MissingPartError(FatalError, KeyError):
+    """A definition names a part that this process cannot have. A KeyError too, so that a registry is a Mapping like any other."""
+
+    __str__ = FatalError.__str__
+
+
+class Registry(Mapping[str, K], Generic[K]):
+    """The parts of one kind, by name. Thread-safe. Iteration has the agent's own first, then those of packages that can be had."""
+
+    def __init__(self, noun: str, built_in: Mapping[str, K], check: Check[K], fenced: Callable[[K, Fence], K]) -> None:
+        """`noun` is how messages call a part, and its plural the end of the group's name: `transform`, `copycat_agent.transforms`.
+
+        `fenced` gives the part of a package with its functions in fences.
+        """
+        self.noun = noun
+        self.group = f"copycat_agent.{noun}s"
+        self.built_in = dict(built_in)
+        self._check = check
+        self._fenced = fenced
+        self._found: dict[str, tuple[K, Origin]] = {}
+        self._looking = threading.RLock()  # what is imported may ask for parts itself
+
+    def __getitem__(self, name: str) -> K:
+        """Raise `MissingPartError`, a KeyError, for a name that nobody has, or whose package cannot be used."""
+        if name in self.built_in:
+            return self.built_in[name]
+        found = self.find(name)
+        if found is None:
+            msg = f"unknown {self.noun} {name!r:.80}"
+            raise MissingPartError(msg, "a package that brings it has to be installed where the agent's tasks run")
+        if isinstance(found, Unusable):
+            raise MissingPartError(found.why, found.hint)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        names = [name for name in self._offered() if name not in self.built_in]
+        return iter([*self.built_in, *(name for name in sorted(names) if not isinstance(self.find(name), Unusable))])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def find(self, name: str) -> K | Unusable | None:
+        """The part of this name, or why it cannot be used, or None when nobody has one."""
+        if name in self.built_in:
+            return self.built_in[name]
+        if not _NAME.fullmatch(name):
+            return None
+        if name not in self._found:
+            with self._looking:
+                trouble = self._look_for(name)
+            if name not in self._found:
+                return trouble
+        return self._found[name][0]
+
+    def origin(self, name: str) -> Origin | None:
+        """The package that a part which was found comes from; None for the agent's own."""
+        return self._found[name][1] if name in self._found else None
+
+    def names(self) -> list[str]:
+        """Every name that may be written, those of packages that cannot be used too. Imports nothing."""
+        return list(dict.fromkeys([*self.built_in, *sorted(self._offered())]))
+
+    def _offered(self) -> set[str]:
+        return {point.name for point in metadata.entry_points(group=self.group) if _NAME.fullmatch(point.name)}
+
+    def _look_for(self, name: str) -> Unusable | None:
+        """Put the part into `_found`, or say why not. What fails is tried anew the next time: a person may have repaired it."""
+        points = {(point.value, _origin(point)): point for point in metadata.entry_points(group=self.group, name=name)}
+        if not points:
+            return None
+        if len(points) > 1:
+            packages = " and ".join(sorted(origin.text for _, origin in points))
+            return Unusable(f"{self.noun} {name!r} is brought by more than one package: {packages}", "remove all but one of them")
+        ((_, origin), point) = next(iter(points.items()))
+        try:
+            part = point.load()
+            wrong = self._check(name, part)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the package's own: it must harm nobody who does not use it
+            wrong = f"it cannot be loaded: {told(error)}"
+        if wrong:
+            return Unusable(f"{self.noun} {name!r} of {origin.text}: {wrong}", "repair or replace the package, then start the agent again")
+        _MODULES[point.module] = origin
+        self._found[name] = self._fenced(part, Fence(f"{self.noun} {name!r} of {origin.text}")), origin
+        return None
+
+
+_MODULES: dict[str, Origin] = {}
+"""Modules that parts came from, for `blamed`."""
+
+
+def _origin(point: metadata.EntryPoint) -> Origin:
+    return Origin(point.dist.name, point.dist.version) if point.dist is not None else Origin(point.module, "")
+
+
+def told(error: BaseException) -> str:
+    """Type and place of what somebody else's code raised. Its text only where Python worded it: any other may hold data or secrets."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own[1:] else ""
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError at {Path(error.filename or '').name}:{error.lineno}"
+    is_worded = isinstance(error, ImportError) or (isinstance(error, AttributeError) and not place)
+    return f"{type(error).__name__}{f': {error}' if is_worded else ''}{place}"
+
+
+def blamed(trace: TracebackType | None) -> Origin | None:
+    """The package whose part raised, or called what raised; None where no code of a package was under way."""
+    found = None
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        found = next((origin for name, origin in _MODULES.items() if _is_of_one_package(module, name)), found)
+        trace = trace.tb_next
+    return found
+
+
+def _is_of_one_package(module: str, entry: str) -> bool:
+    """Such as `copycat_shout.text` and `copycat_shout.steps`."""
+    return module.partition(".")[0] == entry.partition(".")[0]
+
+
+def wrong_kind(part: object, kind: type, options: type) -> str:
+    """What every check begins with: `part` is a `kind` whose `options` is a class derived from `options`. "" when it is."""
+    if not isinstance(part, kind):
+        return f"it is a {type(part).__name__}, not a {kind.__name__}"
+    model = getattr(part, "options", None)
+    if not (isinstance(model, type) and issubclass(model, options)):
+        return f"its options are not a class derived from {options.__name__}"
+    return ""
+
+
+def wrong_type_name(name: str, model: Any) -> str:  # noqa: ANN401 - a class of options, which this layer does not know
+    """What is wrong with options that are chosen by their `type`, "" for nothing: that is the name, and they have a schema."""
+    field = model.model_fields.get("type")
+    if field is None or get_args(field.annotation) != (name,):
+        return f"the type of its options is not Literal[{name!r}]"
+    model.model_json_schema()
+    return ""

@@ -1,0 +1,225 @@
+"""Batches with a query as Spark jobs: one job of one task each, and what becomes of those that a query fails in."""
+
+# ruff: noqa: SLF001 - Spark's plans are reached through the JVM's objects, which pyspark keeps private
+
+from __future__ import annotations
+
+import logging
+import pickle
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from copycat_agent import logs
+from copycat_agent.batch.sql_rows import Table
+from copycat_agent.spark import sql_words as words
+from copycat_agent.spark.session import words_of
+from copycat_agent.spark.sql_plan import Query, RefusedQueryError, prepare
+from copycat_agent.spark.sql_task import SqlErrand, feed, functions
+from copycat_agent.spark.sql_words import QueryFailedError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.transforms.sql import SqlStep
+
+CAREFUL_SECONDS = 600.0
+"""So long after a failure a query is run in the way that finds the records it fails for, which costs more."""
+
+_MOST_RECORDS = 2**17
+"""About what a batch holds, where a record that makes a query fail in every way begins to be looked for."""
+
+_DEFAULTS = {"spark.sql.session.timeZone": "UTC"}
+"""What `spark.conf` of agent.yaml may say otherwise."""
+_FIXED = {
+    "spark.sql.adaptive.enabled": "false",  # one task, whose rows keep their order
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+
+_log = logs.get("spark")
+
+
+@dataclass
+class Prepared:
+    """A query in one session, and what is known of its failures.
+
+    `careful_until` (monotonic): see `CAREFUL_SECONDS`; `condition` is what was the reason. `among`: by task, how many of the next records
+    hold one that the query fails for in every way.
+    """
+
+    query: Query
+    table: pa.Schema
+    result: StructType
+    careful_until: float = 0.0
+    condition: str = ""
+    among: dict[TaskId, int] = field(default_factory=dict)
+
+
+Job = Callable[["Batch", Prepared, str, str, bool], bytes]
+"""`job(batch, prepared, condemned, why, careful)` runs a batch once. Raises QueryFailedError, and what `SqlContext.run` raises."""
+
+
+class SqlContext:
+    """SQL on a running SparkContext: made when the first query comes, since most agents have none. Thread-safe."""
+
+    def __init__(self, context: SparkContext) -> None:
+        """Takes seconds, the first time in a JVM."""
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # it quotes records
+        self.context = context
+        self._plain = SparkSession(context)
+        given = context.getConf()
+        for name, value in _FIXED.items() | {(name, value) for name, value in _DEFAULTS.items() if not given.contains(name)}:
+            self._plain.conf.set(name, value)
+        self._careful = self._plain.newSession()
+        for name in (*_FIXED, *_DEFAULTS):
+            self._careful.conf.set(name, self._plain.conf.get(name) or "")
+        self._careful.conf.set("spark.sql.subexpressionElimination.enabled", "false")  # it works things out before they are tried
+        self._lock = threading.Lock()
+        self._prepared: dict[tuple[Any, ...], Prepared | RefusedQueryError] = {}
+
+    def prepared(self, step: SqlStep) -> Prepared:
+        """The query of a step, looked at once. Raises RefusedQueryError."""
+        key = (step.options.sql.query, step.columns)
+        with self._lock:
+            found = self._prepared.get(key)
+            if found is None:
+                assert step.columns is not None
+                schema = Table(step.columns).schema
+                try:
+                    found = Prepared(prepare(self._plain, step.options.sql.query, step.columns), schema, _spark_schema(schema))
+                except RefusedQueryError as error:
+                    found = RefusedQueryError(f"{step.name}: {error.message}", error.hint)
+                self._prepared[key] = found
+        if isinstance(found, RefusedQueryError):
+            raise found
+        return found
+
+    def run(self, prepared: Prepared, errand: SqlErrand, meeting: str, *, careful: bool) -> bytes:
+        """One job. Raises QueryFailedError, and what py4j raises when the job ends otherwise."""
+        front, back = functions(meeting, prepared.table)
+        result = StructType([StructField("results", BinaryType())])
+        frame = self._over(prepared, self._one_row(pickle.dumps(errand, pickle.HIGHEST_PROTOCOL), careful=careful), front, careful=careful)
+        return bytes(_worked_out(frame.mapInArrow(back, result)._jdf.collectAsList).get(0).get(0))
+
+    def evaluate(self, prepared: Prepared, batches: list[pa.RecordBatch], *, careful: bool) -> list[pa.RecordBatch]:
+        """The query's result over these rows, without a batch: for people who try things out. Raises as `run` does."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, prepared.table) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        frame = self._over(prepared, self._one_row(sink.getvalue().to_pybytes(), careful=careful), feed, careful=careful)
+        found: pa.Table = _worked_out(frame.toArrow)
+        return list(found.to_batches())
+
+    def _over(self, prepared: Prepared, source: DataFrame, front: Callable[..., Any], *, careful: bool) -> DataFrame:
+        session = self._careful if careful else self._plain
+        table = source.mapInArrow(front, prepared.result)
+        plan = prepared.query.over(table._jdf.queryExecution().analyzed(), careful=careful)
+        assert session._jvm is not None
+        return DataFrame(session._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
+
+    def _one_row(self, data: bytes, *, careful: bool) -> DataFrame:
+        """A table of one row with these bytes. They go through the JVM's memory, as in `session.run_task`."""
+        session = self._careful if careful else self._plain
+        assert session._jvm is not None
+        partition = self.context._jsc.parallelize([data], 1)
+        encoder = session._jvm.org.apache.spark.sql.Encoders.BINARY()
+        return DataFrame(session._jsparkSession.createDataset(partition.rdd(), encoder), session)
+
+
+def _worked_out(action: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the action gives
+    """What a query gives. Raises QueryFailedError where it cannot be worked out for a record, and what pyspark and py4j raise else."""
+    try:
+        return action()
+    except PySparkException as error:
+        condition = words.condition_of(str(error))
+        if not condition:
+            raise
+    except Exception as error:
+        condition = words.condition_of(words_of(error))
+        if not condition:
+            raise
+    raise QueryFailedError(condition)  # outside the except: what raised it may hold data
+
+
+def _spark_schema(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+def carry(sql: SqlContext, batch: Batch, step: SqlStep, job: Job) -> bytes:
+    """Run a batch, as often as it takes: a record that a query fails for is found, and made a bad one.
+
+    A query that fails is run again so that it marks such records; one that
+    still fails gets smaller batches, to the one record that does it. Raises what `SqlContext.run` raises otherwise.
+    """
+    prepared = sql.prepared(step)
+    if batch.task in prepared.among:
+        return _search(batch, prepared, prepared.condition, job)
+    careful = time.monotonic() < prepared.careful_until
+    try:
+        return job(batch, prepared, "", words.condition_words(prepared.condition), careful)
+    except QueryFailedError as failed:
+        condition = failed.condition
+    if not careful:
+        prepared.condition, prepared.careful_until = condition, time.monotonic() + CAREFUL_SECONDS
+        _log.info("a query fails for a record, which is looked for", connector=batch.task.connector, why=words.condition_words(condition))
+        try:
+            return job(batch, prepared, "", words.condition_words(condition), True)
+        except QueryFailedError as failed:
+            condition = failed.condition
+    prepared.among[batch.task] = _MOST_RECORDS
+    return _search(batch, prepared, condition, job)
+
+
+def _search(batch: Batch, prepared: Prepared, condition: str, job: Job) -> bytes:
+    """Run a part of the batch, from its beginning on, in which the query does not fail; or the one record for which it does.
+
+    The record is among so many of the next ones, as far as is known: halves are tried, over as many batches as it takes.
+    """
+    why, among = words.condition_words(condition), prepared.among
+    while True:
+        records = max(1, among[batch.task] // 2)
+        try:
+            results = job(replace(batch, max_records=records), prepared, "", why, True)
+        except QueryFailedError as failed:
+            why = words.condition_words(failed.condition)
+            among[batch.task] = records
+            if records > 1:
+                continue
+            del among[batch.task]
+            return job(replace(batch, max_records=1), prepared, f"the query fails for this record: {why}", "", True)
+        among[batch.task] -= records
+        if among[batch.task] <= 0:
+            del among[batch.task]
+        return results
+
+
+class SqlContexts:
+    """The SQL session of whatever SparkContext there is: a new one after each restart of the JVM. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._session: SqlContext | None = None
+
+    def on(self, context: SparkContext) -> SqlContext:
+        """The session on this context. Raises what py4j raises."""
+        with self._lock:
+            if self._session is None or self._session.context is not context:
+                self._session = SqlContext(context)
+            return self._session
+
+
+def meeting_place(directory: str) -> str:
+    """A name for `sql_task.front`, in a private directory; or, with "", in one that the executor makes."""
+    word = secrets.token_hex(8)
+    return f"{directory}/q{word}" if directory else word

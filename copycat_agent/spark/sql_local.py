@@ -1,0 +1,158 @@
+"""Queries without batches: looked at, and tried with records that are at hand. For `check`, `try`, `test` and a dry run."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from copycat_agent.batch import run_batch
+from copycat_agent.batch.sql_answers import UNNAMED, failure
+from copycat_agent.batch.sql_rows import FAILED, RECORD, Results, Table
+from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.errors import DataError, FatalError
+from copycat_agent.options import SparkOptions
+from copycat_agent.spark import sql_words as words
+from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.sql_jobs import SqlContexts
+from copycat_agent.spark.sql_steps import step_of
+from copycat_agent.spark.sql_words import QueryFailedError
+from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from typing import Self
+
+    from copycat_agent.model import Batch, SplitResult
+    from copycat_agent.options import Definition
+    from copycat_agent.producer import Producers
+    from copycat_agent.spark.sql_jobs import Prepared, SqlContext
+    from copycat_agent.transforms.sql import SqlStep
+
+START_SECONDS = 120.0
+"""How long Spark may take to come up."""
+
+
+class LocalSql:
+    """A Spark session for queries, started with the first one. Use as a context manager. Thread-safe."""
+
+    def __init__(self, run_dir: Path, options: SparkOptions | None = None, tell: Callable[[str], None] = lambda _: None) -> None:
+        """`run_dir` is for this alone, see `SparkHost`; `tell` hears what people wait for."""
+        self._run_dir = run_dir
+        self._options = options or SparkOptions()
+        self._tell = tell
+        self._lock = threading.Lock()  # guards the host
+        self._host: SparkHost | None = None
+        self._sessions = SqlContexts()
+
+    def query(self, definition: Definition) -> SqlQuery:
+        """The query of a definition that has one. Raises FatalError when it cannot be run, or Spark does not come up."""
+        step = sql_step(definition)
+        assert step is not None, "only definitions with a query are asked for it"
+        if step.columns is None:
+            msg = f"{step.name}: {UNKNOWN_COLUMNS}"
+            raise FatalError(msg, UNKNOWN_COLUMNS_HINT)
+        session = self._session()
+        return SqlQuery(session, session.prepared(step), step)
+
+    def run(self, batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> tuple[SplitResult, ...]:
+        """`run_batch`, in this process, for definitions with and without a query."""
+        if step_of(batch.definition) is None:
+            return run_batch(batch, producers, stopping)
+
+        def make_run(batch: Batch, pipeline: Any, producer: Any, stopping: Callable[[], bool]) -> SqlRun:  # noqa: ANN401 - see `MakeRun`
+            return SqlRun(batch, pipeline, producer, stopping, self.query(pipeline.definition).batch())
+
+        return run_batch(batch, producers, stopping, make_run=make_run)
+
+    def close(self) -> None:
+        """End Spark."""
+        if self._host is not None:
+            self._host.close()
+
+    def _session(self) -> SqlContext:
+        with self._lock:
+            if self._host is None:
+                self._tell("starting Spark to look at SQL queries; this takes some seconds")
+                self._host = SparkHost(self._options, self._run_dir, 1)
+                self._host.start()
+        return self._sessions.on(self._host.session(START_SECONDS).context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SqlQuery:
+    """A query that can be tried."""
+
+    def __init__(self, session: SqlContext, prepared: Prepared, step: SqlStep) -> None:
+        self._session = session
+        self._prepared = prepared
+        self.step = step
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of its result's columns."""
+        return self._prepared.query.names
+
+    def rows(self, records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]] | DataError]:
+        """For each record its rows (none: it is dropped; several: LATERAL VIEW), or why it is a bad one."""
+        asked = self.batch()
+        batch, bad = Table(self.step.columns or ()).batch(records, range(len(records)))
+        asked.put(batch)
+        results = Results(asked.results())
+        failures = {one: DataError(failure(where, asked.why)) for one in range(len(records)) if (where := results.failed(one))}
+        return [bad.get(one) or failures.get(one) or results.rows(one) for one in range(len(records))]
+
+    def batch(self) -> LocalBatch:
+        """One use of it, see `batch.sql_answers.Query`."""
+        return LocalBatch(self._session, self._prepared)
+
+
+class LocalBatch:
+    """See `batch.sql_answers.Query`."""
+
+    condemned = ""
+
+    def __init__(self, session: SqlContext, prepared: Prepared) -> None:
+        self.why = ""
+        self._session = session
+        self._prepared = prepared
+        self._batches: list[pa.RecordBatch] = []
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """See `Query.put`."""
+        self._batches.append(batch)
+
+    def results(self) -> Iterable[pa.RecordBatch]:
+        """See `Query.results`."""
+        try:
+            return self._session.evaluate(self._prepared, self._batches, careful=False)
+        except QueryFailedError as failed:
+            self.why = words.condition_words(failed.condition)
+        return self._carefully(pa.Table.from_batches(self._batches, self._prepared.table))
+
+    def _carefully(self, table: pa.Table) -> list[pa.RecordBatch]:
+        """What fails in every way is found by halves."""
+        try:
+            return self._session.evaluate(self._prepared, table.to_batches(), careful=True)
+        except QueryFailedError:
+            pass
+        if table.num_rows == 1:
+            return [pa.RecordBatch.from_arrays([table[RECORD].combine_chunks(), pa.array([UNNAMED])], names=[RECORD, FAILED])]
+        half = table.num_rows // 2
+        return [*self._carefully(table.slice(0, half)), *self._carefully(table.slice(half))]
+
+
+def problem_of(sql: LocalSql, definition: Definition) -> FatalError | None:
+    """Why the query of a definition cannot be run, None when it can. Raises what comes of Spark."""
+    try:
+        sql.query(definition)
+    except FatalError as error:
+        return error
+    return None

@@ -1,0 +1,110 @@
+"""Parts of Spark's plans, made and looked at through the JVM's objects."""
+
+# ruff: noqa: SLF001 - which pyspark keeps private
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Jvm:
+    """Spark's classes, as far as plans are made of them."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session._jsparkSession
+        assert session._jvm is not None
+        self._catalyst = session._jvm.org.apache.spark.sql.catalyst
+        self._expressions = self._catalyst.expressions
+        self._datasets = session._jvm.org.apache.spark.sql.classic.Dataset
+        self._types = session._jvm.org.apache.spark.sql.types
+        self._utils = session._jvm.org.apache.spark.api.python.PythonUtils
+        self._option = session._jvm.scala.Option
+        self._java = session._jvm.java.util.ArrayList
+
+    def seq(self, items: list[Any]) -> Any:  # noqa: ANN401
+        """A sequence of Scala's."""
+        found = self._java()
+        for item in items:
+            found.add(item)
+        return self._utils.toSeq(found)
+
+    def empty(self, ddl: str) -> Any:  # noqa: ANN401
+        """An empty dataset with these columns."""
+        return self._session.createDataFrame(self._java(), self._types.StructType.fromDDL(ddl))
+
+    def dataset(self, plan: Any) -> Any:  # noqa: ANN401
+        """A plan as something that can be run."""
+        return self._datasets.ofRows(self._session, plan)
+
+    def analysed(self, parsed: Any) -> Any:  # noqa: ANN401
+        """The plan with all names resolved, and what WITH names in its place."""
+        plan = self.dataset(parsed).queryExecution().analyzed()
+        return self._catalyst.optimizer.InlineCTE(True, False, False).apply(plan)
+
+    def project(self, columns: list[Any], plan: Any) -> Any:  # noqa: ANN401
+        """The plan with these columns only."""
+        return self._catalyst.plans.logical.Project(self.seq(columns), plan)
+
+    def alias(self, expression: Any, name: str, same_as: Any = None) -> Any:  # noqa: ANN401
+        """`expression AS name`; as the very column that `same_as` is, for what refers to it."""
+        number = self._expressions.NamedExpression.newExprId() if same_as is None else same_as.exprId()
+        return self._expressions.Alias(expression, name, number, self.seq([]), self._option.empty(), self.seq([]))
+
+    def null_text(self) -> Any:  # noqa: ANN401
+        """A null of type string."""
+        return self._expressions.Literal.create(None, self._types.DataTypes.StringType)
+
+    def text(self, text: str) -> Any:  # noqa: ANN401
+        """A text."""
+        return self._expressions.Literal.create(text, self._types.DataTypes.StringType)
+
+    def tried(self, expression: Any) -> Any:  # noqa: ANN401
+        """A struct with the expression's value; null where that raises."""
+        return self._expressions.TryEval(self._expressions.CreateNamedStruct(self.seq([self.text("v"), expression])))
+
+    def field(self, struct: Any) -> Any:  # noqa: ANN401
+        """The value in what `tried` made."""
+        return self._expressions.GetStructField(struct, 0, self._option.empty())
+
+    def mark(self, struct: Any, name: str) -> Any:  # noqa: ANN401
+        """`name` where what `tried` made is null."""
+        return self._expressions.If(self._expressions.IsNull(struct), self.text(name), self.null_text())
+
+    def first(self, expressions: list[Any]) -> Any:  # noqa: ANN401
+        """The first of them that is not null."""
+        return expressions[0] if len(expressions) == 1 else self._expressions.Coalesce(self.seq(expressions))
+
+    def either(self, one: Any, other: Any) -> Any:  # noqa: ANN401
+        """`one OR other`."""
+        return self._expressions.Or(one, other)
+
+    def where(self, condition: Any, plan: Any) -> Any:  # noqa: ANN401
+        """The plan's rows for which the condition holds."""
+        return self._catalyst.plans.logical.Filter(condition, plan)
+
+    def is_filled(self, collection: Any) -> Any:  # noqa: ANN401
+        """Whether it has elements."""
+        nothing = self._expressions.Literal.create(0, self._types.DataTypes.IntegerType)
+        return self._expressions.GreaterThan(self._expressions.Size(collection, False), nothing)
+
+    def is_not_null(self, expression: Any) -> Any:  # noqa: ANN401
+        """`expression IS NOT NULL`."""
+        return self._expressions.IsNotNull(expression)
+
+
+def kind_of(thing: Any) -> str:  # noqa: ANN401
+    """The name of an object's class."""
+    return str(thing.getClass().getSimpleName())
+
+
+def each(seq: Any) -> list[Any]:  # noqa: ANN401
+    """What is in a sequence of Scala's."""
+    return [seq.apply(number) for number in range(seq.size())]
+
+
+def quoted(name: str) -> str:
+    """A name as a query can hold it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,168 @@
+"""A query, looked at: is it row-wise, and how is it put between two Python functions.
+
+The user's query is analysed over an empty table. What Spark's analyser makes of it is a chain of plan nodes without any names left to
+resolve: the column that says which record a row comes from is put through each of them here, where no query can see or lose it. For each
+batch the empty table at the end of the chain is replaced by the rows of that batch.
+"""
+
+# ruff: noqa: SLF001 - Spark's plans are reached through the JVM's objects, which pyspark keeps private
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from copycat_agent.batch.sql_rows import FAILED, RECORD
+from copycat_agent.errors import FatalError
+from copycat_agent.spark import sql_words as words
+from copycat_agent.spark.sql_careful import Careful
+from copycat_agent.spark.sql_nodes import Jvm, each, kind_of, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from copycat_agent.transforms.base import Columns
+
+_PARSED = frozenset(
+    {"Project", "Filter", "Generate", "SubqueryAlias", "UnresolvedRelation", "UnresolvedSubqueryColumnAliases", "UnresolvedWith"}
+    | {"PipeOperator", "UnresolvedHaving", "Aggregate", "Distinct", "Sort", "GlobalLimit", "LocalLimit", "Offset", "Join"}
+    | {"Union", "Except", "Intersect"}
+)
+"""What may be in a parsed query before Spark is asked to analyse it: nothing that would do something, or look at anything."""
+
+_NO_VALUE = ("CalendarIntervalType", "YearMonthIntervalType", "DayTimeIntervalType", "VariantType", "NullType", "TimeType")
+"""Types of results that records cannot have."""
+
+
+class RefusedQueryError(FatalError):
+    """A query that the agent does not run: why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that can be run. `nodes` are its plan's, from the result down to above the table; `leaf` are the table's columns."""
+
+    session: SparkSession
+    nodes: tuple[Any, ...]
+    leaf: Any
+    record: Any
+    names: tuple[str, ...]
+
+    def over(self, table: Any, *, careful: bool) -> Any:  # noqa: ANN401 - JVM objects, here and below
+        """The plan over `table`, a JVM plan with the columns of the leaf and the record's number, in order.
+
+        `careful`: no record can make it fail; what would is marked in a column of its own, see `FAILED`.
+        """
+        jvm = Jvm(self.session)
+        attributes = [*each(self.leaf), self.record]
+        plan = jvm.project([jvm.alias(one, as_.name(), as_) for one, as_ in zip(each(table.output()), attributes, strict=True)], table)
+        if careful:
+            return Careful(jvm, self.record).chain(self.nodes, plan)
+        for node in reversed(self.nodes):
+            if kind_of(node) == "Project":
+                plan = jvm.project([*each(node.projectList()), self.record], plan)
+            else:
+                plan = node.withNewChildren(jvm.seq([plan]))
+        return plan
+
+
+def prepare(session: SparkSession, query: str, columns: Columns) -> Query:
+    """Look at a query over a table `records` with these columns. Raises RefusedQueryError, and what py4j raises when the JVM is gone."""
+    jvm = Jvm(session)
+    table = jvm.empty(", ".join(f"{quoted(column.name)} {column.type}" for column in columns))
+    table.createOrReplaceTempView("records")
+    try:
+        parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        _look_at_parsed(parsed, {"records"})
+        plan = jvm.analysed(parsed)
+    except PySparkException as error:
+        raise _refused(words.refusal_words(str(error)), "correct the query") from None
+    except Py4JJavaError as error:
+        raise _refused(words.refusal_words(str(error.java_exception.getMessage())), "correct the query") from None
+    nodes, leaf = _chain(plan)
+    names = _result_names(plan)
+    record = jvm.empty(f"{RECORD} bigint").queryExecution().analyzed().output().apply(0)
+    return Query(session, tuple(nodes), leaf, record, names)
+
+
+def _refused(why: str, hint: str) -> RefusedQueryError:
+    return RefusedQueryError(f"the query cannot be run: {why}", hint)
+
+
+def _look_at_parsed(plan: Any, tables: set[str]) -> None:  # noqa: ANN401
+    """Refuse what must not even be analysed: commands, other tables and files, subqueries, calls of Java."""
+    kind = kind_of(plan)
+    if kind not in _PARSED:
+        raise _refused(words.PLANS.get(kind, words.COMMAND.format(kind)), words.ROW_WISE)
+    if kind == "UnresolvedWith":
+        for relation in each(plan.cteRelations()):
+            _look_at_parsed(relation._2() if kind_of(relation) in ("Tuple2", "Tuple3") else relation.plan(), tables)
+            tables = tables | {str(relation._1()).lower()}
+    if kind == "UnresolvedRelation":
+        name = [str(part) for part in each(plan.multipartIdentifier())]
+        if len(name) != 1 or name[0].lower() not in tables:
+            raise _refused(words.TABLE.format(".".join(map(quoted, name))), "write FROM records")
+    for expression in each(plan.expressions()):
+        _look_at_unresolved(expression)
+    for child in each(plan.children()):
+        _look_at_parsed(child, tables)
+
+
+def _look_at_unresolved(expression: Any) -> None:  # noqa: ANN401
+    kind = kind_of(expression)
+    if kind in words.EXPRESSIONS and kind != "AggregateExpression":
+        raise _refused(words.EXPRESSIONS[kind], words.ROW_WISE)
+    if kind in ("ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery", "FunctionTableSubqueryArgumentExpression"):
+        raise _refused(words.SUBQUERY, words.ROW_WISE)
+    if kind == "UnresolvedFunction":
+        name = [str(part) for part in each(expression.nameParts())][-1].lower()
+        if name in words.FUNCTIONS:
+            raise _refused(words.FUNCTIONS[name], "leave it out")
+    for child in each(expression.children()):
+        _look_at_unresolved(child)
+
+
+def _chain(plan: Any) -> tuple[list[Any], Any]:  # noqa: ANN401
+    """The nodes from the result down to above the table, all of them row-wise; and the table's columns."""
+    nodes: list[Any] = []
+    below_view = False
+    while True:
+        kind = kind_of(plan)
+        if kind == "LocalRelation" and below_view:  # values of the query's own were refused before
+            return nodes, plan.output()
+        if kind in ("Project", "Filter", "Generate"):
+            for expression in each(plan.expressions()):
+                _look_at_resolved(expression)
+            nodes.append(plan)
+        elif kind not in ("SubqueryAlias", "View", "PipeOperator"):
+            raise _refused(words.PLANS.get(kind, f"it needs {kind}, which is not row-wise"), words.ROW_WISE)
+        below_view = below_view or kind == "View"
+        plan = plan.child()
+
+
+def _look_at_resolved(expression: Any) -> None:  # noqa: ANN401
+    kind = kind_of(expression)
+    if kind in words.EXPRESSIONS:
+        raise _refused(words.EXPRESSIONS[kind], words.ROW_WISE)
+    if kind.endswith(("Subquery", "PythonUDF", "PythonUDAF", "PythonUDTF")):
+        raise _refused(words.SUBQUERY if kind.endswith("Subquery") else words.EXPRESSIONS["PythonUDF"], words.ROW_WISE)
+    for child in each(expression.children()):
+        _look_at_resolved(child)
+
+
+def _result_names(plan: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Names of the result's columns, which are to be names of fields."""
+    seen: dict[str, str] = {}
+    for column in each(plan.output()):
+        name, kind = str(column.name()), str(column.dataType().catalogString())
+        if name in seen:
+            raise _refused(f"two columns of its result have the name {name!r}", "give one of them another name, with AS")
+        if name in (RECORD, FAILED):
+            raise _refused(f"column {name!r} of its result has a name that is the agent's own", "give it another name, with AS")
+        if kind_of(column.dataType()).rstrip("$") in _NO_VALUE or "interval" in kind or "variant" in kind or "void" in kind:
+            raise _refused(f"column {name!r} of its result is of type {kind}, which no record has", "cast it, for example to string")
+        seen[name] = kind
+    return tuple(seen)

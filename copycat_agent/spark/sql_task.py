@@ -1,0 +1,201 @@
+"""What runs in Spark's Python workers for a batch with a query: two functions of one task, with the query between them.
+
+`back` runs the batch. It sends the rows that are to be asked about over a private unix socket to `front`, which is nothing but the way
+into Spark: it hands them to the query when they are all there. What the query makes of them comes to `back` as its input. So one process
+has the files, the producer and the account, on this host as on a cluster's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import pickle
+import shutil
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from copycat_agent.batch import run_batch
+from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.errors import RetriableError
+from copycat_agent.runner import packed, run_safely, shared_producers
+from copycat_agent.spark import cluster_task
+
+if TYPE_CHECKING:
+    from copycat_agent.batch.sql_answers import Query
+    from copycat_agent.model import Batch
+
+Run = Callable[[Any, "Query"], bytes]
+"""Runs what is in an errand, with a query: `here` or `there`; pickled by reference. Returns packed results."""
+
+MEET_SECONDS = 60.0
+"""So long the two wait for each other: a worker may have to be started first."""
+
+_LOOK_SECONDS = 0.005
+_SIZE_BYTES = 8
+_MOST_BYTES = 64  # of a directory: a unix socket's path has at most 107
+_READ_BYTES = 2**20
+
+
+class SqlErrand(NamedTuple):
+    """What travels to `back`. `run` is called with `item`. `condemned` and `why`: see `batch.sql_answers.Query`."""
+
+    run: Run
+    item: Any
+    condemned: str
+    why: str
+
+
+def front(meeting: str, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Function over a partition of one row, which holds a pickled errand: give that to `back`, and yield the rows that it sends.
+
+    `meeting` names the socket: its path, or a word that both find the same private directory by. Raises what ends the job.
+    """
+    errand = next(batch for batch in partition if batch.num_rows).column(0)[0].as_py()
+    with _listening(_path(meeting)) as listener:
+        listener.settimeout(MEET_SECONDS)
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(None)
+            connection.sendall(len(errand).to_bytes(_SIZE_BYTES, "big") + errand)
+            data = _rest_of(connection)
+    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:  # raises where it has no end: `back` is gone
+        yield from stream
+
+
+def back(meeting: str, schema: pa.Schema, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Function over the query's result: run the batch, yield one row with its packed results. `schema` is the table's."""
+    with _connected(_path(meeting)) as connection, connection.makefile("rb") as stream:
+        size = int.from_bytes(stream.read(_SIZE_BYTES), "big")
+        errand: SqlErrand = pickle.loads(stream.read(size))  # noqa: S301 - from our own driver
+        query = SocketQuery(connection, schema, partition, errand.condemned, errand.why)
+        results = errand.run(errand.item, query)
+        for _ in query.results():  # of a batch that came to no query: Spark wants to see the end of its rows
+            pass
+    yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
+
+
+def here(item: tuple[str, Batch, dict[str, str]], query: Query) -> bytes:
+    """On this host, see `runner.bounded`: the item is the file that says when to settle, a batch, and what it needs in the environment."""
+    stop_file, batch, environ = item
+    os.environ.update(environ)
+    run = functools.partial(run_batch, make_run=functools.partial(SqlRun, query=query))
+    return packed(batch, run_safely(batch, shared_producers(), functools.partial(os.path.exists, stop_file), run))
+
+
+def there(item: cluster_task.Errand, query: Query) -> bytes:
+    """On an executor of a cluster, see `cluster_task.carry`."""
+    run = functools.partial(run_batch, make_run=functools.partial(SqlRun, query=query))
+    with cluster_task.told(item.line) as stopping:
+        return cluster_task.run_errand(item, stopping, run)
+
+
+def feed(partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Function over a partition of one row, which holds an Arrow stream: yield its batches."""
+    data = next(batch for batch in partition if batch.num_rows).column(0)[0].as_buffer()
+    with pa.ipc.open_stream(data) as stream:
+        yield from stream
+
+
+class SocketQuery:
+    """See `batch.sql_answers.Query`."""
+
+    def __init__(self, connection: socket.socket, schema: pa.Schema, answers: Iterable[pa.RecordBatch], condemned: str, why: str) -> None:
+        self.condemned = condemned
+        self.why = why
+        self._connection = connection
+        self._answers = iter(answers)
+        self._sink = connection.makefile("wb", buffering=_READ_BYTES)
+        self._writer: Any = pa.ipc.new_stream(self._sink, schema)
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """See `Query.put`."""
+        with _gone():
+            self._writer.write_batch(batch)
+
+    def results(self) -> Iterator[pa.RecordBatch]:
+        """See `Query.results`. Nothing, when it is asked for again."""
+        with _gone():
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+                self._sink.close()
+                self._connection.shutdown(socket.SHUT_WR)
+            yield from self._answers
+
+
+@contextlib.contextmanager
+def _gone() -> Iterator[None]:
+    """The other end is gone: Spark ends this job, and says why."""
+    try:
+        yield
+    except (OSError, EOFError, pa.ArrowException) as error:
+        msg = f"Spark broke the query off ({type(error).__name__})"
+        raise RetriableError(msg) from None
+
+
+def _path(meeting: str) -> str:
+    if meeting.startswith("/"):
+        return meeting
+    temporary = tempfile.gettempdir()
+    return f"{temporary if len(os.fsencode(temporary)) <= _MOST_BYTES else '/tmp'}/copycat-{meeting}/q"  # noqa: S108 - what is made in it is private
+
+
+@contextlib.contextmanager
+def _listening(path: str) -> Iterator[socket.socket]:
+    directory = os.path.dirname(path)  # noqa: PTH120 - a path that need not be UTF-8
+    is_own = not os.path.isdir(directory)  # noqa: PTH112 - as above
+    if is_own:
+        os.mkdir(directory, 0o700)  # noqa: PTH102 - raises where somebody was faster
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(1)
+            yield listener
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # noqa: PTH108 - as above
+        if is_own:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _connected(path: str) -> socket.socket:
+    """Raises RetriableError when nobody is there in time, or the directory is not this user's own."""
+    deadline = time.monotonic() + MEET_SECONDS
+    connection = socket.socket(socket.AF_UNIX)
+    while True:
+        with contextlib.suppress(OSError):
+            _look_at(os.path.dirname(path))  # noqa: PTH120 - as above
+            connection.connect(path)
+            return connection
+        if time.monotonic() > deadline:
+            connection.close()
+            msg = "the two ends of a query did not meet in time"
+            raise RetriableError(msg)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _look_at(directory: str) -> None:
+    """Raises OSError where others could have put the socket."""
+    status = os.stat(directory)  # noqa: PTH116 - as above
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        raise PermissionError
+
+
+def _rest_of(connection: socket.socket) -> bytes:
+    whole = io.BytesIO()
+    while data := connection.recv(_READ_BYTES):
+        whole.write(data)
+    return whole.getvalue()
+
+
+def functions(meeting: str, schema: pa.Schema) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`front` and `back` for one job."""
+    return functools.partial(front, meeting), functools.partial(back, meeting, schema)

@@ -1,0 +1,79 @@
+"""`sample`: a part of the records goes on, chosen by a hash: a record that is read again after a kill is chosen again."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Annotated
+
+from copycat_agent.options import BeforeValidator, Field, Options
+from copycat_agent.templates import SplitMeta, compile_path, scalar_text
+from copycat_agent.transforms.base import Columns, Draft, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.paths import FieldName
+
+_MASK = 0xFFFFFFFF
+
+
+class SampleSettings(Options):
+    """How many, and chosen by what."""
+
+    rate: float = Field(gt=0, le=1, description="The part that goes on: 0.1 is one in ten.")
+    key: FieldName | None = Field(
+        None,
+        description="All records with one value of this field go on, or none of them. Absent, or missing in a record: each for itself.",
+    )
+
+
+def _as_settings(value: object) -> object:
+    return {"rate": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class SampleOptions(StepOptions):
+    """A part of the records goes on."""
+
+    sample: Annotated[SampleSettings, BeforeValidator(_as_settings)] = Field(
+        description="`sample: 0.1` lets one record in ten go on; the others are dropped. By the record's place in its file, or by a key: "
+        "what is read again is chosen again."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    settings: SampleSettings
+
+    def bind(self, meta: SplitMeta) -> Step:
+        """See `Transform.bind`. By inode, which a rename does not change; by path where a file has none."""
+        below = round(self.settings.rate * 2**32)
+        seed = meta.inode & _MASK if meta.inode else zlib.crc32(meta.path.encode("utf-8", "surrogatepass"))
+        crc = zlib.crc32
+
+        def sample(draft: Draft) -> bool:
+            return crc(b"%d" % draft.start, seed) < below
+
+        if self.settings.key is None:
+            return sample
+        find = compile_path(self.settings.key)
+
+        def sample_by_key(draft: Draft) -> bool:
+            value = find(draft)
+            try:
+                text = value if isinstance(value, str) else scalar_text(value)
+            except ValueError:  # an int of more digits than Python turns into text
+                text = None
+            if text is None:
+                return sample(draft)
+            return crc(text.encode("utf-8", "surrogatepass")) < below
+
+        return sample_by_key
+
+
+def _build(options: SampleOptions) -> Transform:
+    return _Sample(options.sample)
+
+
+def _same(options: object, before: Columns | None) -> Columns | None:
+    del options
+    return before
+
+
+SAMPLE = TransformKind(SampleOptions, _build, _same, is_filter=True)

@@ -1,0 +1,9 @@
+"""Times in texts: formats, zones and years, from a text to epoch milliseconds. Compiled once, remembered while texts repeat."""
+
+from __future__ import annotations
+
+from copycat_agent.transforms.times.layouts import EPOCH_UNITS
+from copycat_agent.transforms.times.reading import Times, compile_times
+from copycat_agent.transforms.times.zones import LOCAL, find_zone
+
+__all__ = ["EPOCH_UNITS", "LOCAL", "Times", "compile_times", "find_zone"]

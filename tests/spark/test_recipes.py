@@ -1,0 +1,34 @@
+"""Recipes of docs/records.md that query: their tests pass, on the session that all tests here share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from copycat_agent.samples import run_tests
+from copycat_agent.spark.sql_jobs import SqlContext
+from copycat_agent.spark.sql_local import SqlQuery
+from copycat_agent.transforms.queries import sql_step
+from tests.rig.recipes import recipes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from copycat_agent.options import Definition
+    from copycat_agent.spark.host import SparkHost
+
+
+def query_of(definition: Definition, context: SqlContext) -> SqlQuery | None:
+    """The definition's query, None when it has none."""
+    step = sql_step(definition)
+    return step and SqlQuery(context, context.prepared(step), step)
+
+
+def test_each_recipe_with_a_query_makes_of_its_lines_what_its_tests_say(host: SparkHost, tmp_path: Path) -> None:
+    context = SqlContext(host.session(60).context)
+    tried = 0
+    for recipe in recipes():
+        definition = recipe.load(tmp_path)
+        if query := query_of(definition, context):
+            assert [outcome for outcome in run_tests(definition, query=query) if not outcome.good] == [], recipe.title
+            tried += 1
+    assert tried

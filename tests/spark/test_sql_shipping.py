@@ -1,0 +1,177 @@
+"""Connectors with a query, on a real Spark session and a real broker: what arrives, in which order, and what is counted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.watch import Watcher
+from tests.rig.shipping import Shipping
+from tests.rig.waiting import wait_until
+from tests.spark.conftest import workers
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.spark.host import SparkHost
+
+
+@pytest.fixture(scope="module")
+def carrier(host: SparkHost) -> Iterator[JobExecutor]:
+    """Bounded jobs, as live connectors with a query use."""
+    executor = JobExecutor(host)
+    yield executor
+    executor.close()
+
+
+@pytest.fixture(scope="module")
+def watcher() -> Iterator[Watcher]:
+    watcher = Watcher()
+    yield watcher
+    watcher.close()
+
+
+@pytest.fixture
+def shipping(
+    tmp_path: Path, broker: DevBroker, carrier: JobExecutor, watcher: Watcher, make_topic: Callable[..., str]
+) -> Iterator[Shipping]:
+    """A connector over `tmp_path / "logs"`, not started."""
+    made = Shipping(tmp_path, "app", broker.bootstrap, make_topic(), carrier, watcher)
+    yield made
+    made.close()
+
+
+def write(shipping: Shipping, rows: list[dict[str, Any]], name: str = "app.log") -> None:
+    """Rows as lines of JSON."""
+    with (shipping.logs / name).open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def parsed(query: str) -> dict[str, Any]:
+    """A query over what the lines hold, as JSON."""
+    fields = "n int, level string, url string, items array<string>, text string"
+    inner = f"(SELECT r.* FROM (SELECT from_json(message, '{fields}') AS r FROM records))"  # noqa: S608 - no database here
+    return {"sql": query.replace("records", inner)}
+
+
+def values(shipping: Shipping, until: int) -> list[Any]:
+    return [json.loads(record.value or b"") for record in shipping.records(until)]
+
+
+def test_a_query_selects_filters_and_keeps_the_order(shipping: Shipping) -> None:
+    rows = [{"n": n, "level": "DEBUG" if n % 3 == 0 else "INFO", "url": f"http://h{n}.test/p?q=1"} for n in range(25_000)]
+    write(shipping, rows)
+    query = parsed(
+        "SELECT n, CASE WHEN n < 10 THEN 'few' ELSE 'many' END AS how, parse_url(url, 'HOST') AS host FROM records WHERE level <> 'DEBUG'"
+    )
+    shipping.start(transforms=[query], until_idle=True).wait_idle()
+    wanted = [{"n": n, "how": "few" if n < 10 else "many", "host": f"h{n}.test"} for n in range(25_000) if n % 3]
+    assert values(shipping, len(wanted)) == wanted
+    counts = shipping.status.counts
+    assert (counts.read, counts.acknowledged, counts.dropped) == (25_000, len(wanted), 25_000 - len(wanted))
+    (offset,) = shipping.offsets.values()
+    assert offset.position == (shipping.logs / "app.log").stat().st_size
+
+
+def test_one_record_becomes_many_and_counts_once(shipping: Shipping) -> None:
+    write(shipping, [{"n": n, "items": [f"{n}.{k}" for k in range(n % 4)]} for n in range(400)])
+    query = parsed("SELECT n, item FROM records LATERAL VIEW explode(items) t AS item")
+    shipping.start(transforms=[query], record={"key": "{item}"}, until_idle=True).wait_idle()
+    wanted = [f"{n}.{k}" for n in range(400) for k in range(n % 4)]
+    assert [(record.key or b"").decode() for record in shipping.records(len(wanted))] == wanted
+    counts = shipping.status.counts
+    assert (counts.read, counts.acknowledged, counts.dropped) == (400, 300, 100)
+
+
+def test_records_that_a_query_fails_for_become_dead_letters_with_the_step_in_words(
+    shipping: Shipping, make_topic: Callable[..., str], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    letters = make_topic()
+    write(shipping, [{"n": n, "text": "secret-word" if n in (7, 4000) else str(n)} for n in range(5000)])
+    query = parsed("SELECT n, CAST(text AS INT) * 2 AS twice FROM records WHERE n >= 0")
+    shipping.start(transforms=[query], errors={"tolerance": "all", "dlq": {"topic": letters}}, until_idle=True).wait_idle()
+    assert values(shipping, 4998) == [{"n": n, "twice": 2 * n} for n in range(5000) if n not in (7, 4000)]
+    shipping.topic = letters
+    found = shipping.records(2)
+    assert [json.loads(letter.value or b"")["n"] for letter in found] == [7, 4000]
+    headers = dict(found[0].headers)
+    assert headers["copycat.stage"] == b"transform"
+    assert b"transforms[0] sql" in (headers["copycat.message"] or b"")
+    assert b"'twice'" in (headers["copycat.message"] or b"")
+    said = caplog.text + "".join(capfd.readouterr()) + str(headers)
+    assert "secret-word" not in said
+
+
+def test_a_record_that_makes_an_exploding_query_fail_is_found_among_others(shipping: Shipping) -> None:
+    write(shipping, [{"n": n, "text": "x" if n == 700 else "2"} for n in range(1000)])
+    query = parsed("SELECT n, k FROM records LATERAL VIEW explode(sequence(1, CAST(text AS INT))) t AS k")
+    shipping.start(transforms=[query], errors={"tolerance": "all"}, until_idle=True).wait_idle()
+    assert [(one["n"], one["k"]) for one in values(shipping, 1998)] == [(n, k) for n in range(1000) if n != 700 for k in (1, 2)]
+    counts = shipping.status.counts
+    assert (counts.acknowledged, counts.rejected) == (999, 1)
+
+
+def test_steps_behind_the_query_see_its_columns_and_a_missing_key_is_a_bad_record(shipping: Shipping) -> None:
+    write(shipping, [{"n": n, "text": None if n == 2 else f"k{n}"} for n in range(6)])
+    steps = [parsed("SELECT n, text AS id FROM records"), {"drop_if": {"n": 4}}]
+    shipping.start(transforms=steps, record={"key": "{id}"}, errors={"tolerance": "all"}, until_idle=True).wait_idle()
+    assert [record.key for record in shipping.records(4)] == [b"k0", b"k1", b"k3", b"k5"]
+    counts = shipping.status.counts
+    assert (counts.acknowledged, counts.dropped, counts.rejected) == (4, 1, 1)
+
+
+def test_a_refused_query_stops_its_connector_in_words(shipping: Shipping) -> None:
+    write(shipping, [{"n": 1}])
+    shipping.start(transforms=[{"sql": "SELECT count(*) AS c FROM records"}], until_idle=True).wait_idle()
+    status = shipping.status
+    assert status.state == "failed"
+    assert "transforms[0] sql: the query cannot be run: it groups records" in status.reason
+
+
+@pytest.mark.long
+def test_a_killed_worker_loses_nothing_and_offsets_stay_exact(shipping: Shipping) -> None:
+    count = 60_000
+    write(shipping, [{"n": n, "text": "x" * 300} for n in range(count)])
+    slow = "SELECT n, length(text) + length(repeat(text, 20)) AS size FROM records WHERE n % 2 = 0"
+    shipping.start(transforms=[parsed(slow)], until_idle=True)
+    wait_until(lambda: workers() and shipping.status.tasks, 30, "a batch is under way")
+    for worker in workers()[1:]:  # the first is their daemon
+        worker.kill()
+    shipping.wait_idle()
+    found = [one["n"] for one in values(shipping, count // 2)]
+    assert sorted(set(found)) == list(range(0, count, 2))
+    firsts = list(dict.fromkeys(found))
+    assert firsts == sorted(firsts)
+    (offset,) = shipping.offsets.values()
+    assert (offset.position, offset.records) == ((shipping.logs / "app.log").stat().st_size, count)
+    assert shipping.status.counts.dropped == count // 2
+
+
+def test_a_message_that_kafka_refuses_among_those_of_one_record_makes_it_a_dead_letter(
+    shipping: Shipping, make_topic: Callable[..., str], rng: random.Random
+) -> None:
+    letters = make_topic()
+    write(shipping, [{"n": n, "items": ["a", rng.randbytes(1_500_000).hex() if n == 3 else "b"]} for n in range(6)])
+    query = parsed("SELECT n, item FROM records LATERAL VIEW explode(items) t AS item")
+    shipping.start(
+        transforms=[query], source={"line": {"max_bytes": "8MiB"}}, errors={"tolerance": "all", "dlq": {"topic": letters}}, until_idle=True
+    )
+    shipping.wait_idle()
+    assert {one["n"] for one in values(shipping, 10) if one["item"] == "b"} == {0, 1, 2, 4, 5}
+    counts = shipping.status.counts
+    assert (counts.read, counts.acknowledged, counts.dead_lettered) == (6, 5, 1)
+
+
+@pytest.mark.parametrize(("policy", "kept", "dropped"), [("keep", 1, 0), ("drop", 0, 1)])
+def test_on_error_of_the_query_says_what_becomes_of_records_it_fails_for(shipping: Shipping, policy: str, kept: int, dropped: int) -> None:
+    (shipping.logs / "app.log").write_text("1\nx\n3\n")
+    step = {"sql": "SELECT CAST(message AS INT) AS n FROM records", "on_error": policy}
+    shipping.start(transforms=[step], until_idle=True).wait_idle()
+    assert values(shipping, 2 + kept) == [{"n": 1}, *([{"message": "x"}] * kept), {"n": 3}]
+    assert (shipping.status.counts.acknowledged, shipping.status.counts.dropped) == (2 + kept, dropped)

@@ -1,0 +1,129 @@
+"""Promises of JSON with a schema: what the schema allows is written as JSON, all else refused in words without its value."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+
+from copycat_agent.converters.json_schema.derived import json_schema_of
+from copycat_agent.converters.json_schema.json_form import JsonForm
+from copycat_agent.converters.json_schema.options import JsonSchemaOptions
+from copycat_agent.converters.json_schema.quick import approver
+from copycat_agent.converters.schemas.form import BadSchemaError
+from copycat_agent.converters.schemas.schema_file import SchemaFile
+from copycat_agent.converters.schemas.unfit import Unfit
+from copycat_agent.model import Column
+
+
+def write(schema: Any, value: Any, **options: Any) -> bytes:
+    file = SchemaFile("/schema.json", json.dumps(schema))
+    return JsonForm(JsonSchemaOptions.model_construct(schema_=file, **options)).of_file(None)[1].write(value)
+
+
+ORDER = {
+    "title": "order",
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "minLength": 1},
+        "qty": {"type": "integer", "minimum": 1, "maximum": 100},
+        "state": {"enum": ["open", "closed", None]},
+        "note": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"p": {"type": ["number", "null"]}}, "required": ["p"]}},
+    },
+    "required": ["id"],
+    "additionalProperties": False,
+}
+
+
+def test_what_the_schema_allows_is_written_as_json() -> None:
+    value = {"id": "a", "qty": 5, "state": None, "note": None, "lines": [{"p": 1.5}, {"p": None}]}
+    assert json.loads(write(ORDER, value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"id": 5}, "field 'id': the schema's type does not allow it (\"string\")"),
+        ({}, "field 'id' is missing"),
+        ({"id": "a", "s3cret": 1}, "is not in the schema, which allows no others"),
+        ({"id": "a", "qty": 101}, "field 'qty': the schema's maximum does not allow it (100)"),
+        ({"id": "a", "state": "s3cret-value"}, "field 'state': the schema's enum"),
+        ({"id": "a", "lines": [{"p": 1}, {"p": "s3cret-value"}]}, "field 'lines[1].p': the schema's type"),
+        ({"id": datetime(2026, 1, 1, tzinfo=UTC), "qty": float("nan")}, "field 'qty'"),
+    ],
+)
+def test_what_it_does_not_allow_is_refused_in_words_without_the_value(value: Any, words: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        write(ORDER, value)
+    message = caught.value.as_data_error("").message
+    assert words in message
+    assert "s3cret-value" not in message
+
+
+def test_a_date_is_checked_as_the_text_that_it_becomes() -> None:
+    schema = {"type": "object", "properties": {"at": {"type": "string", "pattern": "^2026-"}}}
+    assert write(schema, {"at": datetime(2026, 1, 1, tzinfo=UTC)}) == b'{"at":"2026-01-01T00:00:00+00:00"}'
+    with pytest.raises(Unfit, match="pattern"):
+        write(schema, {"at": datetime(2027, 1, 1, tzinfo=UTC)})
+
+
+def test_validate_false_looks_at_nothing() -> None:
+    assert write(ORDER, {"other": 1}, validate_=False) == b'{"other":1}'
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 120) | st.sampled_from([0.0, 1.0, 1.5]) | st.sampled_from(["", "open", "x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["id", "qty", "state", "note", "lines", "p"]), inner),
+)
+
+
+@given(JSON | st.fixed_dictionaries({"id": st.just("x")}, optional={"qty": JSON, "state": JSON, "note": JSON, "lines": JSON}))
+def test_a_quick_yes_is_never_wrong(value: Any) -> None:
+    approve = approver(ORDER)
+    assert approve is not None
+    if approve(value):
+        assert Draft7Validator(ORDER).is_valid(value)
+
+
+def test_most_good_records_get_the_quick_yes() -> None:
+    approve = approver(ORDER)
+    assert approve is not None
+    assert approve({"id": "a", "qty": 5, "state": "open", "note": "x", "lines": [{"p": 1.5}]})
+
+
+@pytest.mark.parametrize(
+    "schema", [{"$ref": "#/definitions/a"}, {"pattern": "x"}, {"enum": [1]}, {"type": "string", "not": {}}, {"items": [{}]}]
+)
+def test_a_schema_with_more_is_left_to_the_library(schema: Any) -> None:
+    assert approver(schema) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"type": "nothing"}', '{"pattern": "("}'])
+def test_what_is_no_schema_is_said(text: str) -> None:
+    form = JsonForm(JsonSchemaOptions.model_construct(schema_=SchemaFile("/s.json", text)))
+    with pytest.raises((BadSchemaError, Unfit)):
+        form.of_file(None)[1].write({"a": 1})
+
+
+def test_a_reference_to_elsewhere_is_not_fetched() -> None:
+    with pytest.raises(Unfit, match="cannot be applied"):
+        write({"$ref": "http://127.0.0.1:9/other.json"}, {"a": 1})
+
+
+def test_a_schema_is_made_from_declared_types() -> None:
+    columns = (
+        Column("s"),
+        Column("n", "bigint", nullable=False),
+        Column("a", "array<struct<x: double>>"),
+        Column("m", "map<string, date>"),
+    )
+    schema = json_schema_of(columns, "orders")
+    assert schema["title"] == "orders"
+    Draft7Validator(schema).validate({"s": None, "n": 1, "a": [{"x": None}], "m": {"k": "2026-01-01"}})
+    assert not Draft7Validator(schema).is_valid({"s": "x"})

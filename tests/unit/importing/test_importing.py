@@ -1,0 +1,187 @@
+"""What an import maps loads; what it does not map is listed with its line; secrets are nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from copycat_agent.definitions import load_content
+from copycat_agent.definitions.formatting import format_text
+from copycat_agent.errors import CopycatError
+from copycat_agent.importing import PRODUCTS, Imported, text_of
+from copycat_agent.importing.matching import dissect
+from copycat_agent.importing.vrl import matcher_of, statements, steps_of
+from copycat_agent.importing.words import duration_of, go_layout, pattern_of, references
+from copycat_agent.options import AgentOptions
+
+SHAPES = Path(__file__).parent / "shapes"
+FILES = {
+    "filebeat.yml": "filebeat", "fluent-bit.conf": "fluent-bit", "fluent-bit.yaml": "fluent-bit", "vector.toml": "vector",
+    "vector.yaml": "vector", "stream.properties": "connect", "spooldir.json": "connect", "filepulse.json": "connect",
+}  # fmt: skip
+
+
+def imported(name: str) -> Imported:
+    extra = [(SHAPES / "parsers.conf").read_text("utf-8")] if name == "fluent-bit.conf" else []
+    return PRODUCTS[FILES[name]]((SHAPES / name).read_text("utf-8"), extra)
+
+
+def documents(found: Imported) -> dict[str, Any]:
+    return {made.name: yaml.safe_load(text_of(made, "x")) for made in found.made}
+
+
+def actions(document: dict[str, Any]) -> list[str]:
+    return [next(iter(step)) for step in document["transforms"]]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_made_loads_and_holds_no_secret(name: str) -> None:
+    found = imported(name)
+    assert found.made
+    for made in found.made:
+        text = text_of(made, name)
+        assert load_content(Path("x.yaml"), text.encode(), AgentOptions(), resolve_env=False).problems == ()
+        assert format_text(text.encode()) == text
+        assert "sesame" not in text
+    assert "sesame" not in str(found.report)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_key_is_mapped_or_told(name: str) -> None:
+    """A key that the import has never heard of is listed, with its line, wherever it is put."""
+    text = (SHAPES / name).read_text("utf-8")
+    lines = text.splitlines()
+    keys = {
+        ".yml": "unheard.of: 1",
+        ".yaml": "unheard_of: 1",
+        ".properties": "unheard.of=1",
+        ".json": '"unheard.of": "1",',
+        ".toml": "unheard_of = 1",
+    }
+    places = {
+        "filebeat.yml": 3, "fluent-bit.conf": 8, "fluent-bit.yaml": 16, "vector.toml": 11, "vector.yaml": 5, "stream.properties": 2,
+        "spooldir.json": 4, "filepulse.json": 2,
+    }  # fmt: skip
+    key = keys.get(Path(name).suffix, "Unheard_Of 1")
+    indent = lines[places[name]][: len(lines[places[name]]) - len(lines[places[name]].lstrip())]
+    lines.insert(places[name], f"{indent}{key}")
+    extra = [(SHAPES / "parsers.conf").read_text("utf-8")] if name == "fluent-bit.conf" else []
+    found = PRODUCTS[FILES[name]]("\n".join(lines), extra)
+    told = [remark for remark in found.report.unmapped if "unheard" in remark.what.lower()]
+    assert [remark.line for remark in told] == [places[name] + 1]
+
+
+def test_filebeat() -> None:
+    found = imported("filebeat.yml")
+    shop, api, containers = documents(found).values()
+    assert shop["source"]["multiline"] == {"start": r"^\d{4}-", "timeout": "3s"}
+    assert shop["record"] == {"topic": "logs-shop", "partition": "sticky"}, "a field whose value the file names is no template"
+    assert actions(shop) == ["drop_if", "set", "drop_fields", "regex"]
+    assert actions(api) == ["json", "drop_if", "drop_if", "timestamp", "drop_fields", "regex"]
+    assert actions(containers)[0] == "cri"
+    assert shop["kafka"]["bootstrap_servers"] == ["k1:9092", "${env:K2}:9092"]
+    assert [(one.line, one.what.split(":")[0]) for one in sorted(found.report.unmapped)] == [
+        (7, "exclude_files"), (35, "processor script"), (41, "input udp"), (44, "processor add_host_metadata"),
+    ]  # fmt: skip
+
+
+def test_fluent_bit() -> None:
+    found = imported("fluent-bit.conf")
+    shop, kube = documents(found).values()
+    assert actions(shop) == [
+        "regex", "timestamp", "convert", "set", "keep_if", "drop_if", "default", "rename", "drop_fields", "set", "drop_fields", "nest",
+    ]  # fmt: skip
+    assert actions(kube) == ["cri", "set", "drop_fields", "json"]
+    assert "start_at" not in shop["source"]
+    assert kube["source"]["start_at"] == "end"
+    assert [(one.line, one.what) for one in sorted(found.report.unmapped)] == [
+        (5, "@SET"), (25, "input cpu"), (56, "filter lua"), (82, "output stdout"),
+    ]  # fmt: skip
+    assert imported("fluent-bit.yaml").report.unmapped == []
+
+
+def test_vector() -> None:
+    found = imported("vector.toml")
+    (shop,) = documents(found).values()
+    assert shop["transforms"][-3]["keep_if"] == {"status": {"ge": 200, "lt": 500}, "client": {"not": {"matches": r"^127\."}}}
+    assert shop["record"] == {"topic": "shop-{env}", "key": "{client}", "timestamp": "event"}
+    assert [one.line for one in sorted(found.report.unmapped)] == [33, 36, 70]
+    assert documents(imported("vector.yaml")).keys() == {"app-kafka", "pods-kafka"}
+
+
+def test_a_vector_without_kafka_gets_a_topic_for_now() -> None:
+    text = "sources: {a: {type: file, include: [/var/log/a.log]}}\nsinks: {s3: {type: aws_s3, inputs: [a], bucket: b}}\n"
+    found = PRODUCTS["vector"](text, [])
+    (document,) = documents(found).values()
+    assert (document["name"], document["record"]["topic"]) == ("a", "logs.imported")
+    assert [(one.line, one.what) for one in found.report.unmapped] == [(2, "sink s3 (aws_s3)")]
+
+
+def test_connect() -> None:
+    (orders,) = documents(imported("spooldir.json")).values()
+    assert orders["source"] == {
+        "type": "spool_dir", "dir": "/var/spool/orders/in", "pattern": "orders-*.csv", "ready": {"min_age": "5000ms"},
+        "format": {"type": "csv", "header": True, "delimiter": ";"},
+        "cleanup": {"policy": "move_by_date", "to": "/var/spool/orders/done", "failed_to": "/var/spool/orders/failed"},
+    }  # fmt: skip
+    assert orders["record"] == {"topic": "orders-{@timestamp:%Y%m}", "key": "{order_id}"}
+    assert actions(orders) == ["convert", "mask", "timestamp", "drop_fields", "rename"]
+    (lines,) = documents(imported("stream.properties")).values()
+    assert lines["record"]["topic"] == "logs.shop.lines"
+    assert lines["kafka"]["security"]["password"] == "${cred:kafka_password}"
+    (pulse,) = documents(imported("filepulse.json")).values()
+    assert pulse["source"]["pattern"] == ["*.log", "*.txt"]
+
+
+def test_what_cannot_be_read_says_where() -> None:
+    for product, text in (("filebeat", "a: [1\nb"), ("vector", "[sources.a]\nx = = 1\n"), ("connect", "{"), ("fluent-bit", "pipeline: [")):
+        with pytest.raises(CopycatError, match="line"):
+            PRODUCTS[product](text, [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "steps"),
+    [
+        (". = parse_json!(.message)", [{"json": {}}]),
+        (". |= object!(parse_json!(string!(.message)))", [{"json": {"keep_source": True}}]),
+        ("., err = parse_json(.message)", [{"json": {}}]),
+        (".data = parse_json!(.payload)", [{"json": {"field": "payload", "into": "data", "keep_source": True}}]),
+        (". = merge(., parse_key_value!(.message))", [{"key_value": {"keep_source": True}}]),
+        (r". = parse_regex!(.message, r'^(?<a>\d+)')", [{"regex": r"^(?P<a>\d+)"}]),
+        ('. = parse_grok!(.message, "%{SYSLOGLINE}")', [{"grok": {"pattern": "%{SYSLOGLINE}"}}]),
+        ("del(.a.b)", [{"drop_fields": ["a.b"]}]),
+        (".new = del(.old)", [{"rename": {"old": "new"}}]),
+        ('.env = "prod"', [{"set": {"env": "prod"}}]),
+        ('.env = "{x}"', [{"set": {"env": "{{x}}"}}]),
+        (".copy = .a.b", [{"set": {"copy": "{a.b}"}}]),
+        (".n = to_int(.n) ?? 0", [{"convert": {"n": "int"}, "on_error": "keep"}]),
+        ('if .level == "debug" { abort }', [{"drop_if": {"level": "debug"}}]),
+        (".a = upcase!(.a)", None),
+        ("for_each(.a) -> |k, v| { }", None),
+        ('.a = "{{ b }}"', None),
+    ],
+)  # fmt: skip
+def test_a_statement_of_vrl(statement: str, steps: list[dict[str, Any]] | None) -> None:
+    assert [one for _, one in statements(statement)] == [statement]
+    assert steps_of(statement) == steps
+
+
+def test_conditions_of_vrl() -> None:
+    assert matcher_of('.a == "x" && .b > 3 && exists(.c)') == {"a": "x", "b": {"gt": 3}, "c": {"exists": True}}
+    assert matcher_of('(contains(string!(.message), "a.b"))') == {"message": {"matches": r"a\.b"}}
+    assert matcher_of(".a == 1 || .b == 2") is None
+    assert matcher_of("length(.a) > 3") is None
+
+
+def test_small_things() -> None:
+    assert [duration_of(text) for text in ("10s", "5", "1h30m", "soon")] == ["10s", "5s", "5400s", None]
+    assert go_layout("2006-01-02 15:04:05.000 -0700") == "%Y-%m-%d %H:%M:%S.%f %z"
+    assert go_layout("2006-002") is None
+    assert pattern_of(r"^[[:space:]](?<a>\d)\z") == r"^[\s](?P<a>\d)\Z"
+    assert pattern_of("(?<!a") is None
+    assert references("${A:b}-$C-${file:/x:pw}") == "${env:A:-b}-${env:C}-${cred:pw}"
+    assert dissect("%{a} - [%{b}] %{?skip} %{c}") == r"^(?P<a>.*?) - \[(?P<b>.*?)\] .*? (?P<c>(?s:.*))"
+    assert dissect("%{+a} %{b}") is None
