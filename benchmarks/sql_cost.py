@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import pickle
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psutil
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from benchmarks import records
 from benchmarks.tools import describe_machine
@@ -38,6 +43,9 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "sql with from_json, WHERE and two expressions": [{"sql": {"query": _SELECT.format(_IN_SPARK)}}],
 }  # fmt: skip
 
+_WARM_UP = 2
+"""The JVM compiles what it runs often, and workers are started."""
+
 
 @dataclass(frozen=True)
 class _Cost:
@@ -48,7 +56,7 @@ class _Cost:
 def main() -> None:
     """A table of lines per second and microseconds of processor time per line; Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=400_000, help="lines of the file")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="lines of the file")
     parser.add_argument("--rounds", type=int, default=5, help="how often each case ships the file, in turn; medians count")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="copycat-sql-") as name, DevBroker(Path(name) / "broker") as broker:
@@ -66,18 +74,51 @@ def main() -> None:
 
 
 def compare(executor: JobExecutor, definitions: dict[str, Definition], path: Path, options: argparse.Namespace) -> None:
-    """Every case in turn; the first round does not count."""
+    """Every case in turn; the first rounds do not count. Raises AssertionError unless all make the same records."""
     costs: dict[str, list[_Cost]] = {name: [] for name in definitions}
-    for number in range(options.rounds + 1):
+    for number in range(options.rounds + _WARM_UP):
         for name, definition in definitions.items():
             cost = _ship(executor, definition, path)
-            if number:
+            if number >= _WARM_UP:
                 costs[name].append(cost)
+        if not number:
+            _look_for_the_same(definitions.values())
     print(f"{describe_machine()}; {options.lines:,} lines of {path.stat().st_size // options.lines} B, median of {options.rounds} rounds\n")
-    print("| definition | lines/s, one task | CPU µs per line, JVM and workers |\n|---|---|---|")
+    print("| definition | µs per line, one task | relative | CPU µs per line, JVM and workers | relative |\n|---|---|---|---|---|")
+    first = next(iter(costs.values()))
     for name, found in costs.items():
-        wall, cpu = (statistics.median(getattr(one, part) for one in found) for part in ("wall", "cpu"))
-        print(f"| {name} | {options.lines / wall:,.0f} | {cpu / options.lines * 1e6:.2f} |")
+        parts = (f"{_median(found, part) / options.lines * 1e6:.2f} | {_ratio(found, first, part):.2f}" for part in ("wall", "cpu"))
+        print(f"| {name} | {' | '.join(parts)} |")
+
+
+def _median(costs: list[_Cost], part: str) -> float:
+    return statistics.median(getattr(one, part) for one in costs)
+
+
+def _ratio(costs: list[_Cost], others: list[_Cost], part: str) -> float:
+    """Of rounds that ran one after the other: what else the machine does meanwhile is in both."""
+    return statistics.median(getattr(one, part) / getattr(other, part) for one, other in zip(costs, others, strict=True))
+
+
+def _look_for_the_same(definitions: Iterable[Definition]) -> None:
+    """The topics hold the same records, field by field, in the same order."""
+    digests = {_digest(one) for one in definitions}
+    assert len({digest for digest, _ in digests}) == 1, f"not the same records: {digests}"
+
+
+def _digest(definition: Definition) -> tuple[str, int]:
+    """Of all records in a definition's topic, which has one partition; and how many there are."""
+    client = Consumer({"bootstrap.servers": definition.kafka.bootstrap_servers[0], "group.id": "digest", "enable.partition.eof": True})
+    client.assign([TopicPartition(definition.record.topic, 0, OFFSET_BEGINNING)])
+    digest, total = hashlib.sha256(), 0
+    while True:
+        for message in client.consume(10_000, 1.0):
+            if message.error():
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()  # noqa: SLF001 - its spelling
+                client.close()
+                return digest.hexdigest(), total
+            digest.update(orjson.dumps(orjson.loads(message.value() or b""), option=orjson.OPT_SORT_KEYS))
+            total += 1
 
 
 def _definition(work: Path, path: Path, bootstrap: str, case: str) -> Definition:
@@ -107,10 +148,16 @@ def _ship(executor: JobExecutor, definition: Definition, path: Path) -> _Cost:
 
 
 def _cpu_seconds() -> float:
-    """Of the JVM and what it started, without the broker; those that have ended included."""
+    """Of the JVM and what it started, without the broker.
+
+    Workers stay for all rounds; one that ended would be in its parent's time once that has heard of it.
+    """
     jvms = [one for one in psutil.Process().children() if "kafka.Kafka" not in one.cmdline()]
-    family = [*jvms, *(child for jvm in jvms for child in jvm.children(recursive=True))]
-    return sum(sum(process.cpu_times()[:4]) for process in family)
+    seconds = 0.0
+    for process in [*jvms, *(child for jvm in jvms for child in jvm.children(recursive=True))]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            seconds += sum(process.cpu_times()[:4])
+    return seconds
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from copycat_agent.batch import run_batch
 from copycat_agent.producer import Producers
@@ -16,6 +16,7 @@ from copycat_agent.producer import Producers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from copycat_agent.errors import FatalError
     from copycat_agent.model import Batch, SplitResult, TaskId
 
     Results = Future[tuple[SplitResult, ...]]
@@ -37,6 +38,14 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End everything this executor started; futures under way yield `RetriableError` results."""
+
+
+@runtime_checkable
+class Examiner(Protocol):
+    """An executor that can say of a definition, before there is anything to read, that it cannot carry its batches."""
+
+    def examine(self, definition: bytes) -> Future[FatalError | None]:
+        """Why a pickled definition's batches cannot be carried, None where nothing speaks against it, or nobody can tell now."""
 
 
 THREADS = 64

@@ -289,7 +289,7 @@ class RecordOptions(Options):
         None,
         min_length=1,
         description="Template of the value. One that is exactly one field, such as {payload}, takes that field as it is, an object or a "
-        "number too; a null becomes Kafka's null. Default: all fields, or the raw bytes while no transform has made fields.",
+        "number too; null is a bad record. Default: all fields, or the raw bytes while no transform has made fields.",
     )
     headers: dict[str, ScalarText] = Field({}, description="Header names and their templates.")
     partition: Literal["key", "sticky", "file"] | int = Field(

@@ -49,6 +49,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "orjson": ("converters", "formats"),
     "pyarrow": ("formats", "sources", "batch", "spark"),
     "fastavro": ("formats", "converters"),
+    "httpx2": ("converters",),
     "jsonschema": ("converters",),
     "referencing": ("converters",),
     "grpc_tools": ("converters",),

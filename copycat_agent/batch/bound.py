@@ -12,7 +12,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats import Chunk, Parsed, Row, Unparsed
 from copycat_agent.producer import Outgoing
 from copycat_agent.templates import SplitMeta
-from copycat_agent.transforms import Draft
+from copycat_agent.transforms import Draft, Step
 
 if TYPE_CHECKING:
     from copycat_agent.batch.recipe import Recipe
@@ -44,6 +44,15 @@ class Bound:
         self.fast: Fast | None = None
         if self._window is None and len(self._stages) == 1:
             self._choose(self._shape)
+
+    @property
+    def shape(self) -> Shape:
+        """How its records look."""
+        return self._shape
+
+    def steps(self, stage: int) -> tuple[Step, ...]:
+        """The steps of one stage, see `Recipe.stages`."""
+        return self._stages[stage]
 
     def _choose(self, shape: Shape) -> None:
         pipeline = self._pipeline

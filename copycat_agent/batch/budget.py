@@ -1,9 +1,9 @@
-"""What one batch may read and send: bytes, records and time."""
+"""What one batch may read and send: bytes, records and time; and when to look at the clock."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from copycat_agent.formats import Chunk, Frame, Parsed
 from copycat_agent.model import Batch
@@ -14,6 +14,24 @@ _LEAST_BLOCK_BYTES = 2**16
 _LIKELY_BYTES = 1024
 """Of a record, so that a batch of few records does not read a whole block for them."""
 _ANY = 2**62
+LOOK_SECONDS = 0.1
+"""How often work on records asks whether it has to end. One record may take long: a pattern tries for as much as that."""
+
+
+class Watch:
+    """Says whether work on records has to end before it is done, at little cost: who works on them asks once it is later than `until`."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        self.until = time.monotonic() + LOOK_SECONDS
+
+    def ends(self) -> bool:
+        """Whether to work on no more records now."""
+        now = time.monotonic()
+        if now <= self.until:
+            return False
+        self.until = now + LOOK_SECONDS
+        return self._is_over()
 
 
 class Budget:

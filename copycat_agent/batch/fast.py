@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, count, islice, pairwise
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.batch.progress import REJECTIONS_NAMED
@@ -45,14 +46,13 @@ class Shaped:
 
     `messages` are to be sent: whole ones, or values alone where the shape is steady. `drops` says of each dropped record how many
     messages there were before it, `kept` which messages are of records that went on though a step failed, `troubles` the first
-    of those and of the ones that were dropped for it. `error` is what stopped it before the chunk's end, `row` of which record.
+    of those and of the ones that were dropped for it. `error` is what the next record ended with, see `Walk.row`.
     """
 
     messages: list[Any] = field(default_factory=list)
     drops: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
-    row: Row | None = None
     error: CopycatError | None = None
 
     @property
@@ -110,12 +110,12 @@ class Walk:
         self._draft = Draft(b"")
         self._draft.schema = chunk.schema if isinstance(chunk, Parsed) else None
 
-    def take(self) -> Shaped:
-        """The records up to the next bad one, or to the chunk's end."""
+    def take(self, most: int, until: float) -> Shaped:
+        """The records up to the next bad one, or to the chunk's end; no more than so many, and none once it is later than `until`."""
         shaped = Shaped()
         draft, steps, make, append = self._draft, self._steps, self._make, shaped.messages.append
         try:
-            for draft.value, (draft.start, draft.end), draft.number in self._rows:
+            for draft.value, (draft.start, draft.end), draft.number in islice(self._rows, most):
                 draft.timestamp_ms = None
                 for step in steps:
                     if not step(draft):
@@ -127,9 +127,11 @@ class Walk:
                     append(make(draft))
                     if draft.trouble:
                         self._note(shaped, kept=True)
+                if monotonic() > until:
+                    break
         except CopycatError as error:
             draft.kept, draft.trouble = 0, ""
-            shaped.error, shaped.row = error, self._row()
+            shaped.error = error
         return shaped
 
     def _note(self, shaped: Shaped, *, kept: bool) -> None:
@@ -140,8 +142,8 @@ class Walk:
             shaped.troubles.append(Trouble(draft.start, draft.end, draft.number, draft.trouble, kept, len(shaped.messages)))
         draft.kept, draft.trouble = 0, ""
 
-    def _row(self) -> Row:
-        """The record that the draft is, as it stood in the chunk."""
+    def row(self) -> Row:
+        """The record that was looked at last, as it stands in the chunk."""
         draft, chunk = self._draft, self._chunk
         ordinal = draft.number - self._first
         if isinstance(chunk, Chunk):

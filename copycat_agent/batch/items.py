@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -79,8 +80,10 @@ class Items:
         self._too_long = _too_long(definition)
         self.too_long = self._too_long.partition(" is ")[2]
 
-    def of_rows(self, progress: Progress, bound: Bound, rows: Iterable[Row], *, partial: bool) -> tuple[list[Item], StopAt | None]:
-        """Items of a chunk's rows, up to the one that stops the connector, if one does."""
+    def of_rows(
+        self, progress: Progress, bound: Bound, rows: Iterable[Row], until: float, *, partial: bool
+    ) -> tuple[list[Item], StopAt | None]:
+        """Items of a chunk's rows, up to the one that stops the connector, if one does, or with which it gets later than `until`."""
         first = progress.sent_records + 1
         items: list[Item] = []
         for row in rows:
@@ -88,6 +91,8 @@ class Items:
                 items.append(self._of_row(progress, bound, Item(row, None, "dropped", first + row.ordinal, partial)))
             except StopAt as stop:
                 return items, stop
+            if time.monotonic() > until:
+                break
         return items, None
 
     def _of_row(self, progress: Progress, bound: Bound, item: Item, extra: Headers = ()) -> Item:

@@ -54,8 +54,17 @@ def passed(progress: Progress, chunk: Chunk | Parsed) -> None:
 
 def passed_up_to(progress: Progress, chunk: Chunk | Parsed, row: Row, sent: int) -> None:
     """Only what stands before `row` is on its way, `sent` records of it."""
-    progress.count(Counts(dropped=row.ordinal - sent))
-    progress.advance(row.start, row.ordinal, chunk.tail_before(row.ordinal), chunk.weight(row.ordinal))
+    _passed_some(progress, chunk, row.start, row.ordinal, sent)
+
+
+def passed_with(progress: Progress, chunk: Chunk | Parsed, row: Row, sent: int) -> None:
+    """Only what stands before the end of `row` is on its way, `sent` records of it."""
+    _passed_some(progress, chunk, row.end, row.ordinal + 1, sent)
+
+
+def _passed_some(progress: Progress, chunk: Chunk | Parsed, end: int, total: int, sent: int) -> None:
+    progress.count(Counts(dropped=total - sent))
+    progress.advance(end, total, chunk.tail_before(total), chunk.weight(total))
 
 
 def passed_long_line(progress: Progress, line: LongLine, sent: list[Item], why: str, *, is_dropped: bool) -> None:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from copycat_agent.batch.bound import Bound
-from copycat_agent.batch.budget import Budget
+from copycat_agent.batch.budget import LOOK_SECONDS, Budget, Watch
 from copycat_agent.batch.chunks import Chunks
 from copycat_agent.batch.items import Items, StopAt
-from copycat_agent.batch.passing import messages_of, move, passed, passed_gap, passed_long_line, passed_rest, passed_up_to
+from copycat_agent.batch.passing import messages_of, move, passed, passed_gap, passed_long_line, passed_rest, passed_up_to, passed_with
 from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.samples import Samples
@@ -55,7 +55,7 @@ class BatchRun:
         self._open: list[Progress] = []
         self._items = Items(pipeline.definition, pipeline.frames.on_too_long, by_record=getattr(pipeline.frames, "counts_records", False))
         self._sender = Sender(producer, self._items)
-        self._chunks = Chunks(producer, self._items, self._sender, self._samples)
+        self._chunks = Chunks(producer, self._items, self._sender, self._samples, Watch(self._is_over))
 
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
@@ -73,6 +73,10 @@ class BatchRun:
 
     def _spent(self) -> bool:
         return self._budget.is_spent or self._stopping()
+
+    def _is_over(self) -> bool:
+        """Whether to send nothing more, asked while a frame is sent."""
+        return self._spent()
 
     def _one(self, progress: Progress) -> None:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
@@ -126,8 +130,8 @@ class BatchRun:
         self._budget.take(progress.unsettled_bytes - before, records)
         if self._run_is_full():
             self._settle()
-            if progress.sent_position != frame.end:
-                return False  # it changed, or looking for a refused record took all the time
+        if progress.sent_position != frame.end:
+            return False  # it changed, or looking at its records, or for a refused one, took all the time
         return not self._spent()
 
     def _bound(self, progress: Progress) -> Bound:
@@ -167,10 +171,11 @@ class BatchRun:
         return len(self._open) >= RUN_FILES or sum(progress.unsettled_bytes for progress in self._open) >= self._run_bytes
 
     def _send(self, progress: Progress, bound: Bound, frame: Frame) -> int:
-        """Hand one frame over; when this returns, all of it is on its way. Raises StopAt when it is so up to a bad record.
+        """Hand one frame over, all of it, or, where the batch has to end, some. Raises StopAt when it is so up to a bad record.
 
         Returns how many records that made for Kafka.
         """
+        assert progress.sent_position == frame.start, "an offset never passes what was not sent"
         if isinstance(frame, SkippedRest):
             passed_rest(progress, frame, self._items.too_long)
             return 0
@@ -259,20 +264,18 @@ class BatchRun:
         return True
 
     def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, until: float) -> bool:
-        items, stop = self._items.of_rows(progress, bound, chunk.rows(), partial=chunk.partial)
-        delivered = 0
-        while delivered < len(items):
-            if delivered and self._is_late(until):
-                passed_up_to(progress, chunk, items[delivered].row, delivered)
-                return False
-            settled, earlier = self._sender.deliver(progress, items[delivered : delivered + GROUP_RECORDS])
+        rows, delivered = chunk.rows(), 0
+        while delivered < len(chunk.values):
+            group = itertools.islice(rows, GROUP_RECORDS)
+            items, stop = self._items.of_rows(progress, bound, group, time.monotonic() + LOOK_SECONDS, partial=chunk.partial)
+            settled, earlier = self._sender.deliver(progress, items)
             delivered += settled
-            if earlier:
-                stop = earlier
-                break
-        if stop:
-            passed_up_to(progress, chunk, stop.row, delivered)
-            raise stop
+            if stop := earlier or stop:
+                passed_up_to(progress, chunk, stop.row, delivered)
+                raise stop
+            if delivered < len(chunk.values) and self._is_late(until):
+                passed_with(progress, chunk, items[-1].row, delivered)
+                return False
         passed(progress, chunk)
         return True
 

@@ -46,6 +46,8 @@ class Shape:
         self._pipeline, self._split, self._record = pipeline, split, record
         self._partitions, self._run = partitions, run
         self._allowed = frozenset(record.allowed_topics)
+        dlq = pipeline.definition.errors.dlq
+        self._dead_letters = None if dlq is None else dlq.topic
         self._topic = pipeline.topic.bind(meta)
         self.literal_topic = pipeline.topic.literal_prefix if pipeline.topic.is_literal else ""
         self._checked: set[str] = set()
@@ -102,6 +104,8 @@ class Shape:
         if self._allowed:
             if topic not in self._allowed:
                 raise DataError("the topic template yields a topic that is not in record.allowed_topics")
+        elif topic == self._dead_letters:
+            raise DataError("the topic template yields the dead-letter topic", "see record.topic and errors.dlq.topic")
         elif topic.startswith("__"):
             raise DataError("the topic template yields a name that begins with __, as Kafka's own topics do", "see record.topic")
 
@@ -140,13 +144,9 @@ class Shape:
         assert convert is not None
         select = template.bind(meta) if template.single_field is None else _field(template.single_field)
 
-        def chosen(draft: Draft, topic: str) -> bytes | None:
-            value = select(draft)
-            if value is None:
-                return None  # a null is a null to Kafka, too
-            return convert(value, topic, draft.schema) if pipeline.wants_record else convert(value)
-
-        return chosen
+        if pipeline.wants_record:
+            return lambda draft, topic: convert(select(draft), topic, draft.schema)
+        return lambda draft, _: convert(select(draft))
 
 
 class StageError(Exception):
@@ -185,14 +185,17 @@ def _is_of_split(template: Template) -> bool:
 
 
 def _field(path: str) -> Callable[[Draft], Any]:
-    """A closure that finds a field, as it is. Raises DataError when it is missing."""
+    """A closure that finds a field, as it is. Raises DataError when it is missing, or null.
+
+    A null would be Kafka's null, which deletes what a compacted topic has for the key: no log line may do that by chance.
+    """
     find = compile_path(path)
 
     def found(draft: Draft) -> object:
         value = find(draft)
-        if value is MISSING:
-            msg = f"field {path!r} is missing"
-            raise DataError(msg, "see record.value")
+        if value is MISSING or value is None:
+            msg = f"field {path!r} is {'missing' if value is MISSING else 'null'}, so there is no value to send"
+            raise DataError(msg, "see record.value; default: gives a field a value, drop_if: drops such records")
         return value
 
     return found

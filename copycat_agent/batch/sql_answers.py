@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from copycat_agent.batch.bound import Bound
+from copycat_agent.batch.fast import Fast, Shaped, Walk
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.shaping import Headers, StageError
+from copycat_agent.batch.shaping import Headers, Shape, StageError
+from copycat_agent.batch.sql_ask import Asked, Asking
 from copycat_agent.batch.sql_rows import Results
-from copycat_agent.errors import DataError
-from copycat_agent.formats import Chunk, Frame, Parsed, Row
+from copycat_agent.converters import Converter
+from copycat_agent.errors import CopycatError, DataError
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Row
 from copycat_agent.producer import Outgoing
-from copycat_agent.transforms import StepError
+from copycat_agent.transforms import Draft, Step, StepError
 from copycat_agent.transforms.sql import SqlStep
 
 UNNAMED = "one of its functions"
@@ -37,14 +42,6 @@ class Query(Protocol):
         """No rows follow: what the query makes of them, see `sql_rows.Results`. Raises RetriableError."""
 
 
-class _Place(NamedTuple):
-    """A record that waits for the query: its number there, and what the steps before it have set."""
-
-    record: int
-    timestamp_ms: int | None
-    trouble: str
-
-
 class Answers:
     """What the query made of each record of a batch, and what to do where it could not."""
 
@@ -52,18 +49,13 @@ class Answers:
         self.step = step
         self.bad: dict[int, DataError] = {}
         self.results: Results | None = None
+        self.total = 0
         self._query = query
-        self._places: list[tuple[int, int]] = []
-        self._by_split: dict[int, dict[int, _Place | StageError | str]] = {}
+        self._by_split: dict[int, Asked] = {}
 
-    def places(self, progress: Progress) -> dict[int, _Place | StageError | str]:
-        """Of a split's records, by their numbers: where they are in the query, why they are bad ones, or that a step dropped them."""
-        return self._by_split.setdefault(id(progress), {})
-
-    def enter(self, progress: Progress, start: int) -> int:
-        """A record that is asked about. Returns its number."""
-        self._places.append((id(progress), start))
-        return len(self._places) - 1
+    def asked(self, progress: Progress) -> Asked:
+        """What is known of a split's records, by their numbers."""
+        return self._by_split.setdefault(id(progress), Asked())
 
     def error(self, record: int) -> DataError | None:
         """Why it is a bad one, None when it is not."""
@@ -78,66 +70,80 @@ class Answers:
             return DataError(f"the query makes more of this record than {MOST_ROWS} rows or 64 MiB")
         return None
 
-    def answered(self, progress: Progress, frame: Frame) -> tuple[Frame | None, bool]:
-        """The part of the frame whose answers were kept, and whether that is all of it. A record that alone is too much is a bad one."""
+    def among(self, records: list[int]) -> list[dict[str, Any] | bool | None] | None:
+        """Of neighbours, given by their numbers in the query: the fields that it made; None where it dropped one, or never saw it.
+
+        True for one that has to be looked at by itself. None when all have to be.
+        """
+        assert self.results is not None
+        if self._query.condemned or self.results.end is not None:
+            return None
+        asked = [record for record in records if record >= 0]
+        if not asked:
+            return [None] * len(records)
+        made, several = self.results.between(asked[0], asked[-1] + 1)
+        made |= dict.fromkeys(several, True)
+        if self.bad or self.results.failures:
+            made |= {record: True for record in asked if record in self.bad or self.results.failed(record)}
+        return list(map(made.get, records))
+
+    def answered(self, progress: Progress, frame: Frame, number: int) -> tuple[Frame | None, bool]:
+        """The part of the frame whose answers were kept, and whether that is all of it. A record that alone is too much is a bad one.
+
+        `number` is that of the frame's first record.
+        """
         assert self.results is not None
         limit = None if self.results.end is None else max(1, self.results.end)
-        if limit is None or limit >= len(self._places):
+        if limit is None or limit >= self.total or not isinstance(frame, Chunk | Parsed | LongLine):
             return frame, True
-        owner, start = self._places[limit]
-        if owner != id(progress) or not frame.start <= start < frame.end:
+        at = self.asked(progress).number(limit)
+        if at is None or not number <= at < number + (1 if isinstance(frame, LongLine) else frame.total):
             return frame, True
-        index = frame.before(start) if isinstance(frame, Chunk | Parsed) else 0
-        return (frame.cut(index)[0] if index and isinstance(frame, Chunk | Parsed) else None), False
+        return (frame.cut(at - number)[0] if at > number and not isinstance(frame, LongLine) else None), False
 
 
 class AnsweredBound(Bound):
-    """The pipeline for the records of one split, with the query in the middle. `inner` does what needs no query."""
+    """The pipeline for the records of one split, with the query in the middle.
 
-    def __init__(self, inner: Bound, progress: Progress, answers: Answers) -> None:
+    `inner` does what needs no query; `asking` is what comes before it.
+    """
+
+    def __init__(self, inner: Bound, progress: Progress, answers: Answers, asking: Asking, convert: Converter | None) -> None:
+        """`convert`: see `AnsweredFast`."""
         self._inner = inner
         self._progress = progress
         self._answers = answers
-        self._places = answers.places(progress)
-        self.trouble, self.more, self.bulk, self.fast = "", (), None, None
-
-    def ask(self, row: Row, number: int, *, partial: bool) -> tuple[int, dict[str, Any]] | None:
-        """The record's number and its row of the table; None when it does not come to the query."""
-        try:
-            draft = self._inner.draft(row, number, partial=partial)
-            if not self._inner.apply(draft, 0):
-                self._places[number] = draft.trouble
-                return None
-        except StageError as bad:
-            self._places[number] = bad
-            return None
-        record = self._answers.enter(self._progress, row.start)
-        self._places[number] = _Place(record, draft.timestamp_ms, draft.trouble)
-        return record, draft.fields()
+        self._asked = answers.asked(progress)
+        self.asking = asking
+        self.trouble, self.more, self.bulk = "", (), None
+        self.fast = None
+        if progress.window is None and answers.results is not None:
+            self.fast = AnsweredFast(inner.shape, inner.steps(1), self._asked, answers, convert)
 
     def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
         """See `Bound.message`. `more` are those after the first."""
         self.trouble, self.more = "", ()
         if self._progress.window is not None:
             self._progress.window.see(row)
-        place = self._places[number]
-        if isinstance(place, StageError):
-            raise StageError(place.stage, place.error)
-        if isinstance(place, str):
-            self.trouble = place
+        special, record = self._asked.special.get(number, ""), self._asked.record(number)
+        if isinstance(special, StageError):
+            raise StageError(special.stage, special.error)
+        if isinstance(special, CopycatError):
+            raise special
+        self.trouble = special or self._asked.troubles.get(number, "")
+        if record < 0:
             return None
-        self.trouble = place.trouble
-        made = (self._shaped(fields, place, row, number, partial, extra) for fields in self._rows(place, row, number))
+        made = (self._shaped(fields, row, number, partial, extra) for fields in self._rows(record, row, number))
         messages = [message for message in made if message is not None]
         self.more = tuple(messages[1:])
         return messages[0] if messages else None
 
-    def _rows(self, place: _Place, row: Row, number: int) -> list[dict[str, Any]]:
+    def _rows(self, record: int, row: Row, number: int) -> list[dict[str, Any]]:
         """The fields of each row. Raises StageError."""
-        error, step = self._answers.error(place.record), self._answers.step
+        error, step = self._answers.error(record), self._answers.step
         if error is None:
             assert self._answers.results is not None
-            return self._answers.results.rows(place.record)
+            return self._answers.results.rows(record)
         policy = step.options.on_error
         if policy is None or policy == "dlq" or policy == "stop":  # noqa: PLR1714 - mypy reads this
             raise StageError("transform", StepError(step.name, error, policy or ""))
@@ -148,17 +154,90 @@ class AnsweredBound(Bound):
         self._inner.apply(draft, 0)
         return [draft.fields()]
 
-    def _shaped(
-        self, fields: dict[str, Any], place: _Place, row: Row, number: int, partial: bool, extra: Headers  # noqa: FBT001 - see `message`
-    ) -> Outgoing | None:  # fmt: skip
+    def _shaped(self, fields: dict[str, Any], row: Row, number: int, partial: bool, extra: Headers) -> Outgoing | None:  # noqa: FBT001 - see `message`
         inner, window = self._inner, self._progress.window
         draft = inner.draft(row, number, partial=partial)
-        draft.value, draft.timestamp_ms, draft.schema = fields, place.timestamp_ms, None
+        draft.value, draft.timestamp_ms, draft.schema = fields, self._asked.times.get(number), None
         goes = inner.apply(draft, 1)
         self.trouble = self.trouble or draft.trouble
         if not goes or (window is not None and not window.takes(draft)):
             return None
         return inner.finish(draft, row, extra)
+
+
+class AnsweredFast(Fast):
+    """See `Fast`: the first step gives a record what the query made of it."""
+
+    def __init__(self, shape: Shape, steps: tuple[Step, ...], asked: Asked, answers: Answers, convert: Converter | None) -> None:
+        """`convert` makes the value of fields, None where more than those go into it."""
+        self._convert = convert if shape.is_steady and not steps else None
+        super().__init__(shape, (self._answer, *steps), _takes_no_raw, changes_fields=False)
+        self._asked = asked
+        self._all = answers
+        self._first = 0
+        self._answers: list[dict[str, Any] | bool | None] = []
+
+    def walk(self, chunk: Chunk | Parsed, number: int) -> Walk | None:
+        """See `Fast.walk`."""
+        walk = super().walk(chunk, number)
+        if walk is None or not chunk.total:
+            return None
+        answers = self._all.among(self._asked.records(number, chunk.total))
+        if answers is None:
+            return None
+        for special in (self._asked.special, self._asked.troubles):
+            for one in range(number, number + chunk.total) if special else ():
+                if one in special:
+                    answers[one - number] = True
+        if self._convert is not None and len(chunk.values) == chunk.total:
+            with contextlib.suppress(CopycatError):  # which of the records it is shows one by one
+                return _Made(self._shape, chunk, self._convert, answers)
+        self._first, self._answers = number, answers
+        return walk
+
+    def _answer(self, draft: Draft) -> bool:
+        answer = self._answers[draft.number - self._first]
+        if answer is None:
+            return False
+        if answer is True:
+            msg = "a record to look at by itself"
+            raise DataError(msg)
+        draft.value = answer  # type: ignore[assignment]
+        draft.timestamp_ms, draft.schema = self._asked.times.get(draft.number), None
+        return True
+
+
+class _Made(Walk):
+    """A walk through a chunk whose messages are all made, since no record of it has to be looked at."""
+
+    def __init__(self, shape: Shape, chunk: Chunk | Parsed, convert: Converter, answers: list[dict[str, Any] | bool | None]) -> None:
+        """Raises what `convert` does, DataError where a record has to be looked at."""
+        self.shape = shape
+        self._chunk = chunk
+        self._shaped = Shaped()
+        messages, drops = self._shaped.messages, self._shaped.drops
+        for answer in answers:
+            if answer is None:
+                drops.append(len(messages))
+            elif answer is True:
+                msg = "a record to look at by itself"
+                raise DataError(msg)
+            else:
+                messages.append(convert(answer))
+
+    def take(self, most: int, until: float) -> Shaped:
+        """See `Walk.take`. All at once: it is made, and in memory."""
+        del most, until
+        return self._shaped
+
+    def row(self) -> Row:
+        """The last one."""
+        return deque(self._chunk.rows(), 1)[0]
+
+
+def _takes_no_raw(*, as_is: bool) -> bool:
+    del as_is
+    return False
 
 
 def failure(where: str, why: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +49,7 @@ class Table:
         bad: dict[int, DataError] = {}
         arrays = []
         for name, spelt, kind in self._columns:
-            values = [row.get(name) for row in rows]
+            values = _column(rows, name)
             array = None
             if _is_plain(values, spelt):
                 with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):
@@ -57,6 +59,14 @@ class Table:
         if bad:
             batch = batch.filter(pa.array([record not in bad for record in records]))
         return batch, bad
+
+
+def _column(rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """A field of each row, None where it lacks."""
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def _is_plain(values: list[Any], spelt: str) -> bool:
@@ -87,62 +97,76 @@ class Results:
 
         `end` is the first record of which not all rows were kept: there was no room for it. None when there was for all.
         """
+        self.failures: dict[int, str] = {}
+        self.end: int | None = None
         self._batches: list[pa.RecordBatch] = []
         self._firsts: list[int] = []  # of each batch, the place of its first row
-        self._places: dict[int, int] = {}  # of each record's first row
-        self._failed: dict[int, str] = {}
-        self._total = self._size_bytes = 0
-        self._last = -1
-        self.end: int | None = None
+        self._records = array("q")  # of each row
+        self._size_bytes = 0
         for batch in batches:
             if batch.num_rows:
                 self._keep(batch)
-        self._ends = dict(zip(self._places, [*self._places.values(), self._total][1:], strict=True))
         self._read = self._asked = -1
         self._rows: list[dict[str, Any]] = []
 
     def failed(self, record: int) -> str:
         """Where the query fails for this record, "" where it does not."""
-        return self._failed.get(record, "")
+        return self.failures.get(record, "")
 
     def count(self, record: int) -> int:
         """How many rows it made of this record."""
-        place = self._places.get(record)
-        return 0 if place is None else self._ends[record] - place
+        begin, end = self._place(record, record + 1)
+        return end - begin
 
     def rows(self, record: int) -> list[dict[str, Any]]:
         """The fields of each row that the query made of this record, the caller's to change; none when it dropped it."""
-        place = self._places.get(record)
-        if place is None:
+        begin, end = self._place(record, record + 1)
+        if begin == end:
             return []
         if record <= self._asked:
             self._read = -1  # they may have been changed
         self._asked = record
-        return [self._fields(one) for one in range(place, self._ends[record])]
+        return [self._fields(one) for one in range(begin, end)]
+
+    def between(self, first: int, end: int) -> tuple[dict[int, Any], set[int]]:
+        """Of the records from `first` up to, not including, `end`: the fields of those it made rows of, and of which it made several."""
+        place, last = self._place(first, end)
+        records = self._records[place:last]
+        made: dict[int, Any] = dict(zip(records, chain.from_iterable(map(fields_of, self._slices(place, last))), strict=True))
+        if len(made) == len(records):
+            return made, set()
+        return made, {one for one, following in pairwise(records) if one == following}
+
+    def _place(self, first: int, end: int) -> tuple[int, int]:
+        place = bisect.bisect_left(self._records, first)
+        return place, bisect.bisect_left(self._records, end, place)
+
+    def _slices(self, place: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows from one place to another."""
+        index = bisect.bisect_right(self._firsts, place) - 1
+        while place < end:
+            batch, begin = self._batches[index], place - self._firsts[index]
+            yield (piece := batch.slice(begin, min(batch.num_rows, end - self._firsts[index]) - begin))
+            place += piece.num_rows
+            index += 1
 
     def _keep(self, batch: pa.RecordBatch) -> None:
-        records = batch.column(RECORD).to_numpy()
         if self.end is not None:
             return
+        records = batch.column(RECORD).to_numpy()
         self._size_bytes += batch.nbytes
         if self._size_bytes > RESULT_BYTES:
             self.end = int(records[0])  # it may have begun in the batch before
             return
-        changes = (records[1:] != records[:-1]).nonzero()[0] + 1
-        begun = [0, *changes.tolist()]
-        numbers = records[begun].tolist()
-        assert numbers[0] >= self._last, "a query keeps the order of records"
+        last = self._records[-1] if self._records else -1
+        assert int(records[0]) >= last, "a query keeps the order of records"
         assert bool((records[1:] >= records[:-1]).all()), "a query keeps the order of records"
-        if numbers[0] == self._last:
-            del numbers[0], begun[0]
-        self._places.update(zip(numbers, [self._total + place for place in begun], strict=True))
-        self._last = int(records[-1])
-        self._firsts.append(self._total)
+        self._firsts.append(len(self._records))
+        self._records.frombytes(records.tobytes())
         self._batches.append(batch)
-        self._total += len(records)
         if FAILED in batch.schema.names and batch.column(FAILED).null_count < len(records):
             where = batch.column(FAILED).to_pylist()
-            self._failed |= {int(record): one for record, one in zip(records, where, strict=True) if one is not None}
+            self.failures |= {int(record): one for record, one in zip(records, where, strict=True) if one is not None}
 
     def _fields(self, place: int) -> dict[str, Any]:
         read = self._read
@@ -159,9 +183,20 @@ def fields_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else [{} for _ in range(batch.num_rows)]
 
 
-def _values(array: pa.Array) -> list[Any]:
+def _is_flat(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or any(is_it(kind) for is_it in _WHOLE)
+
+
+def _lists(column: pa.Array) -> list[Any]:
+    flat, sizes = iter(_values(column.flatten())), column.value_lengths().to_pylist()
+    return [None if size is None else list(islice(flat, size)) for size in sizes]
+
+
+def _values(column: pa.Array) -> list[Any]:
     """As `to_pylist`, several times as fast for texts, and numbers without nulls."""
-    if pa.types.is_string(array.type) or (not array.null_count and any(is_it(array.type) for is_it in _WHOLE)):
-        values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    if pa.types.is_string(column.type) or (not column.null_count and any(is_it(column.type) for is_it in _WHOLE)):
+        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
         return values
-    return array.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
+    if pa.types.is_list(column.type) and _is_flat(column.type.value_type):
+        return _lists(column)
+    return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]

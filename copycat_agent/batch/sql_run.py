@@ -7,18 +7,23 @@ is looked for without Spark, and nothing is sent before the query has come throu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from copycat_agent.batch.bound import Bound
+from copycat_agent.batch.budget import Watch
 from copycat_agent.batch.items import StopAt
 from copycat_agent.batch.passing import passed, passed_gap, passed_long_line, passed_rest
 from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
 from copycat_agent.batch.sql_answers import AnsweredBound, Answers, Query
+from copycat_agent.batch.sql_ask import Asking
 from copycat_agent.batch.sql_rows import Results, Table
+from copycat_agent.converters import Converter
 from copycat_agent.errors import BlockedError, FatalError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Row
 from copycat_agent.model import Batch
@@ -40,6 +45,23 @@ def asked_step(pipeline: Pipeline) -> SqlStep:
     return step
 
 
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    """Python does not look for cycles: a batch makes hundreds of thousands of dicts without any, and looking costs a quarter of it all."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _converter(pipeline: Pipeline) -> Converter | None:
+    """What makes the value of fields alone; None where more goes into it."""
+    return None if pipeline.wants_record or pipeline.value is not None else pipeline.convert_fields or pipeline.convert_value
+
+
 class _Held(NamedTuple):
     """What was read of a split."""
 
@@ -57,11 +79,17 @@ class SqlRun(BatchRun):
         step = asked_step(pipeline)
         self._table = Table(step.columns or ())
         self._answers = Answers(step, query)
+        self._before = tuple(pipeline.definition.transforms[: step.number])
+        self._watch = Watch(self._is_over)
         self._held: dict[int, _Held] = {}
         self._is_gathering = True
 
     def run(self) -> None:
         """See `BatchRun.run`."""
+        with _no_collector():
+            self._run()
+
+    def _run(self) -> None:
         for topic in self._pipeline.literal_topics():
             self._producer.topics.partitions(topic)
         try:
@@ -77,25 +105,30 @@ class SqlRun(BatchRun):
             for progress in self.progresses:
                 progress.close()
 
+    def _is_over(self) -> bool:
+        return super()._is_over() if self._is_gathering else self._stopping()  # what Spark took is no reason to throw its answers away
+
     def _run_is_full(self) -> bool:
         return not self._is_gathering and super()._run_is_full()
 
     def _bound(self, progress: Progress) -> Bound:
-        return AnsweredBound(super()._bound(progress), progress, self._answers)
+        inner = super()._bound(progress)
+        asking = Asking(inner, self._answers.asked(progress), self._before, self._watch)
+        return AnsweredBound(inner, progress, self._answers, asking, _converter(self._pipeline))
 
     def _send(self, progress: Progress, bound: Bound, frame: Frame) -> int:
         if not self._is_gathering:
             return super()._send(progress, bound, frame)
         assert isinstance(bound, AnsweredBound)
-        self._held.setdefault(id(progress), _Held(progress, [])).frames.append(frame)
+        held = self._held.setdefault(id(progress), _Held(progress, []))
         if isinstance(frame, Chunk | Parsed):
-            count = self._ask(progress, bound, frame.rows(), partial=frame.partial)
-            passed(progress, frame)
-            return count
+            return self._ask_chunk(progress, bound, held.frames, frame)
+        held.frames.append(frame)
         if isinstance(frame, LongLine):
             truncates = self._pipeline.frames.on_too_long == "truncate"
             value = frame.head if frame.value is None else frame.value
-            count = self._ask(progress, bound, [Row(value, frame.start, frame.end, 0)], partial=False) if truncates else 0
+            row = Row(value, frame.start, frame.end, 0)
+            count = self._put(bound.asking.row(row, progress.sent_records + 1, self._answers.total, partial=False)) if truncates else 0
             passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
             return count
         if isinstance(frame, Gap):
@@ -104,15 +137,21 @@ class SqlRun(BatchRun):
             passed_rest(progress, frame, self._items.too_long)
         return 0
 
-    def _ask(self, progress: Progress, bound: AnsweredBound, rows: Iterable[Row], *, partial: bool) -> int:
-        """Send rows to the query. Returns how many it gets."""
-        first, fields, records = progress.sent_records + 1, [], []
-        for row in rows:
-            if (asked := bound.ask(row, first + row.ordinal, partial=partial)) is not None:
-                records.append(asked[0])
-                fields.append(asked[1])
+    def _ask_chunk(self, progress: Progress, bound: AnsweredBound, held: list[Frame], chunk: Chunk | Parsed) -> int:
+        """Of all of it, or, where the batch has to end, of its first part. Returns how many records of it are asked about."""
+        fields, done = bound.asking.chunk(chunk, progress.sent_records + 1, self._answers.total)
+        if done < chunk.total:
+            chunk, _ = chunk.cut(done)
+        held.append(chunk)
+        passed(progress, chunk)
+        return self._put(fields)
+
+    def _put(self, fields: list[dict[str, Any]]) -> int:
+        """Send rows to the query. Returns how many."""
+        first = self._answers.total
+        self._answers.total += len(fields)
         if fields and not self._query.condemned:
-            batch, bad = self._table.batch(fields, records)
+            batch, bad = self._table.batch(fields, range(first, self._answers.total))
             self._answers.bad |= bad
             self._query.put(batch)
         return len(fields)
@@ -148,12 +187,12 @@ class SqlRun(BatchRun):
         try:
             bound = self._bound(progress)
             for frame in held.frames:
-                part, is_whole = self._answers.answered(progress, frame)
+                part, is_whole = self._answers.answered(progress, frame, progress.sent_records + 1)
                 if part is not None:
                     super()._send(progress, bound, part)
                     if self._run_is_full():
                         self._settle()
-                        is_whole = is_whole and progress.sent_position == part.end
+                    is_whole = is_whole and progress.sent_position == part.end
                 if not is_whole or self._stopping():
                     return False
         except BlockedError as error:

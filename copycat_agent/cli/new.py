@@ -19,7 +19,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.guessing import Draft, Guess, Sample, draft, guess, look, name_for
 from copycat_agent.options import AgentOptions
 
-_KINDS = {"parquet": {"type": "parquet"}, "avro": {"type": "avro"}, "xml": {"type": "xml"}}
+_KINDS = {kind: {"type": kind} for kind in ("parquet", "avro", "xml", "binary")}
 _SHOWN = 10
 
 
@@ -46,7 +46,7 @@ def new(
     parts = _begun(subject.value, looked, topic, name)
     text, loaded = _loaded(parts)
     results: Tried | None = None
-    if looked is not None and loaded.definition is not None:
+    if looked is not None and loaded.definition is not None and not looked.is_cut:
         results = tried(loaded.definition, looked)
         text, parts = _with_test(parts, text, looked, results)
     _write(text, output)
@@ -61,7 +61,8 @@ def _begun(subject: str, sample: Sample | None, topic: str | None, name: str | N
         hint = "copycat new spool_dir --from ... reads whole files"
         raise CopycatError(f"{sample.path}: {found.what}: no log of lines", hint)
     called = name or name_for(sample.path if sample else None, subject)
-    return Draft(subject, called, topic or f"logs.{called}", sample.path if sample else None, found)
+    encoding = sample.encoding if sample and not (found and found.layout and found.layout["type"] == "json") else ""
+    return Draft(subject, called, topic or f"logs.{called}", sample.path if sample else None, found, encoding=encoding)
 
 
 def _guessed(sample: Sample) -> Guess:
@@ -112,7 +113,9 @@ def _write(text: str, output: Path | None) -> None:
 def _say(sample: Sample, parts: Draft, results: Tried | None) -> None:
     """What was recognised, what parses, and what does not."""
     assert parts.guess is not None
-    lines = [f"{visible(str(sample.path))}: {parts.guess.what}"]
+    lines = [f"{visible(str(sample.path))}: {parts.guess.what}{f', {sample.encoding}' if sample.encoding else ''}"]
+    if sample.is_cut:
+        lines.append("  its first line is longer than what is looked at: a guess from the beginning of it")
     if results is not None:
         lines.append(f"  {results.good} of {results.total} records parse")
         if results.bad:
@@ -122,6 +125,8 @@ def _say(sample: Sample, parts: Draft, results: Tried | None) -> None:
         if results.error:
             lines.append(f"  {results.error}")
     lines += [f"  {remark}" for remark in parts.guess.remarks]
+    if parts.subject == "spool_dir" and parts.guess.multiline:
+        lines.append("  each line of a spooled file is a record of its own; new log_file keeps stack traces in one")
     if parts.case is None:
         lines.append("  no test is written: no record of the sample can be quoted as one that passes")
     else:

@@ -36,7 +36,7 @@ class Tried(NamedTuple):
 
 def tried(definition: Definition, sample: Sample) -> Tried:
     """The sample through the real pipeline."""
-    packed_or_binary = sample.kind in ("parquet", "avro")
+    packed_or_binary = sample.kind in ("parquet", "avro", "binary")
     try:
         taken = take(definition, sample.path if packed_or_binary else sample.content, most=400 if packed_or_binary else 0)
     except CopycatError as error:
@@ -76,7 +76,7 @@ def _quoted(parts: Draft, sample: Sample, record: Sampled) -> tuple[str, ...] | 
         text = record.raw.decode()
     except UnicodeDecodeError:
         return None
-    lines = tuple(text.removesuffix("\n").split("\n"))
+    lines = tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
     layout = parts.guess.layout if parts.guess else None
     if parts.subject == "spool_dir" and layout:
         if layout["type"] == "json":

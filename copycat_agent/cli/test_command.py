@@ -16,9 +16,10 @@ from copycat_agent.cli.options import Config, Format, NoColor, Output, use_color
 from copycat_agent.cli.queries import Queries
 from copycat_agent.cli.test_junit import junit
 from copycat_agent.cli.test_view import Tested, picture, report, summary
+from copycat_agent.cli.try_view import assumed_words
 from copycat_agent.cli.watching import make_console
 from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, load_agent, load_directory, load_file, printable, render
-from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.errors import CopycatError, DefinitionError, Problem
 from copycat_agent.options import SparkOptions
 from copycat_agent.samples import run_tests
 
@@ -50,18 +51,29 @@ def _test(
     for problem in problems:
         color = use_color(no_color=no_color)
         typer.echo(render(problem, color=color) + "\n", err=True, color=color)
-    if junit_file is not None:
-        junit_file.write_bytes(junit(tested))
     if console is None:
         typer.echo(json.dumps(report(tested), indent=2, ensure_ascii=False))
     else:
         console.file.flush()
+        if assumed := sorted({each for file in chosen for each in file.assumed}):
+            typer.echo(assumed_words(assumed), err=True)
         typer.echo(summary(tested) if tested else f"no definition in {printable(str(directory))}", err=True)
+    if junit_file is not None:
+        _write(junit_file, junit(tested))
     raise typer.Exit(exits.DEFINITION_ERROR if problems else _code(tested))
 
 
 test = _test
 """The command. Under another name above, since tools take functions of this name for tests."""
+
+
+def _write(path: Path, content: bytes) -> None:
+    """With the directories above it. Raises CopycatError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise CopycatError(f"--junit: {path} cannot be written: {error.strerror}", "name a file that can be written") from None
 
 
 class _Loaded(NamedTuple):
@@ -76,12 +88,12 @@ def _load(path: Path, config: Path | None) -> _Loaded:
     """The definitions; none where agent.yaml is wrong."""
     directory = path if path.is_dir() or not path.exists() else path.absolute().parent
     try:
-        agent = load_agent(find_agent_file(directory, config))
+        agent = load_agent(find_agent_file(directory, config), offline=True)
     except DefinitionError as error:
         return _Loaded((), error.problems)
     if directory != path:
-        return _Loaded((load_file(path, agent),), (), agent.spark)
-    loaded = load_directory(path, agent)
+        return _Loaded((load_file(path, agent, offline=True),), (), agent.spark)
+    loaded = load_directory(path, agent, offline=True)
     own = {problem for file in loaded.files for problem in file.problems}
     return _Loaded(loaded.files, tuple(problem for problem in loaded.problems if problem not in own), agent.spark)
 

@@ -15,10 +15,10 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.options import Config, Format, NoColor, Output, use_color
 from copycat_agent.cli.queries import Queries
 from copycat_agent.cli.repeating import repeat
-from copycat_agent.cli.try_view import picture, report, summary
+from copycat_agent.cli.try_view import assumed_words, picture, report, summary
 from copycat_agent.cli.watching import make_console
 from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable, render
-from copycat_agent.errors import CopycatError, DefinitionError
+from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
 from copycat_agent.samples import MOST_RECORDS, Query, Samples, take
 
@@ -76,7 +76,7 @@ class Trial:
     def __call__(self) -> int:
         """Show the records on stdout, the account of them on stderr. Returns the exit code; raises nothing that files can cause."""
         try:
-            definition, query = self._load()
+            definition, query, assumed = self._load()
         except DefinitionError as error:
             for problem in error.problems:
                 typer.echo(render(problem, color=self._shown.color) + "\n", err=True, color=self._shown.color)
@@ -84,18 +84,21 @@ class Trial:
         try:
             samples = take(definition, self._content, most=self._records, query=query)
         except CopycatError as error:
-            typer.echo(f"error: {printable(str(error))}", err=True)
+            words = f"; {assumed_words(assumed)}" if assumed and isinstance(error, FatalError) else ""
+            typer.echo(f"error: {printable(str(error))}{words}", err=True)
             return exits.FAILED
         self._show(samples, definition)
+        if assumed:
+            typer.echo(assumed_words(assumed), err=True)
         return exits.FAILED if samples.error or samples.damage or any(one.error for one in samples.records) else exits.GOOD
 
-    def _load(self) -> tuple[Definition, Query | None]:
-        """The definition, and its query if it has one. Raises DefinitionError."""
-        agent = load_agent(find_agent_file(self._definition.absolute().parent, self._config))
-        loaded = load_file(self._definition, agent)
+    def _load(self) -> tuple[Definition, Query | None, tuple[str, ...]]:
+        """The definition, its query if it has one, and the references that a name stands for. Raises DefinitionError."""
+        agent = load_agent(find_agent_file(self._definition.absolute().parent, self._config), offline=True)
+        loaded = load_file(self._definition, agent, offline=True)
         if loaded.definition is None:
             raise DefinitionError(loaded.problems)
-        return loaded.definition, self._queries.of(loaded.definition, loaded.path, agent.spark)
+        return loaded.definition, self._queries.of(loaded.definition, loaded.path, agent.spark), loaded.assumed
 
     def _show(self, samples: Samples, definition: Definition) -> None:
         if self._shown.output is Format.JSON:

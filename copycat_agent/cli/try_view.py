@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -175,6 +175,11 @@ def _failure(sampled: Sampled, definition: Definition) -> Iterator[Text]:
     yield Text.assemble("  ", ("failed   ", "bold red"), words)
     if sampled.error.hint and not sampled.error.hint.startswith("copycat try"):
         yield Text.assemble("           ", ("hint: ", "cyan"), visible(sampled.error.hint))
+
+
+def assumed_words(references: Sequence[str]) -> str:
+    """That secrets are not read, and what is not set here."""
+    return f"looked at without {', '.join(map(visible, references))}: the name stands for each"
 
 
 def summary(samples: Samples) -> str:

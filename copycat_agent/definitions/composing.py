@@ -12,15 +12,17 @@ from copycat_agent.definitions import converter_rules, record_rules, rules, word
 from copycat_agent.definitions.document import Mapping as MappingNode
 from copycat_agent.definitions.document import Scalar
 from copycat_agent.definitions.document import Sequence as SequenceNode
+from copycat_agent.definitions.elsewhere import action_here
 from copycat_agent.definitions.implied import with_implied
 from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.merging import under
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.query_rules import check_queries
-from copycat_agent.definitions.reading import FAILED, Failed, Reader
+from copycat_agent.definitions.reading import FAILED, ONLINE, Failed, Reader, plain_value
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.options import (
+    FROM_YAML,
     AgentOptions,
     ConvertersOptions,
     Definition,
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _O = TypeVar("_O", bound=Options)
-_ONLINE = ("delivery", "limits", "kafka")
-"""What samples never meet: these need not be complete when only samples are looked at."""
 
 
 def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
@@ -52,7 +52,7 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     parts["kafka"] = _kafka(reader, agent.kafka)
     _check(reader, parts)
     if reader.offline:
-        parts |= {name: Definition.model_fields[name].get_default(call_default_factory=True) for name in _ONLINE if parts[name] is FAILED}
+        parts |= {name: Definition.model_fields[name].get_default(call_default_factory=True) for name in ONLINE if parts[name] is FAILED}
     if reader.findings or any(part is FAILED for part in parts.values()):
         return None
     definition = Definition(**parts)
@@ -80,6 +80,8 @@ def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
             record_rules.check_timestamp(reader, parts["record"], parts["kafka"])
     if parts["errors"] is not FAILED:
         record_rules.check_errors(reader, parts["errors"], () if parts["transforms"] is FAILED else parts["transforms"])
+        if parts["record"] is not FAILED:
+            record_rules.check_dead_letters(reader, parts["errors"], parts["record"])
 
 
 def compose_agent(reader: Reader) -> AgentOptions:
@@ -161,7 +163,11 @@ def _transforms(reader: Reader) -> object:
 def _transform(reader: Reader, loc: Loc) -> object:
     node = reader.node(loc)
     if not isinstance(node, MappingNode):
-        return reader.report(loc, "wrong-type", "needs one action", f"as in - drop_if: {{...}}; known are {_known(TRANSFORMS)}")
+        name = reader.text(loc)
+        hint = f"as in - drop_if: {{...}}; known are {_known(TRANSFORMS)}"
+        if name in TRANSFORMS.built_in and _needs_nothing(name, TRANSFORMS[name].options):
+            hint = f"write - {name}: {{}}"
+        return reader.report(loc, "wrong-type", "needs one action", hint)
     keys = [key for key in node.items if key not in action_keys(StepOptions)]
     # a package is only asked for a name that is not one of ours
     actions = [key for key in keys if key in TRANSFORMS.built_in] or [key for key in keys if TRANSFORMS.find(key) is not None]
@@ -169,14 +175,30 @@ def _transform(reader: Reader, loc: Loc) -> object:
         found = TRANSFORMS.find(actions[0])
         if found is None or isinstance(found, Unusable):
             return _unusable(reader, (*loc, actions[0]), found, on_key=True)
-        return _options(reader, TRANSFORMS, actions[0], found.options, loc)
+        return _step(reader, actions[0], found.options, loc)
     if actions:
         hint = "start it with a dash of its own"
         return reader.report((*loc, actions[1]), "several-actions", "a second action in one item", hint, on_key=True)
     if not keys:
         return reader.report(loc, "missing-key", "the action is missing", f"known are {_known(TRANSFORMS)}")
-    hint = wording.nearest(keys[0], TRANSFORMS.names()) or f"known are {_known(TRANSFORMS)}"
+    hint = action_here(keys[0]) or wording.nearest(keys[0], TRANSFORMS.names()) or f"known are {_known(TRANSFORMS)}"
     return reader.report((*loc, keys[0]), "unknown-type", f"unknown transform {keys[0]!r:.80}", hint, on_key=True)
+
+
+def _step(reader: Reader, action: str, model: type[Options], loc: Loc) -> object:
+    node = reader.node((*loc, action))
+    if isinstance(node, Scalar) and node.plain and plain_value(node.text) is None and _needs_nothing(action, model):
+        return reader.report((*loc, action), "no-value", f"{action} has no value", f"write {action}: {{}}")
+    return _options(reader, TRANSFORMS, action, model, loc)
+
+
+def _needs_nothing(name: str, options: type[Options]) -> bool:
+    """Whether `name: {}` is a whole step."""
+    try:
+        options.model_validate({name: {}}, strict=True, context=FROM_YAML)
+    except Exception:  # noqa: BLE001 - a package's options raise anything
+        return False
+    return True
 
 
 def _known(registry: Registry[Any]) -> str:

@@ -23,26 +23,40 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def load_directory(directory: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None) -> Loaded:
+def load_directory(
+    directory: Path, agent: AgentOptions, *, resolve_env: bool = True, offline: bool = False, environ: Mapping[str, str] | None = None
+) -> Loaded:
     """Load every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
 
     Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with
-    one name neither loads: the name is the key of the offsets, and which of them is meant is not for us to guess.
+    one name neither loads: the name is the key of the offsets, and which of them is meant is not for us to guess. `offline`: see
+    `load_file`.
     """
     try:
         paths = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
     except OSError as error:
         problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
         return Loaded((), (problem,), ())
-    files = without_twins([load_file(path, agent, resolve_env=resolve_env, environ=environ) for path in paths if not path.is_dir()])
+    chosen = [path for path in paths if not path.is_dir()]
+    files = without_twins([load_file(path, agent, resolve_env=resolve_env, offline=offline, environ=environ) for path in chosen])
     files = without_takers(files)
     problems = tuple(problem for file in files for problem in file.problems)
     return Loaded(files, problems, (*warnings(files), *reread(files), *(doubt for file in files for doubt in file.doubts)))
 
 
-def load_file(path: Path, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None) -> LoadedFile:
-    """Load one definition, with the agent's Kafka options under its own. Raises nothing; `environ` defaults to `os.environ`."""
-    return _load(path, None, agent, environ if environ is not None else os.environ, resolve_env=resolve_env)
+def load_file(
+    path: Path, agent: AgentOptions, *, resolve_env: bool = True, offline: bool = False, environ: Mapping[str, str] | None = None
+) -> LoadedFile:
+    """Load one definition, with the agent's Kafka options under its own. Raises nothing; `environ` defaults to `os.environ`.
+
+    `offline` is for looking at samples, where Kafka's settings are not needed: no secret is read, and a variable need not be set. A
+    name stands for each, told in `LoadedFile.assumed`. What has to be known all the same is a problem.
+    """
+    environ = environ if environ is not None else os.environ
+    loaded = _load(path, None, agent, environ, resolve_env=resolve_env, offline=offline)
+    if offline and loaded.definition is None and not loaded.problems:  # a name will not do, as for a number
+        return _load(path, None, agent, environ, resolve_env=True)
+    return loaded
 
 
 def load_content(
@@ -52,8 +66,10 @@ def load_content(
     return _load(path, content, agent, environ if environ is not None else os.environ, resolve_env=resolve_env)
 
 
-def _load(path: Path, content: bytes | None, agent: AgentOptions, environ: Mapping[str, str], *, resolve_env: bool) -> LoadedFile:
-    reader, places, problems = _read(path, environ, resolve_env=resolve_env, content=content)
+def _load(
+    path: Path, content: bytes | None, agent: AgentOptions, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False
+) -> LoadedFile:
+    reader, places, problems = _read(path, environ, resolve_env=resolve_env, offline=offline, content=content)
     if reader is None:
         return LoadedFile(path, None, None, problems)
     definition = compose(reader, agent)
@@ -63,7 +79,8 @@ def _load(path: Path, content: bytes | None, agent: AgentOptions, environ: Mappi
     name = reader.text(("name",))
     at = places.problem(Finding(("name",), "", ""))
     doubts = () if definition is None else places.problems(doubtful(definition))
-    return LoadedFile(path, name, definition, places.problems(reader.findings), (at.line, at.column, at.source_line), doubts)
+    name_at, assumed = (at.line, at.column, at.source_line), tuple(dict.fromkeys(reader.met_by_samples()))
+    return LoadedFile(path, name, definition, places.problems(reader.findings), name_at, doubts, assumed)
 
 
 def load_agent(
@@ -71,16 +88,18 @@ def load_agent(
     overrides: Mapping[str, object] | None = None,
     *,
     resolve_env: bool = True,
+    offline: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> AgentOptions:
     """The agent's options: the file at `path` (None: only defaults) under what the command line says.
 
-    `overrides` maps dotted options (`kafka.bootstrap_servers`) to values; those that are None say nothing. Raises
-    `DefinitionError` with every problem.
+    `overrides` maps dotted options (`kafka.bootstrap_servers`) to values; those that are None say nothing. `offline`: see `load_file`.
+    Raises `DefinitionError` with every problem.
     """
     agent = AgentOptions()
     if path is not None:
-        reader, places, problems = _read(path, environ if environ is not None else os.environ, resolve_env=resolve_env)
+        environ = environ if environ is not None else os.environ
+        reader, places, problems = _read(path, environ, resolve_env=resolve_env, offline=offline)
         if reader is None:
             raise DefinitionError(problems)
         agent = compose_agent(reader)
@@ -96,7 +115,7 @@ def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
 
 
 def _read(
-    path: Path, environ: Mapping[str, str], *, resolve_env: bool, content: bytes | None = None
+    path: Path, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False, content: bytes | None = None
 ) -> tuple[Reader | None, Places, tuple[Problem, ...]]:
     """Parse a file, or what it would hold. The reader is None when there are problems that stop here."""
     masker, text = Masker(), ""
@@ -110,4 +129,4 @@ def _read(
         if isinstance(error, OSError):
             return None, places, (places.problem_at(Mark(0, 0), "unreadable", f"cannot be read: {error.strerror}"),)
         return None, places, (places.problem_at(error.mark, error.code, error.text, error.hint),)
-    return Reader(root, environ if resolve_env else None, masker), Places(str(path), text, root, masker), ()
+    return Reader(root, environ if resolve_env else None, masker, offline=offline), Places(str(path), text, root, masker), ()

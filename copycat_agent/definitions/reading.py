@@ -20,7 +20,7 @@ from copycat_agent.definitions.references import ReferenceProblem, has_reference
 from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError, WrittenFloat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from copycat_agent.definitions.wording import Finding
 
@@ -32,6 +32,8 @@ _SHOWN: tuple[Loc, ...] = (
     ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"), ("tests",),
 )  # fmt: skip
 """Places whose values stand in logs, reasons and metrics while the agent runs, or are printed by `test`, where no masker knows them."""
+ONLINE = ("delivery", "limits", "kafka")
+"""Sections that samples never meet: they need not be complete when only samples are looked at."""
 _RETYPED = {"int_type", "float_type", "bool_type", "literal_error"}
 
 
@@ -102,6 +104,12 @@ class Reader:
             else:
                 return None
         return node
+
+    def met_by_samples(self) -> Iterator[str]:
+        """References in whose place a name stands, but for those that only matter to Kafka."""
+        for loc, references in self.assumed.items():
+            if loc[0] not in ONLINE and loc[:2] != ("converters", "schema_registry"):
+                yield from references
 
     def text(self, loc: Loc) -> str | None:
         """The text of the scalar at `loc`, references resolved; None when none stands there."""
@@ -205,10 +213,12 @@ class Reader:
             self.unresolved.add(loc)
             return text
         if self.offline:
-            text, names = stood_in(text, self.environ)
+            written, (text, names) = text, stood_in(text, self.environ)
             if names:
                 self.assumed[loc] = names
                 self.unresolved.add(loc)
+            if names == (written,):  # a name alone is no secret
+                return text
         try:
             resolved = resolve(text, self.environ)
         except ReferenceProblem as problem:

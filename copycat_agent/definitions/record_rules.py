@@ -59,6 +59,12 @@ def check_errors(reader: Reader, errors: ErrorsOptions, transforms: Sequence[Tra
             reader.report(("transforms", number, "on_error"), "bad-value", "there is no dead-letter topic", hint)
 
 
+def check_dead_letters(reader: Reader, errors: ErrorsOptions, record: RecordOptions) -> None:
+    """Dead letters are not among the records: who reads one topic must not meet the other's."""
+    if errors.dlq is not None and errors.dlq.topic in {record.topic, *record.allowed_topics}:
+        reader.report(("errors", "dlq", "topic"), "topic", "is a topic of the records, too", "choose another topic for dead letters")
+
+
 def _template(reader: Reader, loc: Loc, text: str) -> Template | None:
     try:
         return compile_template(text)

@@ -55,8 +55,8 @@ def stood_in(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...
     assumed: list[str] = []
 
     def named(match: re.Match[str]) -> str:
-        name = match["env"] or match["secret"]
-        if name is None or match["env"] in environ:
+        name = match["secret"] or match["env"]
+        if name is None or (match["env"] and name in environ):
             return match[0]
         assumed.append(match[0])
         return name

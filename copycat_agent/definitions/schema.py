@@ -102,7 +102,7 @@ def _compose(root: dict[str, Any], defs: dict[str, Any], foreign: dict[str, list
     items = _choice(TRANSFORMS, foreign)
     properties["transforms"] = {"type": "array", "items": items, "default": []} | _described(properties["transforms"])
     converter = _choice(CONVERTERS, foreign)
-    for name in ConvertersOptions.model_fields:
+    for name in ("key", "value"):
         described = defs[ConvertersOptions.__name__]["properties"][name]
         choice: dict[str, Any] = {"anyOf": [{"enum": list(CONVERTERS)}, *converter["anyOf"], {"type": "null"}], "default": None}
         defs[ConvertersOptions.__name__]["properties"][name] = choice | _described(described)

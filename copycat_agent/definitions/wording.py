@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from copycat_agent.definitions.elsewhere import key_here
 from copycat_agent.definitions.models import Loc, field_at, fields_by_key, markers, model_at
 from copycat_agent.options import Definition, Options, format_duration, format_size
 
@@ -55,7 +56,7 @@ def unknown_key(loc: Loc, model: type[Options] | None) -> Finding:
     """A key that the map it stands in does not know: what it was probably meant to be, or where it belongs."""
     key = str(loc[-1])
     known = list(fields_by_key(model)) if model else []
-    hint = nearest(key, known) or _belongs(key) or (f"known here: {', '.join(known)}" if known else "")
+    hint = key_here(key, known) or nearest(key, known) or _belongs(key) or (f"known here: {', '.join(known)}" if known else "")
     return Finding(loc, "unknown-key", f"unknown key {key!r:.80}", hint, on_key=True)
 
 

@@ -70,7 +70,8 @@ class Replay:
         assert definition.errors.dlq is not None
         if sql_at(definition.transforms) is not None:
             msg = f"definition {definition.name} has a sql step, and a replay runs without Spark"
-            raise FatalError(msg, "write the letters into a file (copycat dlq show), and ship that with: copycat backfill")
+            hint = f"ship them as a file: copycat dlq show {definition.name} --raw --limit 100000 > FILE; copycat backfill DEFINITION FILE"
+            raise FatalError(msg, hint)
         self._definition = definition
         self._pipeline = Pipeline(definition)
         self._names = frozenset((definition.name, *definition.renamed_from))

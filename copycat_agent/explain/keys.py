@@ -64,14 +64,30 @@ class Key(NamedTuple):
 
 
 def find_keys(text: str) -> list[Key]:
-    """What a dotted key means, in every place where it may stand; without its beginning when that is clear. Empty for none."""
+    """What a dotted key means, in every place where it may stand; without its beginning when that is clear. Empty for none.
+
+    It is clear when one place is nearer to the top than all others: `topic` is `record.topic`. The name of a type, such as `avro`, is
+    told where it may stand too, with its options.
+    """
     if text.startswith(_CLIENT):
         return [_client_setting(text)]
     exact = [one for one in all_keys() if one.key == text]
     if exact:
         return _merged(exact)
     ending = [one for one in all_keys() if one.key.endswith(f".{text}")]
-    return _merged(ending) if len({one.key for one in ending}) == 1 else []
+    least = min((one.key.count(".") for one in ending), default=0)
+    highest = [one for one in ending if one.key.count(".") == least]
+    return [*(_merged(highest) if len({one.key for one in highest}) == 1 else []), *_of_type(text)]
+
+
+def _of_type(name: str) -> list[Key]:
+    """The options `type` that may have this value; below them stand the options of that type."""
+    found = [one for one in all_keys() if one.key.endswith(".type") and one.where.endswith(f" {name}")]
+    return [one._replace(children=tuple(each.key for each in all_keys() if _stands_beside(each, one))) for one in found]
+
+
+def _stands_beside(one: Key, other: Key) -> bool:
+    return one != other and one.where == other.where and one.key.rpartition(".")[0] == other.key.rpartition(".")[0]
 
 
 def _merged(keys: list[Key]) -> list[Key]:

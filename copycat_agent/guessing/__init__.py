@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from copycat_agent.guessing import access, containers, layouts, objects, pairs, plain, syslog, tables
+from copycat_agent.guessing import access, containers, layouts, objects, pairs, plain, syslog, tables, w3c
 from copycat_agent.guessing.drafting import Case, Draft, draft, name_for
 from copycat_agent.guessing.model import Guess, Recogniser
 from copycat_agent.guessing.sample import Sample, look
@@ -16,6 +16,7 @@ __all__ = ["RECOGNISERS", "Case", "Draft", "Guess", "Sample", "draft", "guess", 
 
 RECOGNISERS: Mapping[str, Recogniser] = {
     "access": access.recognise,
+    "w3c": w3c.recognise,
     "syslog": syslog.recognise,
     "containers": containers.recogniser((objects.recognise, pairs.logfmt)),
     "json": objects.recognise,

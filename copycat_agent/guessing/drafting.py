@@ -25,7 +25,7 @@ class Case(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """What a definition is made of. `subject` is the source's type, `path` the sample, None without one."""
+    """What a definition is made of. `subject` is the source's type, `path` the sample, None without one; `encoding` "" for UTF-8."""
 
     subject: str
     name: str
@@ -33,6 +33,7 @@ class Draft(NamedTuple):
     path: Path | None = None
     guess: Guess | None = None
     case: Case | None = None
+    encoding: str = ""
 
 
 def name_for(path: Path | None, subject: str) -> str:
@@ -82,10 +83,11 @@ def _source(parts: Draft) -> Iterator[str]:
 def _log_file(parts: Draft) -> Iterator[str]:
     yield "  type: log_file"
     yield _line("  include:", "absolute paths or patterns; ** crosses directories")
-    yield f"    - {written(_live_path(parts.path) if parts.path else '/var/log/my-app/*.log')}"
+    yield f"    - {written(_pattern(_live_path(parts.path)) if parts.path else '/var/log/my-app/*.log')}"
     yield _line('  # exclude: ["*.bak"]', "by file name, or by whole path when it holds a slash")
     yield _line("  # start_at: end", 'or a time, "2026-11-21T05:00:00Z"; only for files that were there before')
-    yield _line("  # encoding: latin-1", "any codec of Python; auto goes by the byte order mark")
+    chosen = f"encoding: {parts.encoding}" if parts.encoding else "# encoding: latin-1"
+    yield _line(f"  {chosen}", "any codec of Python; auto goes by the byte order mark")
     yield _line("  # line: {max_bytes: 1MiB, on_too_long: truncate}", "default: a longer line is a bad record")
     multiline = parts.guess.multiline if parts.guess else None
     if multiline:
@@ -93,6 +95,11 @@ def _log_file(parts: Draft) -> Iterator[str]:
         yield _line(f"  multiline: {_flow(multiline)}", why)
     else:
         yield _line("  # multiline: {preset: java}", "or python, indented, {start: RE}: records of several lines")
+
+
+def _pattern(path: str) -> str:
+    """The pattern that names just this path."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", path)
 
 
 def _live_path(path: Path) -> str:
@@ -112,6 +119,8 @@ def _spool_dir(parts: Draft) -> Iterator[str]:
     yield _line("  ready: {min_age: 5s}", "complete when unchanged for so long")
     yield _line('  # ready: {done_file: "{name}.done"}', "or when this file is there")
     layout = parts.guess.layout if parts.guess else None
+    if parts.encoding:
+        layout = {**(layout or {"type": "lines"}), "encoding": parts.encoding}
     if layout:
         yield from _layout(layout)
     elif parts.guess:

@@ -25,12 +25,16 @@ _ENOUGH = 0.5
 
 
 class Layout(NamedTuple):
-    """`what` it is, the pattern, how specific that is (0 to 1), and whose stack traces to expect even when the sample holds none."""
+    """`what` it is, the pattern, how specific that is (0 to 1), and whose stack traces to expect even when the sample holds none.
+
+    `noise` is a pattern of lines that are no records.
+    """
 
     what: str
     pattern: str
     weight: float
     preset: str = ""
+    noise: str = ""
 
 
 LAYOUTS = (
@@ -68,6 +72,7 @@ LAYOUTS = (
         r"^(?P<ts>\d\d-\d\d \d\d:\d\d:\d\d\.\d+) +(?P<pid>\d+) +(?P<tid>\d+) (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: " + _MESSAGE,
         1.0,
         "java",
+        "^-+ beginning of ",
     ),
     Layout(
         "Apache error log",
@@ -107,12 +112,15 @@ def recognise(lines: Sequence[str]) -> Guess | None:
 
 def _tried(layout: Layout, first: Sequence[str], lines: Sequence[str]) -> Guess | None:
     pattern = re.compile(layout.pattern)
+    if layout.noise:
+        first = [line for line in first if not re.match(layout.noise, line)]
     matches = [match for line in first if (match := pattern.match(line)) and _is_level(match)]
     if len(matches) < _ENOUGH * len(first) or not matches:
         return None
     multiline = multiline_of(lines, _beginning(layout.pattern)) or ({"preset": layout.preset} if layout.preset else None)
     text = layout.pattern.replace(_MESSAGE, r"(?P<message>(?s:.*))") if multiline else layout.pattern
-    steps = [StepGuess("regex", text, "the message may have several lines" if multiline else "")]
+    steps = [StepGuess("drop_if", {"message": {"matches": layout.noise}}, "no records")] if layout.noise else []
+    steps.append(StepGuess("regex", text, "the message may have several lines" if multiline else ""))
     times = [match["ts"] for match in matches] if "ts" in pattern.groupindex else []
     form = format_of(times)
     if form:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import stat
 from pathlib import Path
 from typing import NamedTuple
@@ -13,17 +15,28 @@ from copycat_agent.sources.packing import packed
 BYTES_MAX = 256 * 2**10
 """So much of a sample is looked at, unpacked."""
 LINES_MAX = 400
-_PARQUET, _AVRO, _XML = b"PAR1", b"Obj\x01", (b"<?xml", b"<")
+_PARQUET, _AVRO = b"PAR1", b"Obj\x01"
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_MOST_CONTROLS = 0.02
+"""Such a share of control characters no text has; a few, and a hole that copytruncate left, do no harm."""
+_MOST_NOT_WIDE = 0.3
 
 
 class Sample(NamedTuple):
-    """The beginning of a file. `content` are its bytes, whole lines; `lines` their text. `kind` is what its first bytes name, or ""."""
+    """The beginning of a file. `content` are its bytes, whole lines; `lines` their text.
+
+    `kind` is what its bytes are when they are no lines of text (`parquet`, `avro`, `xml`, `binary`), or "". `encoding` is the option of
+    that name, "" for UTF-8. `is_cut`: not even its first line is whole.
+    """
 
     path: Path
     content: bytes
     lines: tuple[str, ...]
     kind: str
     is_packed: bool
+    encoding: str = ""
+    is_cut: bool = False
 
 
 def look(path: Path) -> Sample:
@@ -50,19 +63,49 @@ def _looked(path: Path, descriptor: int) -> Sample:
     content = packed.head_of(read, codec, BYTES_MAX) if codec else read(0, BYTES_MAX)
     if not content.strip():
         raise CopycatError(f"{path}: nothing in it", "a sample needs some lines; ten are good, a few hundred are better")
-    kind = "parquet" if content.startswith(_PARQUET) else "avro" if content.startswith(_AVRO) else ""
-    whole = _whole_lines(content, is_all=len(content) < BYTES_MAX)
-    text = whole.decode("utf-8", "replace").removeprefix("\ufeff")
+    option, encoding = _encoding(content)
+    is_all = len(content) < BYTES_MAX
+    whole = _whole_lines(content, "\n".encode(encoding), is_all=is_all)
+    text = whole.decode(encoding, "replace").removeprefix("\ufeff")
     lines = tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
-    if not kind and text.lstrip().startswith("<?xml"):
-        kind = "xml"
-    return Sample(path, whole, lines, kind, bool(codec))
+    kind = _kind(content, text, encoding)
+    is_cut = not kind and not is_all and not text.endswith("\n")
+    return Sample(path, whole, lines, kind, bool(codec), "" if kind else option, is_cut)
 
 
-def _whole_lines(content: bytes, *, is_all: bool) -> bytes:
-    """At most `LINES_MAX` lines, the last one whole."""
-    lines = content.split(b"\n")
-    if not is_all and len(lines) > 1:
-        del lines[-1]
-    kept = lines[:LINES_MAX]
-    return b"\n".join(kept) + (b"\n" if kept[-1] else b"")
+def _kind(content: bytes, text: str, encoding: str) -> str:
+    if content.startswith(_PARQUET):
+        return "parquet"
+    if content.startswith(_AVRO):
+        return "avro"
+    if text.lstrip().startswith("<?xml"):
+        return "xml"
+    full = content.strip(b"\0")
+    is_wide = encoding.startswith("utf-16")
+    return "binary" if not is_wide and len(_CONTROLS.findall(full)) > _MOST_CONTROLS * len(full) else ""
+
+
+def _encoding(content: bytes) -> tuple[str, str]:
+    """What `encoding` should say, "" for nothing, and the codec that it means."""
+    for mark, codec in _MARKS.items():
+        if content.startswith(mark):
+            return "auto", codec
+    half = max(1, len(content) // 2)
+    for codec, first in (("utf-16-le", 1), ("utf-16-be", 0)):  # most characters of a log are ASCII: every other byte is 0
+        zeros, others = content[first::2].count(0), content[1 - first :: 2].count(0)
+        if zeros > (1 - _MOST_NOT_WIDE) * half and not others:
+            return codec, codec
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(content)  # the last character may be cut
+    except UnicodeDecodeError as error:
+        is_rare = content.count(b"\n", 0, error.start) > LINES_MAX
+        return ("", "utf-8") if is_rare else ("latin-1", "latin-1")
+    return "", "utf-8"
+
+
+def _whole_lines(content: bytes, end: bytes, *, is_all: bool) -> bytes:
+    """At most `LINES_MAX` lines, the last one whole where that can be."""
+    lines = content.split(end)
+    is_cut = not is_all and len(lines) == 1
+    kept = lines[: len(lines) - 1 if not is_all and not is_cut else None][:LINES_MAX]
+    return end.join(kept) + (end if kept[-1] and not is_cut else b"")

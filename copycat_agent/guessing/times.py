@@ -38,7 +38,11 @@ _FORMATS = (
     "rfc2822",
 )
 _EPOCHS = {10: "unix", 13: "unix_ms", 16: "unix_us", 19: "unix_ns"}
-_NAMES = ("@timestamp", "timestamp", "time", "ts", "datetime", "date", "event_time", "eventTime", "created_at", "asctime", "t")
+_NAMES = (
+    "@timestamp", "timestamp", "time", "ts", "datetime", "date", "event_time", "eventTime", "created_at", "asctime", "t", "timeMillis",
+    "__REALTIME_TIMESTAMP", "t.$date", "instant.epochSecond",
+)  # fmt: skip
+"""The last are those of log4j 2, journald and MongoDB."""
 
 
 def format_of(texts: Iterable[object]) -> str:
@@ -57,10 +61,17 @@ def format_of(texts: Iterable[object]) -> str:
 def field_with_time(rows: Sequence[dict[str, object]]) -> tuple[str, str]:
     """The field that says when a record was written, and its format; ("", "") when none of those that are named like it does."""
     for name in _NAMES:
-        values = [row[name] for row in rows if name in row]
+        values = [value for row in rows if (value := _at(row, name)) is not None]
         if len(values) * 2 > len(rows) and (found := format_of(values)):
             return name, found
     return "", ""
+
+
+def _at(row: dict[str, object], name: str) -> object:
+    """The field, or the one in an object."""
+    head, _, rest = name.partition(".")
+    inner = row.get(head)
+    return row.get(name) if not rest else inner.get(rest) if isinstance(inner, dict) else None
 
 
 def _epoch(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from copycat_agent.importing.model import Made, Report
@@ -13,6 +14,13 @@ _SPOOL = {
     "SpoolDirBinaryFileSourceConnector": "binary", "SpoolDirAvroSourceConnector": "avro", "SpoolDirSchemaLessJsonSourceConnector": "jsonl",
 }  # fmt: skip
 _ASCII = 128
+_TYPES = {
+    "STRING": "", "BOOLEAN": "bool", "INT8": "int", "INT16": "int", "INT32": "int", "INT64": "int", "FLOAT32": "double",
+    "FLOAT64": "double",
+    "org.apache.kafka.connect.data.Decimal": "decimal", "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp",
+}  # fmt: skip
+"""Types of Connect's schemas in words of a format's columns."""
 
 
 def add_source(config: Part, made: Made, report: Report) -> bool:
@@ -65,6 +73,8 @@ def _spool(config: Part, made: Made, layout: str, report: Report) -> None:
     config.text("processing.file.extension")
     if layout == "csv":
         _csv(config, made, report)
+        if types := _types(config, report):
+            source["format"]["types"] = types
 
 
 def _csv(config: Part, made: Made, report: Report) -> None:
@@ -95,6 +105,20 @@ def _csv(config: Part, made: Made, report: Report) -> None:
         if (part := config.get(key)) is not None:
             report.note(part, key, "the csv format reads RFC 4180 and its relatives; see copycat explain source.format")
     made.section("source")["format"] = layout
+
+
+def _types(config: Part, report: Report) -> dict[str, str]:
+    """The columns of `value.schema`, as SpoolDir writes schemas; texts need no type."""
+    if config.get("value.schema") is None or config.text("schema.generation.enabled").lower() == "true":
+        return {}
+    part, text = config.get("value.schema"), config.text("value.schema")
+    try:
+        columns = json.loads(text)["fieldSchemas"]
+        named = {name: _TYPES[str(one.get("name") or one["type"])] for name, one in columns.items()}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        report.cannot(part, "value.schema", "write source.format.types")
+        return {}
+    return {name: kind for name, kind in named.items() if kind}
 
 
 def _pattern(config: Part, key: str, made: Made, report: Report) -> None:

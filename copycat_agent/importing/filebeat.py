@@ -201,13 +201,20 @@ def _multiline(part: Part, source: dict[str, Any], report: Report) -> None:
     source["multiline"] = rule
 
 
+def _set_fields(fields: Part, made: Made, report: Report, prefix: str) -> None:
+    values = fields.plain()
+    if isinstance(values, dict):
+        made.step(set={f"{prefix}{key}": references(value) if isinstance(value, str) else value for key, value in values.items()})
+    else:
+        report.cannot(fields, "fields", "names and values are expected: write a set step")
+
+
 def _shape(part: Part, made: Made, root: Part, report: Report) -> None:
     """Fields, tags and processors: the input's, then everybody's."""
     for owner in (part, root):
         fields, under_root = owner.get("fields"), owner.flag("fields_under_root")
         if fields is not None:
-            values = {key: references(value) if isinstance(value, str) else value for key, value in fields.plain().items()}
-            made.step(set={(key if under_root else f"fields.{key}"): value for key, value in values.items()})
+            _set_fields(fields, made, report, "" if under_root else "fields.")
         if tags := owner.texts("tags"):
             made.step(set={"tags": tags})
     steps = Steps(made, report)

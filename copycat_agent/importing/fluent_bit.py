@@ -14,8 +14,8 @@ from copycat_agent.importing.parts import Part, as_text, of_yaml
 from copycat_agent.importing.words import duration_of, name_of, references, ruby_pattern
 
 _NEEDLESS = re.compile(
-    r"(db|db\..*|mem_buf_limit|buffer_.*|storage.*|rotate_wait|inotify_watcher|static_batch_size|threaded|log_level|skip_empty_lines|alias|tag_regex"
-    r"|file_cache_advise|progress_.*|mode|ignore_active_older_files|retry_limit|match|match_regex|workers|queue_full_retries|format|timestamp_.*|name)$",
+    r"(db|db\..*|mem_buf_limit|buffer_.*|storage.*|inotify_watcher|static_batch_size|threaded|log_level|skip_empty_lines|alias|tag_regex"
+    r"|file_cache_advise|progress_.*|mode|ignore_active_older_files|retry_limit|match|match_regex|workers|queue_full_retries|format|name)$",
     re.IGNORECASE,
 )
 _MULTILINE = {"java": "java", "python": "python"}
@@ -39,6 +39,9 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     for section in sections:
         if section.kind == "service":
             report.note(section.part, "SERVICE", "of Fluent Bit itself; flush corresponds to delivery.linger")
+    if made:
+        words = 'Fluent Bit wraps a line that no parser took in an object, {"log": "..."}; here the value is the line, or its fields'
+        report.note(None, "what a record is", words)
     if not any(section.kind == "output" and section.name in ("kafka", "kafka-rest") for section in sections):
         report.cannot(None, "no output kafka", f"records go to Kafka: the topic is {kafka.DEFAULT_TOPIC} for now")
     _left(sections, report)
@@ -130,7 +133,7 @@ def _files(part: Part, source: dict[str, Any]) -> None:
         source["exclude"] = excluded
     if not part.flag("read_from_head"):
         source["start_at"] = "end"
-    for key, ours in (("refresh_interval", "scan_interval"), ("ignore_older", "ignore_older")):
+    for key, ours in (("refresh_interval", "scan_interval"), ("rotate_wait", "rotate_wait"), ("ignore_older", "ignore_older")):
         text = part.text(key)
         if text and (duration := duration_of(text)):
             source[ours] = duration
@@ -214,6 +217,12 @@ def _own_multiline(part: Part, made: Made, report: Report) -> None:
 
 
 def _output(part: Part, made: Made, report: Report) -> None:
+    if (stamp := part.get("timestamp_key")) is not None:
+        field = part.text("timestamp_key")
+        part.text("timestamp_format")
+        report.note(
+            stamp, f"timestamp_key {field}", f'a record holds its own fields only: set: {{"{field}": "{{@timestamp}}"}} adds its time'
+        )
     kafka.set_brokers(made, part.texts("brokers"))
     topics = part.texts("topics")
     kafka.set_topic(made, topics[0] if topics else "fluent-bit", part.get("topics"), report)

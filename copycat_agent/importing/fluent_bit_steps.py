@@ -77,7 +77,7 @@ def _types_and_time(found: Part, made: Made) -> None:
         elif "%z" not in text and text != "unix":
             options["zone"] = "UTC"
         made.step(timestamp=options, on_error="keep")
-        if found.get("time_keep") is not None and not found.flag("time_keep"):
+        if not found.flag("time_keep"):
             made.step(drop_fields=[key])
         made.section("record")["timestamp"] = "event"
     types = dict(pair.split(":", 1) for pair in found.text("types").split() if ":" in pair)

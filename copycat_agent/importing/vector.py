@@ -190,13 +190,20 @@ def _transform(name: str, part: Part, made: Made, report: Report) -> None:
         _remap(name, part, made, report)
     elif kind == "filter":
         _filter(name, part, made, report)
-    elif kind == "sample" and part.get("rate") is not None:
-        rate = float(part.text("rate"))
-        made.step(sample=round(1 / rate, 6) if rate >= 1 else rate)
+    elif kind == "sample" and (share := _share(part)):
+        made.step(sample=share)
     elif kind in ("json_parser", "regex_parser", "rename_fields", "remove_fields", "add_fields"):
         report.cannot(part, f"transform {name} ({kind})", "of an old Vector: json, regex, rename, drop_fields, set are the counterparts")
     else:
         report.cannot(part, f"transform {name} ({kind})", "no counterpart: see copycat explain transforms, or the sql transform")
+
+
+def _share(part: Part) -> float | None:
+    """Of `sample`: one in `rate`, or the `ratio`; None for what is neither."""
+    rate, ratio = part.text("rate"), part.text("ratio")
+    if rate.isdigit() and int(rate) > 0:
+        return round(1 / int(rate), 6)
+    return float(ratio) if re.fullmatch(r"0\.\d*[1-9]\d*|1(\.0+)?", ratio) else None
 
 
 def _remap(name: str, part: Part, made: Made, report: Report) -> None:

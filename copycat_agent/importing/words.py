@@ -38,10 +38,10 @@ def pattern_of(text: str) -> str | None:
 
 
 def ruby_pattern(text: str) -> str | None:
-    """`pattern_of` for Fluent Bit, whose patterns may stand between slashes."""
+    """`pattern_of` for Fluent Bit, whose patterns may stand between slashes; its `m` lets a dot match line ends, our `s`."""
     match = re.fullmatch(r"/(.*)/([imx]*)", text.strip(), re.DOTALL)
     if match:
-        text = (f"(?{match[2]})" if match[2] else "") + match[1]
+        text = (f"(?{match[2].replace('m', 's')})" if match[2] else "") + match[1]
     return pattern_of(text)
 
 

@@ -7,31 +7,34 @@ backtracking (2016). The power may be found too high, never too low.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
 from copycat_agent.patterns.alphabet import Alphabet
 from copycat_agent.patterns.automaton import Automaton, TooLargeError
-from copycat_agent.patterns.loops import Loops
-from copycat_agent.patterns.trees import Node, Tree, nodes, write
+from copycat_agent.patterns.loops import Chains, Loops
+from copycat_agent.patterns.trees import MAX_REPEAT, Node, Tree, nodes, write
 
 EXPONENTIAL = 99
 """A power beyond all bounds."""
-UNCOUNTED = 64
-"""More partings than any text can be short enough for."""
+UNCOUNTED = 2**64
+"""More ways than any text can be short enough for."""
 
 
 class Cost(NamedTuple):
     """Work grows with the text's length to the power of `matching` from one place, of `searching` when it may begin anywhere.
 
-    It may double once for each of the `partings` besides. `part` is the part of the pattern that makes it grow fastest, written anew;
-    "" when it is not known.
+    The chains say how fast at most, see `Loops.chains`; all of it once for each of the `ways` besides. `part` is the part of the pattern
+    that makes it grow fastest, written anew; "" when it is not known.
     """
 
     matching: int
     searching: int
     part: str = ""
-    partings: int = 0
+    ways: int = 1
+    matching_chains: Chains = ()
+    searching_chains: Chains = ()
 
 
 def cost(tree: Tree) -> Cost:
@@ -53,27 +56,52 @@ def is_anchored(tree: Tree) -> bool:
     return place == "AT_BEGINNING_STRING" or (place == "AT_BEGINNING" and not tree.flags & re.MULTILINE)
 
 
-def _cost(tree: Tree, parts: list[Node], flags: int, alphabet: Alphabet) -> Cost:
+def searching(parts: list[Node], flags: int, alphabet: Alphabet) -> Automaton:
+    """The automaton of these nodes, to be looked for anywhere: position 0 takes what stands before."""
     automaton = Automaton(alphabet)
     anywhere = automaton.add(alphabet.all)
-    automaton.edges[0][0] = (alphabet.all, 0)
-    automaton.join(anywhere, automaton.sequence(parts, flags))
+    automaton.edges[0][0] = (alphabet.all, 0, 1)
+    automaton.ends = max((ways for _, ways in automaton.join(anywhere, automaton.sequence(parts, flags)).last.values()), default=1)
+    return automaton
+
+
+def _cost(tree: Tree, parts: list[Node], flags: int, alphabet: Alphabet) -> Cost:
+    automaton = searching(parts, flags, alphabet)
     loops = Loops(automaton)
     bad = loops.doubled()
     if bad is not None:
         loop = automaton.loops[bad]
         return Cost(EXPONENTIAL, EXPONENTIAL, "" if loop is None else write(tree, [loop]))
-    matching, searching, last = loops.chains()
+    matching, anywhere, last = loops.chains()
     loop = automaton.loops[last]
     more = [_cost(tree, nodes(body), inner, alphabet) for body, inner in automaton.inside]
-    extra = sum(each.matching for each in more)
-    partings = _partings(loops) + sum(each.partings for each in more)
-    part = "" if loop is None else write(tree, [loop])
-    return Cost(min(EXPONENTIAL, matching + extra), min(EXPONENTIAL, searching + extra), part, partings)
+    unbounded = [each.matching for each, (body, _) in zip(more, automaton.inside, strict=True) if int(body.getwidth()[1]) >= MAX_REPEAT]
+    extra = (1,) * sum(unbounded)
+    matching, anywhere = (tuple(extra + gaps for gaps in chains) for chains in (matching, anywhere))
+    return Cost(
+        min(EXPONENTIAL, _power(matching)),
+        min(EXPONENTIAL, _power(anywhere)),
+        "" if loop is None else write(tree, [loop]),
+        min(UNCOUNTED, math.prod([_ways(loops), automaton.ends, *(each.ways for each in more)])),
+        matching,
+        anywhere,
+    )
 
 
-def _partings(loops: Loops) -> int:
+def _power(chains: Chains) -> int:
+    return 1 + max(map(len, chains))
+
+
+def _ways(loops: Loops) -> int:
     try:
-        return loops.partings()
+        return loops.ways()
     except TooLargeError:
         return UNCOUNTED
+
+
+def steps(chains: Chains, length: int) -> int:
+    """In how many ways a text of this length may be cut between the loops of a chain, at each of its characters."""
+    return max(
+        length * math.prod(length // gap + len(gaps) + 1 for gap in gaps) // math.factorial(len(gaps) + 1) if gaps else length
+        for gaps in chains
+    )

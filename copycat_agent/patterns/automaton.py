@@ -15,8 +15,8 @@ from copycat_agent.patterns.trees import MAX_REPEAT, Node, nodes
 MAX_POSITIONS = 4000
 """Larger patterns are not looked at: the answer would take too long."""
 _MAX_COPIES = 4
-_MANY = 2
-"""As many ways as need counting: one, or more."""
+_MANY = 2**64
+"""As many ways as need counting."""
 
 
 class TooLargeError(Exception):
@@ -36,18 +36,21 @@ class Part:
 
 
 class Automaton:
-    """`sets[p]` are the characters at a position; `edges[p][q]` are those with which q follows p, and those with which it does in two ways.
+    """Positions, numbered from 0, and what leads from one to the next.
 
-    `loops[p]` is the outermost unbounded repeat that a position is in.
+    `sets[p]` are the characters at a position; `edges[p][q]` are those with which q follows p, those with which it does in more than one
+    way, and how many ways that are at most. `loops[p]` is the outermost unbounded repeat that a position is in.
     """
 
     def __init__(self, alphabet: Alphabet) -> None:
         self._alphabet = alphabet
         self.sets: list[int] = []
-        self.edges: list[dict[int, tuple[int, int]]] = []
+        self.edges: list[dict[int, tuple[int, int, int]]] = []
         self.loops: list[Node | None] = []
         self.inside: list[Any] = []
-        """Trees of look-arounds that have no bound on their length."""
+        """Trees of look-arounds of more than one character."""
+        self.ends = 1
+        """In how many ways it may end at the same position."""
         self._loop: Node | None = None
 
     def add(self, mask: int) -> Part:
@@ -77,9 +80,10 @@ class Automaton:
             edges = self.edges[source]
             for target, entering in after.first.items():
                 mask = self.sets[target] & allowed
-                old, twice = edges.get(target, (0, 0))
+                old, twice, most = edges.get(target, (0, 0, 0))
+                ways = min(_MANY, leaving * entering + (most if mask & old else 0))
                 twice |= mask if leaving * entering > 1 else mask & old
-                edges[target] = (old | mask, twice)
+                edges[target] = (old | mask, twice, max(most, ways))
 
     def sequence(self, tree: list[Node], flags: int) -> Part:
         """Nodes one after the other."""
@@ -115,7 +119,7 @@ class Automaton:
             return self._loop_of(node, lambda: self.add(self._alphabet.all))
         if op == "GROUPREF_EXISTS":
             return self.either([self.sequence(nodes(each or []), flags) for each in av[1:]])
-        if op in {"ASSERT", "ASSERT_NOT"} and int(av[1].getwidth()[1]) >= MAX_REPEAT:
+        if op in {"ASSERT", "ASSERT_NOT"} and int(av[1].getwidth()[1]) > 1:
             self.inside.append((av[1], flags))
         return Part()
 

@@ -5,7 +5,8 @@ Components are numbered so that edges lead to the same or a smaller number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 from copycat_agent.patterns.automaton import Automaton, TooLargeError
 
@@ -13,14 +14,20 @@ _PAIRS = 500_000
 """So many steps of pairs of positions are looked at, about 0.1 s, before a loop counts as bad."""
 _TRIPLES = 200_000
 """So many steps of triples before two loops count as sharing a text."""
+_MOST_CHAINS = 50
+_NEVER = 2**62
+"""A gap longer than any text."""
+
+Chains = tuple[tuple[int, ...], ...]
+"""Of each chain of loops the gaps between one and the next, sorted: a chain of one loop has none."""
 
 
 class Loops:
     """The loops of an automaton. Position 0 is a loop that takes everything: what a search passes over."""
 
     def __init__(self, automaton: Automaton) -> None:
-        self._edges = [{to: mask for to, (mask, _) in edges.items() if mask} for edges in automaton.edges]
-        self._twice = [{to: twice for to, (_, twice) in edges.items() if twice} for edges in automaton.edges]
+        self._edges = [{to: mask for to, (mask, _, _) in edges.items() if mask} for edges in automaton.edges]
+        self._twice = [{to: ways for to, (_, twice, ways) in edges.items() if twice} for edges in automaton.edges]
         self._component = components(self._edges)
         self._members: dict[int, list[int]] = {}
         for place, number in enumerate(self._component):
@@ -28,6 +35,7 @@ class Loops:
         self._loops = [number for number, places in sorted(self._members.items()) if len(places) > 1 or places[0] in self._edges[places[0]]]
         self._below = self._reachable()
         self._left = _TRIPLES
+        self._left_gaps = self._left_ways = _PAIRS
 
     def doubled(self) -> int | None:
         """A position in a loop that has two ways through the same text; None when no loop has."""
@@ -58,62 +66,104 @@ class Loops:
                     rest.append(ordered)
         return None
 
-    def partings(self) -> int:
-        """At how many places on one way through the pattern two ways part and come together again: each may double the work once."""
-        merging = self._merging()
-        here = [0] * len(self._members)
+    def ways(self) -> int:
+        """In how many ways one text may lead to one position, with the same number of rounds through each loop. TooLargeError for many."""
+        together = self._together()
+        into: dict[int, list[tuple[int, int, int]]] = {}
         for place in range(len(self._edges)):
-            away = self._away(place)
-            if any(to in away for to in self._twice[place]) or any(pair in merging for pair in _pairs(away, away)):
-                here[self._component[place]] += 1
-        most: list[int] = []
-        for number in sorted(self._members):
-            below = {self._component[to] for place in self._members[number] for to in self._edges[place]} - {number}
-            most.append(here[number] + max((most[other] for other in below), default=0))
-        return max(most)
+            for to, mask in self._away(place).items():
+                into.setdefault(self._component[to], []).append((place, mask, self._twice[place].get(to, 1)))
+        most: dict[int, int] = {}
+        for number in sorted(self._members, reverse=True):  # what leads here has been seen
+            entries = [(place, mask, ways * most[self._component[place]]) for place, mask, ways in into.get(number, ())]
+            most[number] = max((self._at_once(entry, entries, together) for entry in entries), default=1)
+        return max(most.values())
+
+    def _at_once(self, entry: tuple[int, int, int], entries: list[tuple[int, int, int]], together: set[tuple[int, int]]) -> int:
+        """How many ways may come in with this one, on the same character."""
+        place, mask, _ = entry
+        self._left_ways = _less(self._left_ways, len(entries))
+        return sum(
+            ways for other, also, ways in entries if mask & also and (other == place or (min(place, other), max(place, other)) in together)
+        )
 
     def _away(self, place: int) -> dict[int, int]:
         """Where it goes on to, its own loop left out: how a loop and what follows it share a text is what `chains` counts."""
         own = self._component[place]
         return {to: mask for to, mask in self._edges[place].items() if self._component[to] != own}
 
-    def _merging(self) -> set[tuple[int, int]]:
-        """Pairs of positions, the smaller one first, from which one text leads to the same position."""
-        before: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    def _together(self) -> set[tuple[int, int]]:
+        """Pairs of positions, the smaller one first, to which one text leads once its ways have parted outside of a loop."""
         away = [self._away(place) for place in range(len(self._edges))]
         rest = [pair for edges in away for pair in _pairs(edges, edges) if pair[0] < pair[1]]
-        seen, found, left = set(rest), list[tuple[int, int]](), _PAIRS
+        seen, left = set(rest), _PAIRS
         while rest:
-            pair = rest.pop()
-            left = _less(left, len(self._edges[pair[0]]) * len(self._edges[pair[1]]))
-            for after in _pairs(self._edges[pair[0]], self._edges[pair[1]]):
-                if after[0] == after[1]:
-                    found.append(pair)
-                    continue
+            one, other = rest.pop()
+            left = _less(left, len(self._edges[one]) * len(self._edges[other]))
+            for after in _pairs(self._edges[one], self._edges[other]):
                 ordered = (min(after), max(after))
-                before.setdefault(ordered, []).append(pair)
-                if ordered not in seen:
+                if after[0] != after[1] and ordered not in seen:
                     seen.add(ordered)
                     rest.append(ordered)
-        merging = set(found)
-        while found:
-            for earlier in before.get(found.pop(), ()):
-                if earlier not in merging:
-                    merging.add(earlier)
-                    found.append(earlier)
-        return merging
+        return seen
 
-    def chains(self) -> tuple[int, int, int]:
-        """The most loops that share a text, one with the next: without position 0, and from it on; and a position in the last of them."""
+    def chains(self) -> tuple[Chains, Chains, int]:
+        """The loops that share a text, one with the next: without position 0, and from it on; and a position in the last of the most."""
+        found: dict[int, Chains] = {}
         longest: dict[int, tuple[int, int]] = {}
         start = self._component[0]
         for loop in self._loops:  # what it leads to has been seen
-            after = (longest[other] for other in longest if self._below[loop] >> other & 1 and self._share(loop, other))
-            length, last = max(after, default=(0, self._members[loop][0]))
+            shared = [other for other in found if self._below[loop] >> other & 1 and self._share(loop, other)]
+            found[loop] = _worst([(), *(tuple(sorted((*gaps, self._gap(loop, other)))) for other in shared for gaps in found[other])])
+            length, last = max((longest[other] for other in shared), default=(0, self._members[loop][0]))
             longest[loop] = (length + 1, last)
-        searching = longest.pop(start)
-        matching = max(longest.values(), default=(1, 0))
-        return max(1, matching[0]), searching[0], matching[1]
+        searching = found.pop(start)
+        del longest[start]
+        return _worst([(), *(gaps for each in found.values() for gaps in each)]), searching, max(longest.values(), default=(1, 0))[1]
+
+    def _gap(self, one: int, other: int) -> int:
+        """How many characters lie at least between two places where a text may be cut between two loops that share it.
+
+        One way leaves the first loop, another one stays in it for so long and leaves then, and in the second loop they meet.
+        """
+        now = {(p, p) for p in self._members[one]}
+        staying, left = set[tuple[int, int]](), set[tuple[int, int]]()
+        for gap in count():
+            try:
+                if gap and self._meet(now, left, one, other):
+                    return gap
+                now = {pair for p, q in now for pair in self._stay(p, q, one, other)} - staying
+            except TooLargeError:
+                return 1
+            if not now:
+                return _NEVER
+            staying |= now
+        raise AssertionError
+
+    def _stay(self, gone: int, stays: int, one: int, other: int) -> Iterator[tuple[int, int]]:
+        self._left_gaps = _less(self._left_gaps, len(self._edges[gone]) * len(self._edges[stays]))
+        for pair in _pairs(self._edges[gone], self._edges[stays]):
+            if self._component[pair[1]] == one != self._component[pair[0]] and self._leads(pair[0], other):
+                yield pair
+
+    def _meet(self, now: set[tuple[int, int]], seen: set[tuple[int, int]], one: int, other: int) -> bool:
+        """Whether what stayed in the loop can leave it here and meet the other way in the second loop. `seen` have not met so far."""
+        rest = list(now)
+        while rest:
+            gone, late = rest.pop()
+            self._left_gaps = _less(self._left_gaps, len(self._edges[gone]) * len(self._edges[late]))
+            for pair in _pairs(self._edges[gone], self._edges[late]):
+                if self._component[pair[1]] == one or pair in seen or not (self._leads(pair[0], other) and self._leads(pair[1], other)):
+                    continue
+                if pair[0] == pair[1]:
+                    return True
+                seen.add(pair)
+                rest.append(pair)
+        return False
+
+    def _leads(self, place: int, loop: int) -> bool:
+        number = self._component[place]
+        return number == loop or bool(self._below[number] >> loop & 1)
 
     def _share(self, one: int, other: int) -> bool:
         """Whether a text leads round the one loop, from it to the other, and round that: then it may be cut anywhere between them."""
@@ -156,6 +206,15 @@ class Loops:
                         found |= below[target] | 1 << target
             below[number] = found
         return below
+
+
+def _worst(chains: Sequence[tuple[int, ...]]) -> Chains:
+    """Those chains that no other one outdoes, with more loops or smaller gaps."""
+    kept: list[tuple[int, ...]] = []
+    for chain in sorted(set(chains), key=lambda gaps: (-len(gaps), gaps)):
+        if not any(all(ours <= theirs for ours, theirs in zip(better, chain, strict=False)) for better in kept):
+            kept.append(chain)
+    return tuple(kept) if len(kept) <= _MOST_CHAINS else ((1,) * len(kept[0]),)
 
 
 def _less(left: int, spent: int) -> int:

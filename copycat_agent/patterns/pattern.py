@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from copycat_agent.patterns.ambiguity import EXPONENTIAL, Cost, cost, is_anchored
+from copycat_agent.patterns.ambiguity import EXPONENTIAL, Cost, cost, is_anchored, steps
+from copycat_agent.patterns.loops import Chains
 from copycat_agent.patterns.timed import TIMEOUT_SECONDS, Timed
 from copycat_agent.patterns.trees import parse, write
 
@@ -76,8 +76,8 @@ def compile_pattern(text: str) -> Pattern:
         msg = f"not a regular expression: {error if not isinstance(error, RecursionError) else 'it is nested too deeply'}"
         raise ValueError(msg) from None
     expected, anchored = cost(tree), is_anchored(tree)
-    matching = most_characters(expected.matching, expected.partings)
-    searching = matching if anchored else most_characters(expected.searching, expected.partings)
+    matching = most_characters(expected.matching_chains, expected.ways)
+    searching = matching if anchored else most_characters(expected.searching_chains, expected.ways)
     timed = Timed(lambda: write(tree), tree.flags)
     return Pattern(
         text,
@@ -94,17 +94,16 @@ def compile_pattern(text: str) -> Pattern:
     )
 
 
-def most_characters(power: int, partings: int) -> int:
-    """How long a text may be for work of this power of its length, doubled so many times; -1: none is short enough."""
-    if power <= 1 and not partings:
-        return _UNBOUNDED
-    most = _STEPS >> partings
-    if power >= EXPONENTIAL or not most:
+def most_characters(chains: Chains, ways: int) -> int:
+    """How long a text may be for the work of these chains, so many times; -1: none is short enough."""
+    if ways > _STEPS or max(map(len, chains), default=EXPONENTIAL) + 1 >= EXPONENTIAL:
         return -1
+    if ways == 1 and not any(chains):
+        return _UNBOUNDED
     low, high = 0, _STEPS
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if math.comb(middle, power) <= most else (low, middle - 1)
+        low, high = (middle, high) if steps(chains, middle) * ways <= _STEPS else (low, middle - 1)
     return low
 
 

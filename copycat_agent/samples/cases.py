@@ -79,7 +79,7 @@ def _content(definition: Definition, case: CaseOptions) -> bytes:
     """The bytes of the file: of a log file each line ends, of a spooled one the text is all of it."""
     assert case.input is not None
     source = definition.source
-    encoding, line = getattr(source, "encoding", "utf-8"), getattr(source, "line", None)
+    encoding, line = _encoding(source), getattr(source, "line", None)
     delimiter = line.delimiter if line is not None else "\n"
     if isinstance(case.input, str):
         text = case.input if delimiter == "\n" else case.input.removesuffix("\n")
@@ -89,6 +89,12 @@ def _content(definition: Definition, case: CaseOptions) -> bytes:
         texts = [one.removesuffix("\n") for one in case.input]
         text = delimiter.join(texts) + ("" if case.partial or not texts else delimiter)
     return text.encode("utf-8" if encoding == "auto" else encoding, "surrogateescape")
+
+
+def _encoding(source: object) -> str:
+    """A spooled file's is its format's."""
+    own = getattr(source, "encoding", None)
+    return str(own or getattr(getattr(source, "format", None), "encoding", "utf-8"))
 
 
 def _mismatches(case: CaseOptions, samples: Samples) -> Iterator[Mismatch]:

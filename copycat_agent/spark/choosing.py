@@ -11,6 +11,7 @@ from copycat_agent.spark.sql_steps import step_of
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from copycat_agent.errors import FatalError
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results
     from copycat_agent.spark.host import SparkHost
@@ -27,6 +28,10 @@ class ChoosingExecutor:
     def submit(self, batch: Batch) -> Future[Results]:
         """See `Executor.submit`."""
         return self._runners.submit(batch) if step_of(batch.definition) is None else self._jobs.submit(batch)
+
+    def examine(self, definition: bytes) -> Future[FatalError | None]:
+        """See `executor.Examiner`."""
+        return self._jobs.examine(definition)
 
     def settle(self, task: TaskId) -> None:
         """See `Executor.settle`."""

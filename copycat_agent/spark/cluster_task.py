@@ -31,6 +31,9 @@ Results = tuple[SplitResult, ...]
 NEEDED = ("cramjam", "confluent_kafka", "fastavro", "lz4", "orjson", "pyarrow", "pydantic")
 """Modules that batches import, beside one for zstd; a test compares."""
 
+QUERIES_NEED = ("numpy",)
+"""What definitions with a query need beside that: pyarrow uses it to make columns of records. Not pandas: no row goes through that."""
+
 _CONNECT_SECONDS = 5.0
 _LARGEST_END = 2**61
 _PR_SET_PDEATHSIG = 1
@@ -64,10 +67,10 @@ def look(version: str, partition: Iterable[object]) -> Iterator[bytes]:
     return iter([pickle.dumps(seat(version))])
 
 
-def seat(version: str) -> Seat:
-    """This process."""
+def seat(version: str, more: tuple[str, ...] = ()) -> Seat:
+    """This process. `more` are modules that its batches need beside `NEEDED`."""
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    missing = [name for name in (*NEEDED, zstd) if not _is_there(name)]
+    missing = [name for name in (*NEEDED, *more, zstd) if not _is_there(name)]
     host, own = socket.gethostname(), copycat_agent.__version__
     trouble = f"its Python lacks {', '.join(missing)}" if missing else ""
     if own != version:
@@ -91,11 +94,16 @@ def carry(partition: Iterable[Errand]) -> Iterator[bytes]:
     """Function over the partition of a task, which holds an errand: run it, yield its pickled results."""
     (errand,) = partition
     _die_with_parent()
-    found = seat(errand.version)
-    if found.trouble:
-        return iter([pickle.dumps(_all(errand.batch, unfit(found)))])
+    if refusal := refused(errand):
+        return iter([refusal])
     with told(errand.line) as stopping:
         return iter([run_errand(errand, stopping, pkgutil.resolve_name(errand.run))])
+
+
+def refused(errand: Errand, more: tuple[str, ...] = ()) -> bytes | None:
+    """Pickled results that say why this process cannot run the batch, None when it can; `more` see `seat`."""
+    found = seat(errand.version, more)
+    return pickle.dumps(_all(errand.batch, unfit(found))) if found.trouble else None
 
 
 def _all(batch: Batch, error: CopycatError) -> Results:

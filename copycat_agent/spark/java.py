@@ -72,7 +72,6 @@ JVM_OPTIONS = (
     "-Xms64m",
     "-Xshare:auto",
     "-XX:-UsePerfData",  # else a world-readable file in /tmp
-    "-XX:+ExitOnOutOfMemoryError",  # a JVM in that state is started again rather than kept
     "-XX:-CreateCoredumpOnCrash",
     "-Xlog:disable",
     "-Xlog:all=error:stderr",  # recording an archive warns about every class that does not fit

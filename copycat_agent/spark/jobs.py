@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.host import Session, SparkHost
-    from copycat_agent.spark.sql_jobs import SqlContexts
+    from copycat_agent.spark.sql_jobs import SqlContext, SqlContexts
     from copycat_agent.transforms.sql import SqlStep
 
 ANSWER_SECONDS = 60.0
@@ -78,6 +78,30 @@ class JobExecutor:
         future: Future[Results] = Future()
         future.set_result(failed(batch, RetriableError("the agent is stopping")))
         return future
+
+    def examine(self, definition: bytes) -> Future[FatalError | None]:
+        """See `executor.Examiner`: Spark looks at the definition's query."""
+        step = step_of(definition)
+        with self._lock:
+            if step is not None and not self._closed.is_set():
+                return self._threads.submit(self._looked_at, step)
+        future: Future[FatalError | None] = Future()
+        future.set_result(None)
+        return future
+
+    def _looked_at(self, step: SqlStep) -> FatalError | None:
+        """On a thread of the pool. Raises nothing: what cannot be found out now, the first batch tells."""
+        if step.columns is None:
+            return None
+        try:
+            session = self._session(self._host.socket_dir / "nobody-settles")
+            if session is not None:
+                self._sql_on(session.context).prepared(step)
+        except FatalError as error:
+            return error
+        except Exception:  # noqa: BLE001 - whatever Spark, py4j and a JVM that is going raise
+            return None
+        return None
 
     def settle(self, task: TaskId) -> None:
         """See `Executor.settle`."""
@@ -138,15 +162,21 @@ class JobExecutor:
     def _queried(self, context: SparkContext, batch: Batch, stop_file: str, step: SqlStep) -> bytes:
         from copycat_agent.spark import sql_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark, and pandas
 
-        with self._lock:
-            self._sql = self._sql or sql_jobs.SqlContexts()
-        sql, meeting = self._sql.on(context), str(self._host.socket_dir)
+        sql, meeting = self._sql_on(context), str(self._host.socket_dir)
 
         def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
             errand = sql_task.SqlErrand(sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why)
             return sql.run(prepared, errand, sql_jobs.meeting_place(meeting), careful=careful)
 
         return sql_jobs.carry(sql, batch, step, job)
+
+    def _sql_on(self, context: SparkContext) -> SqlContext:
+        """Takes seconds, the first time in a JVM."""
+        from copycat_agent.spark import sql_jobs  # noqa: PLC0415 - as above
+
+        with self._lock:
+            self._sql = self._sql or sql_jobs.SqlContexts()
+        return self._sql.on(context)
 
     def _broken_off(self, reason: str) -> CopycatError:
         """Why a job failed. What a batch raises is in its results; so what a worker raises is raised before it begins."""

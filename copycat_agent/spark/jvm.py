@@ -70,7 +70,7 @@ _COMPLAINT = re.compile(
 )
 """Of log4j, of the JVM's own log (-Xlog), and of a JVM that is about to die."""
 _OUT_OF_MEMORY = re.compile(r"Exception in thread \"[^\"]*\" java\.lang\.OutOfMemoryError")
-"""A thread that ended so is missing from then on. -XX:+ExitOnOutOfMemoryError means the heap only, not threads that the host refuses."""
+"""A thread that ended so is missing from then on. One that goes on is not: a query that asks for too much fails, and nothing else does."""
 _SHOWN_CHARACTERS = 500
 
 _log = logs.get("spark")

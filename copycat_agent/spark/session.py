@@ -76,6 +76,7 @@ PRIVATE = {
     "spark.python.worker.reuse": "true",
     "spark.python.use.daemon": "true",
     "spark.eventLog.enabled": "false",
+    "spark.executor.killOnFatalError.depth": "0",  # a query that asks for too much memory fails for its record, and ends nobody else's work
     "spark.speculation": "false",  # two attempts at one batch would both produce
 }
 """What it may not: it keeps the session on the loopback interface and this user's."""
@@ -157,6 +158,7 @@ def _reset(gateway: JavaGateway | None) -> None:
     SparkSession._activeSession = None
 
 
+_CAUSES_MAX = 10
 _JAVA_CAUSE = re.compile(r"[\w.$]+Exception: (?!Traceback \(most recent call last\)).+")
 
 
@@ -178,8 +180,14 @@ def reason_of(error: BaseException) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """All that the JVM says of a failed call, "" when it says nothing: to look for what is known, not to be shown."""
-    return _message_of(error) or ""
+    """All that the JVM says of a failed call and of its causes, "" when it says nothing: to look for what is known, not to be shown."""
+    words = [_message_of(error) or ""]
+    with contextlib.suppress(Py4JError, OSError):
+        cause = error.java_exception.getCause() if isinstance(error, Py4JJavaError) else None
+        while cause is not None and len(words) < _CAUSES_MAX:
+            words.append(str(cause.toString()))
+            cause = cause.getCause()
+    return "\n".join(words)
 
 
 def _message_of(error: BaseException) -> str | None:

@@ -33,7 +33,9 @@ _PARSED = frozenset(
 )
 """What may be in a parsed query before Spark is asked to analyse it: nothing that would do something, or look at anything."""
 
-_NO_VALUE = ("CalendarIntervalType", "YearMonthIntervalType", "DayTimeIntervalType", "VariantType", "NullType", "TimeType")
+_NO_VALUE = frozenset(
+    {"CalendarIntervalType", "YearMonthIntervalType", "DayTimeIntervalType", "VariantType", "NullType", "TimeType", "ObjectType"}
+)
 """Types of results that records cannot have."""
 
 
@@ -151,6 +153,28 @@ def _look_at_resolved(expression: Any) -> None:  # noqa: ANN401
         raise _refused(words.SUBQUERY if kind.endswith("Subquery") else words.EXPRESSIONS["PythonUDF"], words.ROW_WISE)
     for child in each(expression.children()):
         _look_at_resolved(child)
+    if not expression.deterministic():
+        raise _refused(words.RANDOM.format(expression.prettyName()), words.NO_RANDOM)
+
+
+def _look_at_type(type_: Any, name: str, whole: str) -> None:  # noqa: ANN401
+    """`name` and `whole` are the column's."""
+    kind = kind_of(type_).rstrip("$")
+    if kind in _NO_VALUE:
+        raise _refused(f"column {name!r} of its result is of type {whole}, which no record has", "cast it, for example to string")
+    if kind == "ArrayType":
+        _look_at_type(type_.elementType(), name, whole)
+    elif kind == "MapType":
+        if kind_of(type_.keyType()) != "StringType" and not str(type_.keyType().typeName()).startswith("string"):
+            hint = "cast it, as in CAST(m AS map<string,int>)"
+            raise _refused(f"column {name!r} of its result is of type {whole}, and names of fields are texts", hint)
+        _look_at_type(type_.valueType(), name, whole)
+    elif kind == "StructType":
+        names = [str(one) for one in type_.fieldNames()]
+        if len(set(names)) < len(names):
+            raise _refused(f"column {name!r} of its result has two fields of the same name", "give one of them another name, with AS")
+        for field in type_.fields():
+            _look_at_type(field.dataType(), name, whole)
 
 
 def _result_names(plan: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -162,7 +186,6 @@ def _result_names(plan: Any) -> tuple[str, ...]:  # noqa: ANN401
             raise _refused(f"two columns of its result have the name {name!r}", "give one of them another name, with AS")
         if name in (RECORD, FAILED):
             raise _refused(f"column {name!r} of its result has a name that is the agent's own", "give it another name, with AS")
-        if kind_of(column.dataType()).rstrip("$") in _NO_VALUE or "interval" in kind or "variant" in kind or "void" in kind:
-            raise _refused(f"column {name!r} of its result is of type {kind}, which no record has", "cast it, for example to string")
+        _look_at_type(column.dataType(), name, kind)
         seen[name] = kind
     return tuple(seen)

@@ -12,10 +12,12 @@ import functools
 import io
 import os
 import pickle
+import queue
 import shutil
 import socket
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +44,8 @@ _LOOK_SECONDS = 0.005
 _SIZE_BYTES = 8
 _MOST_BYTES = 64  # of a directory: a unix socket's path has at most 107
 _READ_BYTES = 2**20
+_ANSWERS_WAITING = 16
+"""Batches of a query's answer that wait while rows are put. Spark waits with the next one then, not so who puts rows."""
 
 
 class SqlErrand(NamedTuple):
@@ -58,16 +62,15 @@ def front(meeting: str, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 
     `meeting` names the socket: its path, or a word that both find the same private directory by. Raises what ends the job.
     """
-    errand = next(batch for batch in partition if batch.num_rows).column(0)[0].as_py()
+    errand = _only(partition).column(0)[0].as_py()
     with _listening(_path(meeting)) as listener:
         listener.settimeout(MEET_SECONDS)
         connection, _ = listener.accept()
         with connection:
             connection.settimeout(None)
             connection.sendall(len(errand).to_bytes(_SIZE_BYTES, "big") + errand)
-            data = _rest_of(connection)
-    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:  # raises where it has no end: `back` is gone
-        yield from stream
+            with pa.ipc.open_stream(io.BufferedReader(_Arriving(connection), _READ_BYTES)) as stream:
+                yield from stream
 
 
 def back(meeting: str, schema: pa.Schema, partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,6 +95,8 @@ def here(item: tuple[str, Batch, dict[str, str]], query: Query) -> bytes:
 
 def there(item: cluster_task.Errand, query: Query) -> bytes:
     """On an executor of a cluster, see `cluster_task.carry`."""
+    if refusal := cluster_task.refused(item, cluster_task.QUERIES_NEED):
+        return refusal
     run = functools.partial(run_batch, make_run=functools.partial(SqlRun, query=query))
     with cluster_task.told(item.line) as stopping:
         return cluster_task.run_errand(item, stopping, run)
@@ -99,9 +104,15 @@ def there(item: cluster_task.Errand, query: Query) -> bytes:
 
 def feed(partition: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Function over a partition of one row, which holds an Arrow stream: yield its batches."""
-    data = next(batch for batch in partition if batch.num_rows).column(0)[0].as_buffer()
+    data = _only(partition).column(0)[0].as_buffer()
     with pa.ipc.open_stream(data) as stream:
         yield from stream
+
+
+def _only(partition: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """The batch with the partition's one row. Reads to its end: Spark does not use a worker again that left something unread."""
+    (batch,) = [batch for batch in partition if batch.num_rows]
+    return batch
 
 
 class SocketQuery:
@@ -111,9 +122,10 @@ class SocketQuery:
         self.condemned = condemned
         self.why = why
         self._connection = connection
-        self._answers = iter(answers)
+        self._arrived: queue.Queue[pa.RecordBatch | Exception | None] = queue.Queue(_ANSWERS_WAITING)
         self._sink = connection.makefile("wb", buffering=_READ_BYTES)
         self._writer: Any = pa.ipc.new_stream(self._sink, schema)
+        threading.Thread(target=self._take, args=(answers,), name="sql-answers", daemon=True).start()
 
     def put(self, batch: pa.RecordBatch) -> None:
         """See `Query.put`."""
@@ -128,7 +140,21 @@ class SocketQuery:
                 self._writer = None
                 self._sink.close()
                 self._connection.shutdown(socket.SHUT_WR)
-            yield from self._answers
+            while (answer := self._arrived.get()) is not None:
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
+            self._arrived.put(None)
+
+    def _take(self, answers: Iterable[pa.RecordBatch]) -> None:
+        """Thread: takes answers while rows are put, so that Spark works meanwhile."""
+        try:
+            for answer in answers:
+                self._arrived.put(answer)
+        except Exception as error:  # noqa: BLE001 - raised where answers are asked for
+            self._arrived.put(error)
+        else:
+            self._arrived.put(None)
 
 
 @contextlib.contextmanager
@@ -189,11 +215,38 @@ def _look_at(directory: str) -> None:
         raise PermissionError
 
 
-def _rest_of(connection: socket.socket) -> bytes:
-    whole = io.BytesIO()
-    while data := connection.recv(_READ_BYTES):
-        whole.write(data)
-    return whole.getvalue()
+class _Arriving(io.RawIOBase):
+    """What comes over a connection, taken from it as soon as it is there: who sends never waits for who reads here."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._parts: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._part = memoryview(b"")
+        self._connection = connection
+        threading.Thread(target=self._take, name="sql-rows", daemon=True).start()
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        """See `io.RawIOBase`. Also the end of a connection that broke is an end: Spark hears of it from its other side."""
+        if not self._part:
+            self._part = memoryview(self._parts.get())
+            if not self._part:
+                self._parts.put(b"")
+        size = min(len(buffer), len(self._part))
+        buffer[:size], self._part = self._part[:size], self._part[size:]
+        return size
+
+    def _take(self) -> None:
+        """Thread."""
+        data = b" "
+        while data:
+            try:
+                data = self._connection.recv(_READ_BYTES)
+            except OSError:
+                data = b""
+            self._parts.put(data)
 
 
 def functions(meeting: str, schema: pa.Schema) -> tuple[Callable[..., Any], Callable[..., Any]]:

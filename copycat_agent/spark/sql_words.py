@@ -64,9 +64,15 @@ FUNCTIONS = {
     "reflect": EXPRESSIONS["CallMethodViaReflection"],
     "java_method": EXPRESSIONS["CallMethodViaReflection"],
     "try_reflect": EXPRESSIONS["TryReflect"],
+    "window": "window() leaves out records without a time; date_trunc and arithmetic on the time do not",
+    "session_window": "session_window() groups records",
 }
 """Functions that are refused by name, before Spark looks at them."""
 
+RANDOM = "{}() gives the same values with every batch, so they are not what they look like, and others when a record is read again"
+NO_RANDOM = (
+    "name a record by {@file.path} and {@offset} instead, in record.key, record.headers or the step set; the step sample takes a part"
+)
 SUBQUERY = "it holds a query within an expression (IN (SELECT ...), EXISTS, or a value)"
 TABLE = "it reads {}; only the table records can be read"
 COMMAND = "it is no SELECT over records ({})"
@@ -82,12 +88,14 @@ CONDITIONS = {
     "INVALID_URL": "a text that is no URL; try_parse_url gives null instead",
     "NUMERIC_VALUE_OUT_OF_RANGE": "a number that its type cannot hold",
     "USER_RAISED_EXCEPTION": "raise_error or assert_true",
+    "OUT_OF_MEMORY": "it takes more memory than there is (spark.driver_memory, of an executor spark.executor.memory)",
     "MALFORMED_RECORD_IN_PARSING": "a text that from_json or from_csv cannot read in mode FAILFAST",
 }
 """Spark's error conditions that single records bring about."""
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]{3,}(?:\.[A-Z0-9_]+)*)\]")
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
+_NO_MEMORY = re.compile(r"\bjava\.lang\.OutOfMemoryError\b")
 _DATA_STATES = ("22", "P0", "21", "23", "38")
 """How states of errors begin that data bring about, as the SQL standard and Spark's table of errors have them."""
 
@@ -104,7 +112,7 @@ def condition_of(text: str) -> str:
     """Spark's name for an error that one record's data bring about; "" when it is no such error."""
     condition, state = _CONDITION.search(text), _STATE.search(text)
     if condition is None:
-        return ""
+        return "OUT_OF_MEMORY" if _NO_MEMORY.search(text) else ""
     known = condition[1].partition(".")[0] in CONDITIONS
     return condition[1] if known or (state is not None and state[1].startswith(_DATA_STATES)) else ""
 

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 MISSING: Final = object()
 """What a compiled path returns for a field that is not there (a null that is there is None)."""
 
-_SEGMENT = re.compile(r"[^\s.\[\]{}!:@\x00-\x1f\x7f](?:[^.\[\]{}!:\x00-\x1f\x7f]*[^\s.\[\]{}!:\x00-\x1f\x7f])?")
+_SEGMENT = re.compile(r"[^\s.\[\]{}!:\x00-\x1f\x7f](?:[^.\[\]{}!:\x00-\x1f\x7f]*[^\s.\[\]{}!:\x00-\x1f\x7f])?")
+
+_METADATA_ALONE = {
+    "@file.path", "@file.name", "@file.dir", "@file.inode", "@offset", "@record.number", "@host", "@connector", "@read_time",
+}  # fmt: skip
 
 
 class RecordLike(Protocol):
@@ -37,8 +41,11 @@ class RecordLike(Protocol):
 
 
 def is_path(path: str) -> bool:
-    """Whether `path` is a dotted path: names without brackets, braces, colons and outer blanks, joined by dots."""
-    return all(_SEGMENT.fullmatch(key) for key in path.split("."))
+    """Whether `path` is a dotted path: names without brackets, braces, colons and outer blanks, joined by dots.
+
+    Many programs write a field `@timestamp`, and `@version`; names that only mean metadata in templates are no fields.
+    """
+    return path not in _METADATA_ALONE and all(_SEGMENT.fullmatch(key) for key in path.split("."))
 
 
 def compile_path(path: str) -> Callable[[RecordLike], object]:

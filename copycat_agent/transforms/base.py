@@ -22,7 +22,8 @@ class Draft:
     `value` is the framed bytes, or the fields once a step (or the format) has made some. The dict of fields is the steps' own: they may
     change it. What lies within a field (a dict, a list) is not: it is replaced, never changed, since it may be the format's.
     `timestamp_ms` is the event time in epoch milliseconds, None while no step has set one. `kept` counts the errors that
-    `on_error: keep` passed over, `trouble` is the first one that it or `on_error: drop` did, in words; "" for none. The rest is the record's place, see `model.Record`; steps read it only.
+    `on_error: keep` passed over, `trouble` is the first one that it or `on_error: drop` did, in words; "" for none. The rest is the
+    record's place, see `model.Record`; steps read it only.
     """
 
     __slots__ = ("end", "kept", "number", "partial", "schema", "start", "timestamp_ms", "trouble", "value")

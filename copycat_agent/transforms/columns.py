@@ -89,7 +89,8 @@ def _named(part: str) -> tuple[str, str]:
         end = next(place for place in range(1, len(text)) if text[place] == "`" and text[place + 1 : place + 2] in ("", ":", " "))
         name, rest = text[1:end].replace("``", "`"), text[end + 1 :]
     else:
-        name, _, rest = text.partition(":") if ":" in text else text.partition(" ")
+        end = next((place for place, char in enumerate(text) if char in ": "), len(text))
+        name, rest = text[:end], text[end:]
     return name.strip(), rest.strip().removeprefix(":").strip()
 
 

@@ -12,6 +12,9 @@ from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, T
 from copycat_agent.transforms.columns import struct_fields, type_at, without_field
 from copycat_agent.transforms.paths import FieldName, finder, taker
 
+_MOST_CHARACTERS = 2**24
+"""What a record's names may grow by. Objects within objects cost a few bytes each in a line, and their names in each field below them."""
+
 
 class FlattenSettings(Options):
     """What is flattened, and how names are joined."""
@@ -57,9 +60,14 @@ def _build(options: FlattenOptions) -> Transform:
 def _flat(todo: list[tuple[str, Any]], delimiter: str, out: dict[str, Any]) -> dict[str, Any]:
     """`out` with the leaves of `todo`, in their order. Without recursion: data may be deeper than Python's stack."""
     todo.reverse()
+    longer = 0
     while todo:
         name, value = todo.pop()
         if isinstance(value, dict) and value:
+            longer += (len(name) + len(delimiter)) * (len(value) - 1)
+            if longer > _MOST_CHARACTERS:
+                msg = "the names of its fields would be too long once the record is flat"
+                raise DataError(msg)
             todo += [(f"{name}{delimiter}{key}", inner) for key, inner in reversed(value.items())]
         elif name in out:
             msg = "two fields would have the same name once the record is flat"

@@ -13,7 +13,8 @@ from copycat_agent.options import BeforeValidator, Field, Options, Secret
 from copycat_agent.templates import MISSING, scalar_text
 from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import type_at, with_type
-from copycat_agent.transforms.paths import FieldName, FieldNames, all_places, clash, finder, putter
+from copycat_agent.transforms.hiding import hiding
+from copycat_agent.transforms.paths import Change, FieldName, FieldNames, clash, finder, putter
 
 Digest = Callable[[bytes], str]
 
@@ -49,9 +50,9 @@ def _as_settings(value: object) -> object:
 class HashOptions(StepOptions):
     """Values become digests."""
 
-    hash: Annotated[HashSettings, BeforeValidator(_as_settings)] = Field(
+    hash: Annotated[HashSettings, BeforeValidator(_as_settings, json_schema_input_type=str | list[str] | HashSettings)] = Field(
         description="`hash: email` replaces the field by its SHA-256. A text is hashed as UTF-8, a number as it is written, an object or a "
-        "list as its JSON with sorted keys."
+        "list as its JSON with sorted keys; a path leads into the objects of a list. What cannot be hashed is hidden."
     )
 
 
@@ -71,17 +72,11 @@ def _build(options: HashOptions) -> Transform:
 
         return Steady(hash_together)
 
-    places = [(path, find, put) for path in settings.field for find, put in all_places(path)]
+    return Steady(hiding({path: _hashing(digest, path) for path in settings.field}, "hashed"))
 
-    def hash_each(draft: Draft) -> bool:
-        fields = draft.fields()
-        for path, find, put in places:
-            value = find(fields)
-            if value is not None and value is not MISSING:
-                put(fields, digest(_bytes(value, path)))
-        return True
 
-    return Steady(hash_each)
+def _hashing(digest: Digest, path: str) -> Change:
+    return lambda value: digest(_bytes(value, path))
 
 
 def _digest(settings: HashSettings) -> Digest:

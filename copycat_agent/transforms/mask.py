@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from copycat_agent.errors import DataError
 from copycat_agent.options import BeforeValidator, Field, Options, Regex
 from copycat_agent.patterns import Match, compile_pattern
-from copycat_agent.templates import MISSING, scalar_text
-from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.templates import scalar_text
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import element_of, struct_fields, struct_of, type_at, with_type
-from copycat_agent.transforms.paths import FieldName, all_places, clash
+from copycat_agent.transforms.hiding import hiding
+from copycat_agent.transforms.paths import Change, FieldName, clash
 
-HIDDEN = "********"
-"""What stands where a whole value is hidden."""
 _Mask = Callable[[str], str]
 
 
@@ -35,13 +33,25 @@ def _as_rule(value: object) -> object:
     return {"pattern": value} if isinstance(value, str) else value
 
 
+_Rule = Annotated[MaskRule, BeforeValidator(_as_rule, json_schema_input_type=str | MaskRule)]
+
+
+def _as_rules(value: object) -> object:
+    """Refuse what reads as the mask of one field and would mask fields named `field` and `pattern`, and nothing that is there."""
+    if isinstance(value, dict) and {"field", "pattern"} <= value.keys() and not any(isinstance(each, dict) for each in value.values()):
+        msg = "needs fields and their patterns, as in {card: RE}, or {card: {pattern: RE, with: TEXT}}"
+        raise ValueError(msg)
+    return value
+
+
 class MaskOptions(StepOptions):
     """Parts of values are made unreadable."""
 
-    mask: dict[FieldName, Annotated[MaskRule, BeforeValidator(_as_rule)]] = Field(
+    mask: Annotated[dict[FieldName, _Rule], BeforeValidator(_as_rules, json_schema_input_type=dict[FieldName, _Rule])] = Field(
         min_length=1,
         description="Fields and what is hidden in them: a pattern, or {pattern, with}. {card: '\\b\\d{12}(\\d{4})\\b'} leaves the last "
-        "four digits. Numbers become texts; every value in a list or an object is masked. A field may be missing.",
+        "four digits. Numbers become texts; every value in a list or an object is masked, and a path leads into the objects of a list. A "
+        "field may be missing.",
     )
 
     def model_post_init(self, context: object) -> None:
@@ -53,26 +63,11 @@ class MaskOptions(StepOptions):
 
 
 def _build(options: MaskOptions) -> Transform:
-    maskings = {path: _masking(rule) for path, rule in options.mask.items()}
-    rules = [(path, find, put, masked) for path, masked in maskings.items() for find, put in all_places(path)]
+    return Steady(hiding({path: _change(_masking(rule)) for path, rule in options.mask.items()}, "masked"))
 
-    def mask(draft: Draft) -> bool:
-        fields, bad = draft.fields(), ""
-        for path, find, put, masked in rules:
-            value = find(fields)
-            if value is None or value is MISSING:
-                continue
-            try:
-                new = masked(value) if isinstance(value, str) else _inside(value, masked)
-            except (DataError, ValueError, RecursionError):
-                new, bad = HIDDEN, bad or path
-            put(fields, new)
-        if bad:
-            msg = f"field {bad!r} cannot be masked, so all of it is hidden"
-            raise DataError(msg)
-        return True
 
-    return Steady(mask)
+def _change(masked: _Mask) -> Change:
+    return lambda value: masked(value) if isinstance(value, str) else _inside(value, masked)
 
 
 def _inside(value: Any, masked: _Mask) -> object:  # noqa: ANN401 - any value of a record

@@ -20,6 +20,10 @@ Put = Callable[[Fields, object], None]
 """Puts a value; what stands in the way of the path is replaced."""
 Take = Callable[[Fields], object]
 """Removes the field and returns its value, `MISSING` for none. The object it was in stays, empty if need be."""
+Change = Callable[[Any], object]
+"""From a value that is not null to what takes its place."""
+ChangeAll = Callable[[Fields, Change], None]
+Remove = Callable[[Fields], None]
 
 
 def _field_name(value: object) -> object:
@@ -104,10 +108,55 @@ def taker(path: str) -> Take:
     return take
 
 
-def all_places(path: str) -> list[tuple[Find, Put]]:
-    """Every field that `path` can mean: in an object, and by a name of its own with dots. For what must not be missed, as by `mask`."""
-    own = (lambda fields: fields.get(path, MISSING), lambda fields, value: fields.__setitem__(path, value))
-    return [(nested_finder(path), putter(path)), own] if "." in path else [own]
+def changers(path: str) -> list[tuple[str, ChangeAll]]:
+    """How to change every value that `path` can mean, for what must not be missed, as by `mask`. A null stays.
+
+    In objects, in objects within lists, and in a field with dots in its own name: one function for each of the fields at the top that
+    they change, with its name. One that raises has changed nothing.
+    """
+    first, *rest = path.split(".")
+
+    def change_own(fields: Fields, how: Change) -> None:
+        if (value := fields.get(path)) is not None:
+            fields[path] = how(value)
+
+    def change_within(fields: Fields, how: Change) -> None:
+        if isinstance(value := fields.get(first), dict | list):
+            fields[first] = _changed(value, rest, how)
+
+    return [(path, change_own), (first, change_within)] if rest else [(path, change_own)]
+
+
+def _changed(value: object, path: list[str], how: Change) -> object:
+    if isinstance(value, list):
+        return [_changed(each, path, how) for each in value]
+    name, rest = path[0], path[1:]
+    if not isinstance(value, dict) or (inner := value.get(name)) is None:
+        return value
+    return {**value, name: _changed(inner, rest, how) if rest else how(inner)}
+
+
+def remover(path: str) -> Remove:
+    """How to remove every field that `path` can mean, as `changer` finds them."""
+    first, *rest = path.split(".")
+
+    def remove(fields: Fields) -> None:
+        fields.pop(path, None)
+        if rest and isinstance(inner := fields.get(first), dict | list):
+            fields[first] = _removed(inner, rest)
+
+    return remove
+
+
+def _removed(value: object, path: list[str]) -> object:
+    if isinstance(value, list):
+        return [_removed(each, path) for each in value]
+    name, rest = path[0], path[1:]
+    if not isinstance(value, dict) or name not in value:
+        return value
+    if rest:
+        return {**value, name: _removed(value[name], rest)}
+    return {key: each for key, each in value.items() if key != name}
 
 
 def clash(paths: list[str]) -> str:

@@ -31,7 +31,7 @@ def _as_settings(value: object) -> object:
 class SampleOptions(StepOptions):
     """A part of the records goes on."""
 
-    sample: Annotated[SampleSettings, BeforeValidator(_as_settings)] = Field(
+    sample: Annotated[SampleSettings, BeforeValidator(_as_settings, json_schema_input_type=float | SampleSettings)] = Field(
         description="`sample: 0.1` lets one record in ten go on; the others are dropped. By the record's place in its file, or by a key: "
         "what is read again is chosen again."
     )

@@ -8,13 +8,15 @@ from copycat_agent.options import Field
 from copycat_agent.templates import MISSING
 from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import type_at, with_type, without_field
-from copycat_agent.transforms.paths import FieldNames, nested_finder, putter, taker
+from copycat_agent.transforms.paths import FieldNames, nested_finder, putter, remover
 
 
 class DropFieldsOptions(StepOptions):
     """Fields are taken away."""
 
-    drop_fields: FieldNames = Field(min_length=1, description="Names of fields that go, as in [tmp, user.password]. One may be missing.")
+    drop_fields: FieldNames = Field(
+        min_length=1, description="Names of fields that go, as in [tmp, user.password]; of objects in lists too. One may be missing."
+    )
 
 
 class KeepFieldsOptions(StepOptions):
@@ -26,13 +28,12 @@ class KeepFieldsOptions(StepOptions):
 
 
 def _drop(options: DropFieldsOptions) -> Transform:
-    # twice for what may be in an object and have a name of its own as well: what is dropped must be gone
-    takers = [taker(path) for path in options.drop_fields for _ in range(1 + ("." in path))]
+    removers = [remover(path) for path in options.drop_fields]
 
     def drop_fields(draft: Draft) -> bool:
         fields = draft.fields()
-        for take in takers:
-            take(fields)
+        for remove in removers:
+            remove(fields)
         return True
 
     return Steady(drop_fields)

@@ -81,7 +81,7 @@ def _as_options(value: object) -> object:
 class SyslogStepOptions(StepOptions):
     """Parses syslog."""
 
-    syslog: Annotated[SyslogOptions, BeforeValidator(_as_options)] = Field(
+    syslog: Annotated[SyslogOptions, BeforeValidator(_as_options, json_schema_input_type=str | SyslogOptions)] = Field(
         description="Parses syslog, RFC 5424 and RFC 3164, into timestamp, hostname, facility, severity, appname, procid, msgid, "
         "structured_data and message. Sets the record's time. {format, zone, field, into, keep_source}."
     )

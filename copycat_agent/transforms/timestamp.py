@@ -62,10 +62,14 @@ class TimestampParse(Options):
     )
 
 
+def _as_parse(value: object) -> object:
+    return {"field": value} if isinstance(value, str) else value
+
+
 class TimestampOptions(StepOptions):
     """The time of the event."""
 
-    timestamp: Annotated[TimestampParse, BeforeValidator(lambda value: {"field": value} if isinstance(value, str) else value)] = Field(
+    timestamp: Annotated[TimestampParse, BeforeValidator(_as_parse, json_schema_input_type=str | TimestampParse)] = Field(
         description="Makes a field the record's time, for `record.timestamp: event` and {@timestamp}. A field's name, or {field, format, "
         "zone, into, as}."
     )

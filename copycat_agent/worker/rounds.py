@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, SplitResult, TaskId
 from copycat_agent.sources import SOURCES, Changes, Source
 from copycat_agent.transforms.sql import sql_at
@@ -100,6 +101,8 @@ class Rounds:
         self._pickled = pickle.dumps(definition)
         has_query = sql_at(definition.transforms) is not None
         self._linger = max(definition.delivery.linger, QUERY_SECONDS) if has_query else definition.delivery.linger
+        executor = self._executor
+        self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None
         self._flying: dict[TaskId, _Flight] = {}
         self._uncommitted: list[_Unsaved] = []
         self._patience = Patience(definition, self._standing, self._tally, self._log, careful=careful)
@@ -139,6 +142,7 @@ class Rounds:
 
     def _cycle(self) -> None:
         """One round: look, take in results, hand out work."""
+        self._hear_of_the_query()
         grown, other = self._wake.take()
         if grown and not self._source.wake(grown):
             other = True
@@ -157,6 +161,13 @@ class Rounds:
         self._tally.look(lag)
         if self._scanned and not self._pausing:
             self._patience.go_on(lag.blocked_files)
+
+    def _hear_of_the_query(self) -> None:
+        """One that cannot be run ends the connector also while there is nothing to read. Raises FatalError."""
+        if self._examined is not None and self._examined.done():
+            error, self._examined = self._examined.result(), None
+            if error is not None:
+                raise error
 
     def _hand_out(self, *, eager: bool) -> None:
         now = time.monotonic()

@@ -17,9 +17,9 @@ import pytest
 from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
-from copycat_agent.definitions import load_agent, load_file
+from copycat_agent.definitions import load_agent, load_content
 from copycat_agent.errors import DefinitionError, Problem
-from copycat_agent.explain.keys import all_keys
+from copycat_agent.explain.keys import Key, all_keys
 from copycat_agent.model import Fingerprint
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
@@ -31,7 +31,6 @@ from tests.faults.conftest import LIKE_ANYONE
 if TYPE_CHECKING:
     from typer.testing import Result
 
-    from tests.cli.conftest import Done
 
 Ask = Callable[..., "Result"]
 
@@ -328,14 +327,12 @@ def test_it_reads_no_further_than_it_must(ask: Ask, define: Callable[..., Path])
 
 
 @pytest.mark.parametrize("name", [b"a\x1b[31m\n.log", b"caf\xe9.log", "b\u202e.log".encode()])
-def test_names_and_records_do_not_act_on_the_terminal(
-    copycat: Callable[..., Done], define: Callable[..., Path], connectors: Path, name: bytes
-) -> None:
+def test_names_and_records_do_not_act_on_the_terminal(ask: Ask, define: Callable[..., Path], name: bytes) -> None:
     logs = define("app", more="transforms: []\n")
     path = os.fsencode(logs) + b"/" + name
     Path(os.fsdecode(path)).write_bytes(b"\x1b[2J\x9b\xe2\x80\xae\n")
-    done = copycat("explain", os.fsdecode(path), connectors)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = ask(os.fsdecode(path))
+    assert (done.exit_code, done.stderr) == (0, "")
     assert all(line.isprintable() for line in done.stdout.splitlines())
 
 
@@ -350,16 +347,18 @@ def test_two_connectors_on_one_file_are_both_told(ask: Ask, define: Callable[...
 
 
 def test_without_a_directory_it_takes_the_one_that_is_there(
-    copycat: Callable[..., Done], define: Callable[..., Path], tmp_path: Path, connectors: Path
+    define: Callable[..., Path], tmp_path: Path, connectors: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = define("app")
     (logs / "a.log").write_text("x\n")
-    done = copycat("explain", "app-logs/a.log")
-    assert (done.returncode, f"{logs}/a.log: one connector" in done.stdout) == (0, True), done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    done = CliRunner().invoke(app, ["explain", "app-logs/a.log"])
+    assert (done.exit_code, f"{logs}/a.log: one connector" in done.stdout) == (0, True), done.stderr
     shutil.move(connectors, tmp_path / "elsewhere")
     if not Path("/etc/copycat/connectors.d").is_dir():
-        done = copycat("explain", "app-logs/a.log")
-        assert (done.returncode, "name the directory" in done.stderr) == (2, True)
+        done = CliRunner().invoke(app, ["explain", "app-logs/a.log"])
+        assert (done.exit_code, "name the directory" in done.stderr) == (2, True)
 
 
 def explained(key: str, *options: str) -> Result:
@@ -384,7 +383,7 @@ def test_an_option_is_explained_by_its_key() -> None:
     [
         ("source.lin.max_bytes", "source.line.max_bytes"),
         ("tolerence", "errors.tolerance"),
-        ("type", "source.type"),
+        ("timestamp", "record.timestamp"),
         ("start-at", "source.start_at"),
     ],
 )
@@ -399,20 +398,35 @@ def test_settings_of_librdkafka_are_told_or_refused() -> None:
     assert "delivery.guarantee decides this" in explained("kafka.client.acks").stdout
 
 
-@pytest.mark.parametrize("key", {one.example: one for one in all_keys() if one.example}.values(), ids=lambda one: f"{one.where}:{one.key}")
-def test_every_example_loads(key: Any, tmp_path: Path) -> None:
+def test_the_place_nearest_to_the_top_is_meant_and_types_are_known() -> None:
+    assert explained("topic").stdout == explained("record.topic").stdout
+    assert explained("multiline").stdout == explained("source.multiline").stdout
+    assert "keys below  source.include, " in explained("log_file").stdout
+    places = [one["key"] for one in json.loads(explained("json", "--format", "json").stdout)]
+    assert places == ["transforms.json", "source.format.type", "converters.key.type", "converters.value.type"]
+
+
+EXAMPLES = {one.example: one for one in all_keys() if one.example}
+
+
+@pytest.mark.parametrize("section", sorted({one.key.partition(".")[0] for one in EXAMPLES.values()}))
+def test_every_example_loads(section: str, tmp_path: Path) -> None:
     """As far as the option itself goes: what it needs beside it is another matter."""
-    path = tmp_path / "x.yaml"
-    if key.where.startswith("a definition"):
-        path.write_text(whole(key.example), "utf-8")
-        problems = load_file(path, AgentOptions(), resolve_env=False).problems
-    else:
-        path.write_text(key.example, "utf-8")
-        problems = problems_of_agent(path)
-    assert [one for one in problems if one.code not in {"missing-key", "security", "converter"}] == []
+    bad = {}
+    for one in EXAMPLES.values():
+        if one.key.partition(".")[0] == section:
+            problems = problems_of_definition(one.example) if one.where.startswith("a definition") else problems_of_agent(one, tmp_path)
+            bad[one.where, one.key] = [each for each in problems if each.code not in {"missing-key", "security", "converter"}]
+    assert {place: problems for place, problems in bad.items() if problems} == {}
 
 
-def problems_of_agent(path: Path) -> tuple[Problem, ...]:
+def problems_of_definition(example: str) -> tuple[Problem, ...]:
+    return load_content(Path("x.yaml"), whole(example).encode(), AgentOptions(), resolve_env=False).problems
+
+
+def problems_of_agent(key: Key, directory: Path) -> tuple[Problem, ...]:
+    path = directory / "agent.yaml"
+    path.write_text(key.example, "utf-8")
     try:
         load_agent(path, resolve_env=False)
     except DefinitionError as error:

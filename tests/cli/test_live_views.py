@@ -39,7 +39,16 @@ AGENT: dict[str, Any] = {
 
 def connector(name: str, **changes: Any) -> dict[str, Any]:
     """A connector as the API shows it."""
-    counts = {"read": 0, "read_bytes": 0, "acknowledged": 1_234_567, "dead_lettered": 0, "dropped": 0, "rejected": 0, "too_long": 0, "kept": 0}
+    counts = {
+        "read": 0,
+        "read_bytes": 0,
+        "acknowledged": 1_234_567,
+        "dead_lettered": 0,
+        "dropped": 0,
+        "rejected": 0,
+        "too_long": 0,
+        "kept": 0,
+    }
     lag = {"bytes": 0, "files": 0, "known_files": 1, "open_files": 1, "oldest_unread_ms": 0, "troubled_files": 0}
     one: dict[str, Any] = {
         "name": name,

@@ -144,3 +144,54 @@ def test_a_query_is_answered_by_a_real_spark(copycat: Callable[..., Result], def
     done = copycat("test", connectors)
     assert (done.exit_code, done.stdout) == (78, f"ok    app: test 1  {connectors}/app.yaml:5\n"), done.stderr
     assert "transforms[0] sql: the query cannot be run" in done.stderr
+
+
+def test_the_directory_of_junits_file_is_made(copycat: Callable[..., Result], define: Callable[..., Path], connectors: Path) -> None:
+    define("app", more=GOOD)
+    done = copycat("test", connectors, "--junit", connectors.parent / "out" / "deep" / "junit.xml")
+    assert done.exit_code == 0
+    assert b'tests="1"' in (connectors.parent / "out" / "deep" / "junit.xml").read_bytes()
+    done = copycat("test", connectors, "--junit", connectors / "app.yaml" / "junit.xml")
+    assert "1 passed" in done.stderr, "what became of the tests is told first"
+    assert "junit.xml cannot be written" in str(done.exception)
+
+
+REFERS = """transforms: [{set: {stage: "${env:STAGE}"}}, {hash: {field: message, secret: "${cred:salt}"}}]
+kafka:
+  bootstrap_servers: ["${env:BROKERS}"]
+  security: {protocol: SASL_SSL, mechanism: PLAIN, username: "${env:LOGIN}", password: "${file:/gone}"}
+  client: {linger.ms: "${env:LINGER}"}
+limits: {records_per_second: "${env:RATE}"}
+tests:
+  - input: a
+    expect: [{value: {stage: "${env:STAGE}"}}]
+"""
+
+
+def test_neither_secrets_nor_variables_of_production_are_needed(
+    copycat: Callable[..., Result], define: Callable[..., Path], connectors: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define("app", more=REFERS)
+    (connectors.parent / "agent.yaml").write_text(
+        'kafka: {security: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: "${cred:password}"}}\n'
+    )
+    for name in ("STAGE", "BROKERS", "LOGIN", "LINGER", "RATE", "CREDENTIALS_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    done = copycat("test", connectors)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.splitlines()[0] == "looked at without ${cred:salt}, ${env:STAGE}: the name stands for each"
+    (connectors.parent / "a.log").write_text("x\n")
+    (connectors.parent / "salt").write_text("sesame")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(connectors.parent))
+    monkeypatch.setenv("STAGE", "here")
+    done = copycat("try", connectors.parent / "a.log", "-d", connectors / "app.yaml")
+    assert (done.exit_code, '"here"' in done.stdout) == (0, True)
+    assert done.stderr.splitlines()[-1] == "looked at without ${cred:salt}: the name stands for each", "no secret is read"
+    assert copycat("check", connectors).exit_code == 78, "the agent needs them all"
+
+
+def test_what_decides_has_to_be_known(copycat: Callable[..., Result], define: Callable[..., Path], connectors: Path) -> None:
+    define("app", more=GOOD.replace("tests:", 'errors: {tolerance: "${env:COPYCAT_TOLERANCE}"}\ntests:'))
+    done = copycat("test", connectors)
+    assert done.exit_code == 78
+    assert "the environment variable COPYCAT_TOLERANCE is not set" in done.stderr

@@ -125,6 +125,14 @@ def test_new_says_what_is_wrong_with_a_sample_or_a_name(tmp_path: Path) -> None:
     assert copycat("new", "log_file", "--name", "BAD").exit_code == 78
 
 
+def test_new_tells_bytes_from_text(tmp_path: Path) -> None:
+    sample = tmp_path / "a.bin"
+    sample.write_bytes(bytes(range(256)) * 20)
+    with pytest.raises(CopycatError, match="binary file: no log of lines"):
+        copycat("new", "log_file", "--from", sample)
+    assert "format: {type: binary}" in copycat("new", "spool_dir", "--from", sample).stdout
+
+
 def test_import_prints_definitions_and_reports_with_lines(tmp_path: Path) -> None:
     done = copycat("import", "filebeat", SHAPES / "filebeat.yml")
     assert done.exit_code == 1

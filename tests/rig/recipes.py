@@ -1,4 +1,4 @@
-"""The recipes of docs/records.md: each is a whole definition, with schema files where it names some."""
+"""Definitions for people to copy: the recipes of docs/records.md, with the schema files that they name, and those in `connectors.d/`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ SCHEMAS = "/etc/copycat/schemas"
 """Where the page keeps schema files."""
 
 
+SHIPPED = sorted((Path(__file__).parents[2] / "connectors.d").iterdir())
+"""What is there, switched off or not."""
+
+
 class Recipe(NamedTuple):
     """`definition` as it stands on the page; `schemas` by file name."""
 
@@ -27,10 +31,7 @@ class Recipe(NamedTuple):
             (directory / name).write_text(text, "utf-8")
         path = directory / "recipe.yaml"
         path.write_text(self.definition.replace(SCHEMAS, str(directory)), "utf-8")
-        loaded = load_file(path, AgentOptions(), environ={})
-        assert loaded.problems == (), self.title
-        assert loaded.definition is not None
-        return loaded.definition
+        return _loaded(path)
 
 
 def recipes() -> list[Recipe]:
@@ -39,6 +40,21 @@ def recipes() -> list[Recipe]:
     titles = re.findall(r"^### \d+\. (.*)$", text, re.MULTILINE)
     bodies = re.split(r"^### .*$", text, flags=re.MULTILINE)[1:]
     return [_recipe(title, body) for title, body in zip(titles, bodies, strict=True)]
+
+
+def load_shipped(path: Path, directory: Path) -> Definition:
+    """One of `SHIPPED`, through the loader, without a problem; `directory` serves for a copy and the credentials."""
+    copy = directory / path.name.removesuffix(".disabled")
+    copy.write_bytes(path.read_bytes())
+    (directory / "kafka_password").write_text("not shown")
+    return _loaded(copy, {"CREDENTIALS_DIRECTORY": str(directory)})
+
+
+def _loaded(path: Path, environ: dict[str, str] | None = None) -> Definition:
+    loaded = load_file(path, AgentOptions(), environ=environ or {})
+    assert loaded.problems == ()
+    assert loaded.definition is not None
+    return loaded.definition
 
 
 def _recipe(title: str, body: str) -> Recipe:

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -115,13 +116,15 @@ class SchemaRegistry:
 class RegistryFront:
     """A server before a registry: `requests` lists what was asked (`GET /subjects/...`). With `login` it wants user and password.
 
-    `hold` is how long it waits before it passes a request on. `stop` and `start` take it down and up, at the same address.
+    `hold_seconds` is how long it waits before it passes a request on; `answer` is given in place of the registry's, with `headers`.
+    `stop` and `start` take it down and up, at the same address.
     """
 
     def __init__(self, upstream: str, login: tuple[str, str] | None = None) -> None:
         self.requests: list[str] = []
         self.hold_seconds = 0.0
         self.answer: tuple[int, bytes] | None = None
+        self.headers: dict[str, str] = {}
         self._upstream = upstream
         self._wanted = None if login is None else "Basic " + base64.b64encode(":".join(login).encode()).decode()
         self._port = free_port()
@@ -138,6 +141,16 @@ class RegistryFront:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def start_tls(self, certificate: Path) -> str:
+        """Up behind TLS, with this key and certificate (PEM). Returns its address."""
+        self.stop()
+        self.start()
+        assert self._server is not None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        return self.url.replace("http:", "https:")
 
     def start(self) -> None:
         """Up."""
@@ -187,6 +200,7 @@ class RegistryFront:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
+                _send_headers(self, front.headers)
                 with contextlib.suppress(OSError):  # whoever asked has given up
                     self.end_headers()
                     self.wfile.write(body)
@@ -195,3 +209,8 @@ class RegistryFront:
                 """Nobody reads it."""
 
         return Handler
+
+
+def _send_headers(handler: BaseHTTPRequestHandler, headers: dict[str, str]) -> None:
+    for name, value in headers.items():
+        handler.send_header(name, value)

@@ -6,6 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -133,6 +134,8 @@ def pod_line(stamp: str, text: str, *, stream: str = "stdout") -> str:
     return f"2026-11-21T05:00:{stamp}Z {stream} F {text}\n"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(180)
 def test_payments(agent: AgentProcess, schema_registry: SchemaRegistry, tmp_path: Path) -> None:
     credentials, pods, broker_dir = tmp_path / "credentials", tmp_path / "pods", tmp_path / "secured"
     for directory in (credentials, pods / "payments_api" / "app", broker_dir):

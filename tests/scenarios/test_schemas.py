@@ -121,3 +121,40 @@ def test_a_record_that_does_not_fit_goes_to_the_dlq_with_its_field(
     headers = {name: (value or b"").decode() for name, value in letter.headers}
     assert any("field 'id': a whole number is needed, not text" in value for value in headers.values()), headers
     assert letter.value == bad.encode().rstrip(b"\n")
+
+
+def test_a_missing_subject_of_one_topic_lets_all_before_it_through_and_nothing_is_sent_twice(
+    shipping: Shipping, client: SchemaRegistryClient, schema_registry: SchemaRegistry, logs_dir: Path, make_topic: Callable[..., str]
+) -> None:
+    other = make_topic()
+    client.register_schema(f"{shipping.topic}-value", Schema(json.dumps(EVENT), "AVRO"))
+    (logs_dir / "app").write_text(
+        "".join(json.dumps({"id": number, "text": other if number == 150 else shipping.topic}) + "\n" for number in range(200))
+    )
+    record = {"topic": "{text}", "allowed_topics": [shipping.topic, other]}
+    shipping.start(transforms=NUMBERED, converters=avro(schema_registry.url), record=record)
+    read = reader(client, shipping.topic)
+    assert [read(one.value)["id"] for one in shipping.records(150)] == list(range(150))
+    wait_until(lambda: shipping.status.state == "blocked", message=lambda: f"{shipping.status}")
+    assert f"does not have subject '{other}-value'" in shipping.status.reason
+    client.register_schema(f"{other}-value", Schema(json.dumps(EVENT), "AVRO"))
+    shipping.wait_caught_up()
+    assert [read(one.value)["id"] for one in shipping.records(199)] == [*range(150), *range(151, 200)]
+    assert [read(one.value)["id"] for one in consume(shipping.bootstrap, other, until=1)] == [150]
+
+
+@pytest.mark.long  # 5 s, the time-out of a connection
+def test_a_stop_does_not_wait_for_a_registry_that_hangs_and_nothing_tells_its_password(
+    shipping: Shipping, front: RegistryFront, logs_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    front.hold_seconds = 30.0
+    (logs_dir / "app").write_text(lines(1))
+    converters = avro(front.url)
+    converters["schema_registry"]["basic_auth"] = {"username": "me", "password": "s3cret-word"}
+    shipping.start(transforms=NUMBERED, converters=converters)
+    wait_until(lambda: bool(front.requests))
+    status = shipping.stop()
+    assert status.state == "stopped"
+    assert "s3cret" not in f"{caplog.text} {status}"
+    assert "HTTP Request" not in caplog.text

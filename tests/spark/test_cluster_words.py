@@ -18,7 +18,7 @@ from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError, FileError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
-from copycat_agent.spark import cluster_package, cluster_task
+from copycat_agent.spark import cluster_package, cluster_task, sql_task
 from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings
 from copycat_agent.spark.cluster_line import TOKEN_BYTES, Exchange
 from tests.rig.waiting import wait_until
@@ -116,6 +116,7 @@ def test_the_package_that_travels_is_whole(tmp_path: Path) -> None:
 def test_an_executor_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cluster_task.seat(__version__).trouble == ""
     assert "of its own" in cluster_task.seat("9.9").trouble
+    assert cluster_task.seat(__version__, ("for_queries",)).trouble == "its Python lacks for_queries"
     monkeypatch.setattr(cluster_task, "NEEDED", ("orjson", "not_there", "not.there"))
     found = cluster_task.seat(__version__)
     assert found.trouble == "its Python lacks not_there, not.there"
@@ -155,6 +156,16 @@ def test_an_executor_that_is_unfit_says_so_in_every_result(monkeypatch: pytest.M
     found = _carried("/nowhere", 1)
     assert isinstance(found.error, FatalError)
     assert "lacks not_there" in str(found.error)
+
+
+@pytest.mark.usefixtures("carrying")
+def test_an_executor_that_lacks_what_queries_need_says_so_for_those_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_task, "QUERIES_NEED", ("not_there",))
+    assert "lacks" not in str(_carried("/nowhere", 1).error)
+    split = Split(SourcePartition("app", "k"), "/a", "/a", SourceOffset(0), 1)
+    errand = cluster_task.Errand(replace(batch("echo"), splits=(split,)), "tests.spark.batches:run", __version__, None)
+    ((result,),) = [pickle.loads(sql_task.there(errand, None))]  # type: ignore[arg-type]  # nothing is asked
+    assert "lacks not_there" in str(result.error)
 
 
 @pytest.fixture

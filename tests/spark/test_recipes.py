@@ -1,4 +1,4 @@
-"""Recipes of docs/records.md that query: their tests pass, on the session that all tests here share."""
+"""Definitions for people to copy that have a query: their tests pass, on the session that all tests here share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from copycat_agent.samples import run_tests
 from copycat_agent.spark.sql_jobs import SqlContext
 from copycat_agent.spark.sql_local import SqlQuery
 from copycat_agent.transforms.queries import sql_step
-from tests.rig.recipes import recipes
+from tests.rig.recipes import SHIPPED, load_shipped, recipes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +23,11 @@ def query_of(definition: Definition, context: SqlContext) -> SqlQuery | None:
     return step and SqlQuery(context, context.prepared(step), step)
 
 
-def test_each_recipe_with_a_query_makes_of_its_lines_what_its_tests_say(host: SparkHost, tmp_path: Path) -> None:
+def test_definitions_with_a_query_make_of_their_lines_what_their_tests_say(host: SparkHost, tmp_path: Path) -> None:
     context = SqlContext(host.session(60).context)
     tried = 0
-    for recipe in recipes():
-        definition = recipe.load(tmp_path)
+    for definition in [*(recipe.load(tmp_path) for recipe in recipes()), *(load_shipped(path, tmp_path) for path in SHIPPED)]:
         if query := query_of(definition, context):
-            assert [outcome for outcome in run_tests(definition, query=query) if not outcome.good] == [], recipe.title
+            assert [outcome for outcome in run_tests(definition, query=query) if not outcome.good] == [], definition.name
             tried += 1
-    assert tried
+    assert tried == 2

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent.errors import DataError
+from copycat_agent.spark.java import JVM_OPTIONS
+from copycat_agent.spark.session import configuration
 from copycat_agent.spark.sql_jobs import SqlContext
 from copycat_agent.spark.sql_local import SqlQuery
 from copycat_agent.spark.sql_plan import RefusedQueryError
+from copycat_agent.spark.sql_words import condition_of
 from copycat_agent.transforms.sql import SqlOptions, SqlStep
 from copycat_agent.transforms.sql_types import columns_of
 
@@ -62,6 +66,8 @@ def ask(host: SparkHost) -> Callable[..., SqlQuery]:
         ("SELECT CASE WHEN n > 1 THEN 'many' ELSE 'one' END AS c, n AS `a.b` FROM records",
          [[{"c": "one", "a.b": 1}], [{"c": "many", "a.b": 2}], [{"c": "many", "a.b": 3}]]),
         ("SELECT n FROM records WHERE false", [[], [], []]),
+        ("SELECT named_struct('void', n, 'interval', map('k', n)) AS s FROM records WHERE n = 1",
+         [[{"s": {"void": 1, "interval": {"k": 1}}}], [], []]),
     ],
 )  # fmt: skip
 def test_a_row_wise_query_is_run_for_each_record(ask: Callable[..., SqlQuery], query: str, wanted: list[list[dict[str, Any]]]) -> None:
@@ -107,6 +113,17 @@ def test_a_row_wise_query_is_run_for_each_record(ask: Callable[..., SqlQuery], q
         ("SELECT TRANSFORM(n) USING 'cat' AS x FROM records", "runs a program"),
         ("SELECT monotonically_increasing_id() AS i FROM records", "begin anew"),
         ("SELECT input_file_name() AS f FROM records", "@file.path"),
+        ("SELECT uuid() AS u FROM records", r"uuid\(\) gives the same values with every batch.*@offset"),
+        ("SELECT n FROM records WHERE rand() < 0.5", r"rand\(\) gives the same"),
+        ("SELECT upper(randstr(5)) AS u FROM records", r"randstr\(\) gives the same"),
+        ("SELECT shuffle(items) AS i FROM records", r"shuffle\(\) gives the same"),
+        ("SELECT window(current_timestamp(), '5 minutes') AS w FROM records", "leaves out"),
+        ("SELECT session_window(current_timestamp(), '5 minutes') AS w FROM records", "groups"),
+        ("SELECT named_struct('a', 1, 'a', 2) AS s FROM records", "two fields of the same name"),
+        ("SELECT map(1, 'a') AS m FROM records", "names of fields are texts"),
+        ("SELECT array(named_struct('x', parse_json(level))) AS v FROM records", "which no record has"),
+        ("EXECUTE IMMEDIATE 'SELECT n FROM records'", "no SELECT"),
+        ("BEGIN SELECT n FROM records; END", "no SELECT"),
         ("DROP TABLE records", "no SELECT"),
         ("CREATE TABLE x AS SELECT * FROM records", "no SELECT"),
         ("INSERT INTO x SELECT * FROM records", "no SELECT"),
@@ -180,3 +197,20 @@ def test_a_value_that_a_column_cannot_hold_is_a_bad_record(ask: Callable[..., Sq
     found = ask("SELECT n FROM records").rows(rows)
     assert [isinstance(one, DataError) for one in found] == [False, True, True, True, True, True, False]
     assert str(found[1]).startswith("field 'n' is a text, and the query's table has it as int")
+
+
+def test_too_much_memory_is_a_fault_of_the_record() -> None:
+    failed = "Job aborted due to stage failure: Lost task 0.0: java.lang.OutOfMemoryError: Java heap space"
+    assert condition_of(failed) == "OUT_OF_MEMORY"
+    assert condition_of("the worker says OutOfMemoryErrors are rare") == ""
+    assert configuration({}, 2, Path("/l"), Path("/s"))["spark.executor.killOnFatalError.depth"] == "0"
+    assert not [option for option in JVM_OPTIONS if "OnOutOfMemory" in option], "one such record would end everybody's work"
+
+
+@pytest.mark.long
+def test_a_record_that_asks_for_too_much_memory_is_a_bad_one_and_spark_goes_on(ask: Callable[..., SqlQuery]) -> None:
+    query = ask("SELECT n, size(sequence(1, n)) AS x FROM records", "n int")
+    good, bad, other = query.rows([{"n": 1}, {"n": 1_500_000_000}, {"n": 2}])
+    assert (good, other) == ([{"n": 1, "x": 1}], [{"n": 2, "x": 2}])
+    assert isinstance(bad, DataError)
+    assert "more memory than there is" in bad.message

@@ -79,6 +79,41 @@ def test_a_query_selects_filters_and_keeps_the_order(shipping: Shipping) -> None
     assert offset.position == (shipping.logs / "app.log").stat().st_size
 
 
+def test_a_query_makes_of_random_records_what_steps_make_with_the_same_account(
+    tmp_path: Path, broker: DevBroker, carrier: JobExecutor, watcher: Watcher, make_topic: Callable[..., str], rng: random.Random
+) -> None:
+    words = ["INFO", "WARN", "DEBUG", "ü 💥", "", 'a "quoted" \\ one', "\u2028"]
+    rows = [
+        {
+            "n": rng.choice([n, -n, 2**62, None]),
+            "level": rng.choice(words),
+            "x": rng.choice([rng.random(), 1e300, 0.0, None]),
+            "items": items,
+        }
+        for n in range(3000)
+        for items in [rng.choice([None, [], [1, None, 3], [n]])]
+    ]
+    bad = ["not json", "[1]", "", "{", '{"n": 1} x']
+    lines = [rng.choice(bad) if rng.random() < 0.03 else json.dumps(row) for row in rows]
+    schema = "n bigint, level string, x double, items array<bigint>"
+    query = "SELECT *, concat(level, '-', 'z') AS route, 'prod' AS env FROM records WHERE level <> 'DEBUG'"
+    ways = [
+        [{"json": {}}, {"drop_if": {"level": "DEBUG"}}, {"set": {"route": "{level}-z", "env": "prod"}}],
+        [{"json": {}}, {"sql": {"query": query, "schema": schema}}],
+    ]
+    found = []
+    for number, steps in enumerate(ways):
+        (tmp_path / str(number)).mkdir()
+        made = Shipping(tmp_path / str(number), "app", broker.bootstrap, make_topic(), carrier, watcher)
+        (made.logs / "app.log").write_text("".join(line + "\n" for line in lines))
+        made.start(transforms=steps, errors={"tolerance": "all"}, until_idle=True).wait_idle()
+        (offset,) = made.offsets.values()
+        found.append((values(made, made.status.counts.acknowledged), made.status.counts, offset.position))
+        made.close()
+    assert found[0] == found[1]
+    assert found[0][1].rejected > 0
+
+
 def test_one_record_becomes_many_and_counts_once(shipping: Shipping) -> None:
     write(shipping, [{"n": n, "items": [f"{n}.{k}" for k in range(n % 4)]} for n in range(400)])
     query = parsed("SELECT n, item FROM records LATERAL VIEW explode(items) t AS item")
@@ -175,3 +210,18 @@ def test_on_error_of_the_query_says_what_becomes_of_records_it_fails_for(shippin
     shipping.start(transforms=[step], until_idle=True).wait_idle()
     assert values(shipping, 2 + kept) == [{"n": 1}, *([{"message": "x"}] * kept), {"n": 3}]
     assert (shipping.status.counts.acknowledged, shipping.status.counts.dropped) == (2 + kept, dropped)
+
+
+def test_a_query_that_is_refused_is_told_before_there_is_anything_to_read(shipping: Shipping) -> None:
+    shipping.start(transforms=[{"sql": "SELECT max(message) AS m FROM records"}])
+    wait_until(lambda: shipping.status.state == "failed", 60.0, lambda: f"{shipping.status}")
+    assert "transforms[0] sql: the query cannot be run: it groups records" in shipping.status.reason
+
+
+@pytest.mark.long
+def test_a_record_that_asks_for_too_much_memory_is_dropped_alone(shipping: Shipping) -> None:
+    write(shipping, [{"n": 1}, {"n": 1_500_000_000}, {"n": 2}])
+    shipping.start(transforms=[parsed("SELECT n, size(sequence(1, n)) AS x FROM records")], errors={"tolerance": "all"}, until_idle=True)
+    shipping.wait_idle(240)
+    assert values(shipping, 2) == [{"n": 1, "x": 1}, {"n": 2, "x": 2}]
+    assert (shipping.status.counts.acknowledged, shipping.status.counts.rejected) == (2, 1)

@@ -8,14 +8,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jsonschema
 import pytest
 import typer
 
 from copycat_agent.cli.main import app
 from copycat_agent.definitions import load_agent, load_file
+from copycat_agent.definitions.document import parse
+from copycat_agent.definitions.schema import definition_schema
 from copycat_agent.metrics.families import FAMILIES
 from copycat_agent.options import AgentOptions
+from copycat_agent.transforms import TRANSFORMS
 from copycat_agent.worker import State
+from tests.rig.secured import make_authority
+from tests.unit.definitions.test_schema import data
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -35,7 +41,20 @@ FOREIGN = {
 }  # fmt: skip
 """What the operating system and librdkafka say, as seen with the real ones."""
 
-VARYING = re.compile(r"\.\.\.|: |; |\(mode 0777\)|\(pid|\(schema| 17 |bytes 57 to 3058|stage \w+|'user'|/agent\.sock|/offsets\.db")
+SCHEMAS = "/etc/copycat/schemas"
+"""Where pages keep schema files."""
+DEFAULTS = {
+    "name": "app", "source": "{type: log_file, include: [/var/log/app.log]}", "transforms": "[{json: {}}]", "record": "{topic: logs}",
+    "errors": "{dlq: {topic: dlq}}",
+}  # fmt: skip
+"""What a piece of a definition lacks."""
+STEP = rf"(?:{'|'.join(TRANSFORMS.built_in)}): \S"
+CREDENTIALS = ("registry_password", "kafka_password", "pepper")
+
+VARYING = re.compile(
+    r"\.\.\.|: |; |\(mode 0777\)|\(pid|\(schema| 17 |bytes 57 to 3058|stage \w+|transforms\[\d\] \w+|'user'|'shout'|copycat-shout 1.0"
+    r"|/agent\.sock|/offsets\.db"
+)
 """What differs from case to case in a message as a page quotes it; where its parts meet, too."""
 
 
@@ -160,16 +179,58 @@ def test_each_page_is_linked_from_the_readme() -> None:
     assert {f"docs/{page.name}" for page in (ROOT / "docs").iterdir()} <= linked
 
 
+def problems_of(definition: str, directory: Path) -> list[str]:
+    """What the loader says of it, and an editor with our schema; files that pages name are there."""
+    schema = re.search(rf"^`{SCHEMAS}/order.avsc`:\n\n```json\n(.*?)^```$", content(ROOT / "docs/records.md"), re.MULTILINE | re.DOTALL)
+    assert schema
+    (directory / "order.avsc").write_text(schema[1])
+    path = directory / "definition.yaml"
+    path.write_text(definition.replace(SCHEMAS, str(directory)).replace("/etc/copycat/ca.pem", str(directory / "ca.pem")))
+    for name in CREDENTIALS:
+        (directory / name).write_text("not shown")
+    loaded = load_file(path, AgentOptions(), environ={"CREDENTIALS_DIRECTORY": str(directory)})
+    for_editors = [f"schema: {error.instance}" for error in validator().iter_errors(data(parse(definition)))]
+    return [f"{problem.text}: {problem.source_line}" for problem in loaded.problems] + for_editors
+
+
+@cache
+def validator() -> jsonschema.Draft202012Validator:
+    """What `copycat schema` gives editors."""
+    return jsonschema.Draft202012Validator(definition_schema())
+
+
+def is_whole(block: str) -> bool:
+    return all(re.search(rf"^{key}:", block, re.MULTILINE) for key in ("name", "source"))
+
+
+def whole(piece: str) -> str:
+    """A definition with this piece of one in it: some of its sections, or some steps."""
+    lines = piece.splitlines()
+    steps = lines[0].lstrip().startswith("- ")
+    given = "transforms:\n" + "\n".join(f"  {line.removeprefix('  ')}" for line in lines) if steps else piece
+    rest = {key: text for key, text in DEFAULTS.items() if not re.search(rf"^{key}:", given, re.MULTILINE)}
+    return "".join(f"{key}: {text}\n" for key, text in rest.items()) + given + "\n"
+
+
 def test_each_definition_on_a_page_loads(tmp_path: Path) -> None:
-    tried = 0
-    for page in PAGES:
-        for block in blocks(page, "yaml"):
-            if re.search(r"^name:", block, re.MULTILINE) and re.search(r"^source:", block, re.MULTILINE):
-                path = tmp_path / f"{page.stem}.yaml"
-                path.write_text(block)
-                assert load_file(path, AgentOptions(), environ={}).problems == (), page.name
-                tried += 1
-    assert tried
+    found = [(page.name, block) for page in PAGES for block in blocks(page, "yaml") if is_whole(block)]
+    assert len(found) > 14
+    assert [(name, problems) for name, block in found if (problems := problems_of(block, tmp_path))] == []
+
+
+def test_each_piece_of_a_definition_on_a_page_loads(tmp_path: Path) -> None:
+    pieces = [(page.name, block) for page in PAGES for block in blocks(page, "yaml") if re.match(r" *- |(?:transforms|converters):", block)]
+    assert len(pieces) > 10
+    make_authority(tmp_path, "ca")
+    assert [(name, problems) for name, piece in pieces if (problems := problems_of(whole(piece), tmp_path))] == []
+
+
+def test_each_step_in_running_text_loads(tmp_path: Path) -> None:
+    pages = [ROOT / "docs" / name for name in ("transforms.md", "records.md", "tools.md", "troubleshooting.md", "architecture.md")]
+    texts = {(page.name, text.replace(r"\|", "|")) for page in pages for text in quoted(page)}
+    steps = sorted((name, text) for name, text in texts if re.match(STEP, text) and "..." not in text)
+    assert len(steps) > 10
+    assert [(name, text, problems) for name, text in steps if (problems := problems_of(whole(f"- {text}"), tmp_path))] == []
 
 
 def test_each_piece_of_an_agent_file_on_a_page_loads(tmp_path: Path) -> None:

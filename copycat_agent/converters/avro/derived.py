@@ -22,15 +22,19 @@ _SIMPLE: dict[str, Any] = {
 
 def avro_of(columns: tuple[Column, ...], name: str) -> dict[str, Any]:
     """A record of this name. Raises BadSchemaError for a name or a type that Avro does not have."""
-    return _record([(column.name, parse_type(column.type), column.nullable) for column in columns], name)
+    return _record([(column.name, parse_type(column.type), column.nullable) for column in columns], name, set())
 
 
-def _record(fields: list[tuple[str, SqlType, bool]], name: str) -> dict[str, Any]:
+def _record(fields: list[tuple[str, SqlType, bool]], name: str, taken: set[str]) -> dict[str, Any]:
+    """`taken` are the names of records so far, which have to differ."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
     made = []
     for field, type_, nullable in fields:
         if not _NAME.fullmatch(field):
             raise BadSchemaError(f"{field[:100]!r} cannot be a field's name in Avro; rename it")
-        made.append({"name": field, **_field(_type(type_, f"{name}_{field}", field), nullable=nullable)})
+        made.append({"name": field, **_field(_type(type_, f"{name}_{field}", field, taken), nullable=nullable)})
     return {"type": "record", "name": name, "fields": made}
 
 
@@ -40,8 +44,8 @@ def _field(type_: Any, *, nullable: bool) -> dict[str, Any]:  # noqa: ANN401 - J
     return {"type": ["null", type_], "default": None} if nullable else {"type": type_}
 
 
-def _type(type_: SqlType, name: str, field: str) -> Any:  # noqa: ANN401 - JSON
-    """`name` is for a record, `field` for words."""
+def _type(type_: SqlType, name: str, field: str, taken: set[str]) -> Any:  # noqa: ANN401 - JSON
+    """`name` is for a record, `field` for words, `taken` see `_record`."""
     if type_.word in _SIMPLE:
         return _SIMPLE[type_.word]
     if type_.word == "decimal":
@@ -52,11 +56,11 @@ def _type(type_: SqlType, name: str, field: str) -> Any:  # noqa: ANN401 - JSON
         unit, base = ("millis", "int") if digits <= _MILLIS_DIGITS else ("micros", "long")
         return {"type": base, "logicalType": f"time-{unit}"}
     if type_.word == "array" and type_.parts:
-        return {"type": "array", "items": _or_null(_type(type_.parts[0][1], f"{name}_item", field))}
+        return {"type": "array", "items": _or_null(_type(type_.parts[0][1], f"{name}_item", field, taken))}
     if type_.word == "map" and len(type_.parts) == 2 and type_.parts[0][1].word == "string":  # noqa: PLR2004 - key and value
-        return {"type": "map", "values": _or_null(_type(type_.parts[1][1], f"{name}_value", field))}
+        return {"type": "map", "values": _or_null(_type(type_.parts[1][1], f"{name}_value", field, taken))}
     if type_.word == "struct":
-        return _record([(part, inner, True) for part, inner in type_.parts], name)
+        return _record([(part, inner, True) for part, inner in type_.parts], name, taken)
     raise BadSchemaError(f"field {field[:100]!r} is of type {type_.word}, for which Avro has none")
 
 

@@ -13,9 +13,9 @@ Write = Callable[[object], bytes]
 
 _SMALL = 8192
 _INT, _LONG = 2**31, 2**63
-_EXACT_DOUBLE = 2**53
-_DIGITS_MAX = 10_000
-"""Of a decimal: beyond it a number's text is longer than any record."""
+_EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
+_DIGITS_MAX = 4000
+"""Of a decimal. Python reads no number of many more."""
 _DOUBLE, _FLOAT = struct.Struct("<d").pack, struct.Struct("<f").pack
 
 
@@ -93,9 +93,12 @@ def double(value: object) -> bytes:
 
 
 def single(value: object) -> bytes:
-    """32 bits: the nearest that there is."""
+    """32 bits: the nearest that there is; whole numbers where they are exact in it."""
     if type(value) is not int and not isinstance(value, float):
         raise wanted("a number", value)
+    if type(value) is int and not -_EXACT_FLOAT <= value <= _EXACT_FLOAT:
+        msg = "the number has more digits than float holds; the schema's type could be double"
+        raise Unfit(msg)
     try:
         return _FLOAT(value)
     except (OverflowError, struct.error):
@@ -138,7 +141,9 @@ def unscaled(value: object, precision: int, scale: int) -> int:
         raise Unfit(f"the number has more than {scale} digits behind the point")
     if len(digits) + shift > precision:
         raise Unfit(f"the number has more than {precision - scale} digits before the point")
-    found = int("".join(map(str, digits))) * 10**shift if len(digits) < _DIGITS_MAX else 0
+    if len(digits) + shift > _DIGITS_MAX:
+        raise Unfit(f"the number has more than {_DIGITS_MAX} digits")
+    found: int = int("".join(map(str, digits))) * 10**shift
     return -found if sign else found
 
 

@@ -6,7 +6,7 @@ and leaves nothing out silently. fastavro parses the schemas, and tests compare 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
 from typing import Any
 
 from fastavro import parse_schema
@@ -20,7 +20,9 @@ from copycat_agent.converters.schemas.unfit import Unfit, kind, wanted
 AvroType = str | list[Any] | dict[str, Any]
 """An Avro schema, as JSON has it."""
 
-_DEPTH_MAX = 100
+_TRIES_MAX = 200_000
+"""Types of unions that one value may be tried against in vain: more than a value of 1 MiB needs, and no more than a second's work. In a
+schema that contains itself each level of a value could double them."""
 _PLAIN: dict[str, Write] = {
     "null": numbers.null, "boolean": numbers.boolean, "int": numbers.integer, "long": numbers.long, "float": numbers.single,
     "double": numbers.double, "bytes": numbers.binary, "string": numbers.string,
@@ -31,10 +33,10 @@ _LOGICAL: dict[tuple[str, str], Write] = {
     ("long", "time-micros"): numbers.counted(moments.clock_micros_of, numbers.long),
     ("long", "timestamp-millis"): numbers.counted(lambda value: moments.micros_of(value) // 1000, numbers.long),
     ("long", "timestamp-micros"): numbers.counted(moments.micros_of, numbers.long),
-    ("long", "timestamp-nanos"): numbers.counted(lambda value: moments.micros_of(value) * 1000, numbers.long),
+    ("long", "timestamp-nanos"): numbers.counted(moments.nanos_of, numbers.long),
     ("long", "local-timestamp-millis"): numbers.counted(lambda value: moments.local_micros_of(value) // 1000, numbers.long),
     ("long", "local-timestamp-micros"): numbers.counted(moments.local_micros_of, numbers.long),
-    ("long", "local-timestamp-nanos"): numbers.counted(lambda value: moments.local_micros_of(value) * 1000, numbers.long),
+    ("long", "local-timestamp-nanos"): numbers.counted(moments.local_nanos_of, numbers.long),
     ("string", "uuid"): numbers.uuid_text,
 }
 _WHOLE_FIRST = ("int", "long")
@@ -50,19 +52,37 @@ def parsed(schema: AvroType, named: dict[str, Any]) -> AvroType:
         raise BadSchemaError(f"it is no Avro schema ({type(error).__name__}: {words})") from None
 
 
+class _Tries(threading.local):
+    """How many vain tries one value has left."""
+
+    left = 0
+
+
 class Compiler:
     """Makes writers for the types of one schema. `drops`: fields that a record does not have in the schema are left out."""
 
     def __init__(self, named: dict[str, Any], *, drops: bool) -> None:
         self._named = named
         self._drops = drops
+        self._strict = Compiler(named, drops=False) if drops else self
         self._records: dict[str, Write] = {}
+        self._tries: _Tries = self._strict.tries if drops else _Tries()
+
+    @property
+    def tries(self) -> _Tries:
+        """What its unions count in."""
+        return self._tries
 
     def top(self, schema: AvroType) -> Write:
         """The writer of a schema as a whole."""
-        write = self.of(schema)
+        try:
+            write, tries = self.of(schema), self._tries
+        except RecursionError:
+            msg = "it is nested too deeply"
+            raise BadSchemaError(msg) from None
 
         def guarded(value: object) -> bytes:
+            tries.left = _TRIES_MAX
             try:
                 return write(value)
             except RecursionError:
@@ -136,9 +156,9 @@ class Compiler:
             raise BadSchemaError(f"the default of field {field['name']!r} is none of its type") from None
 
     def _written_default(self, type_: AvroType, default: Any) -> bytes:  # noqa: ANN401 - JSON
-        """A default as the schema's JSON has it: of a union its first type, bytes as text of Latin-1."""
+        """A default as the schema's JSON has it: of a union the first type that takes it, bytes as text of Latin-1."""
         if isinstance(type_, list):
-            return numbers.size(0) + self._written_default(type_[0], default)
+            return self._default_of_union(type_, default)
         full = self._named.get(type_, type_) if isinstance(type_, str) else self._named.get(type_.get("name", ""), type_)
         base = full if isinstance(full, str) else full["type"]
         if base in ("bytes", "fixed"):
@@ -154,12 +174,23 @@ class Compiler:
             return numbers.size(len(pairs)) + b"".join(pairs) + (b"\0" if pairs else b"")
         return _PLAIN[base](default) if base in _PLAIN else self.of(type_)(default)
 
+    def _default_of_union(self, branches: list[Any], default: Any) -> bytes:  # noqa: ANN401 - JSON
+        for index, branch in enumerate(branches):
+            try:
+                return numbers.size(index) + self._written_default(branch, default)
+            except (Unfit, KeyError, TypeError, ValueError, AttributeError):
+                continue
+        raise wanted("one of its types", default)
+
     def _union(self, branches: list[Any]) -> Write:
         writes = [(numbers.size(index), branch, self.of(branch)) for index, branch in enumerate(branches)]
         if len(writes) == 2 and "null" in branches and branches != ["null", "null"]:  # noqa: PLR2004 - null and another
             at = branches.index("null")
             return _nullable(writes[at][0], writes[1 - at][0], writes[1 - at][2])
-        return _any_of(writes)
+        if self._drops:  # a type that takes all of a value goes before one that would leave some of it out
+            strict = [(numbers.size(index), branch, self._strict.of(branch)) for index, branch in enumerate(branches)]
+            writes = [*strict, *writes]
+        return _any_of(writes, self._tries)
 
 
 def _chosen(default: dict[str, Any], field: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
@@ -193,6 +224,7 @@ def _strict(fields: list[tuple[str, Write, bytes | None]], *, drops: bool) -> Wr
     return write
 
 
+_TOO_MANY = "the types of the schema's unions can be tried on it in too many ways"
 _ABSENT = "it is missing, and the schema has no default for it"
 
 
@@ -208,7 +240,7 @@ def _nullable(null: bytes, other: bytes, write: Write) -> Write:
     return either
 
 
-def _any_of(writes: list[tuple[bytes, Any, Write]]) -> Write:
+def _any_of(writes: list[tuple[bytes, Any, Write]], tries: _Tries) -> Write:
     """The first type that takes the value; whole numbers go to a type of whole numbers before any other."""
     whole = sorted(writes, key=lambda one: one[1] not in _WHOLE_FIRST)
 
@@ -218,6 +250,9 @@ def _any_of(writes: list[tuple[bytes, Any, Write]]) -> Write:
             try:
                 return index + write_branch(value)
             except Unfit as unfit:
+                tries.left -= 1
+                if tries.left < 0:
+                    raise Unfit(_TOO_MANY) from None
                 if deepest is None or len(unfit.path) > len(deepest.path):
                     deepest = unfit
         if deepest is not None and deepest.path:
@@ -233,23 +268,14 @@ def _array(write_item: Write) -> Write:
             raise wanted("a list", value)
         if not value:
             return b"\0"
+        items: list[bytes] = []
         try:
-            items = [write_item(item) for item in value]
+            items.extend(map(write_item, value))
         except Unfit as unfit:
-            raise _at(unfit, write_item, value) from None
+            raise unfit.within(f"[{len(items)}]") from None  # those before it are in there
         return numbers.size(len(items)) + b"".join(items) + b"\0"
 
     return write
-
-
-def _at(unfit: Unfit, write_item: Callable[[object], bytes], items: list[Any] | tuple[Any, ...]) -> Unfit:
-    """The first item that does not fit, by its number."""
-    for number, item in enumerate(items):
-        try:
-            write_item(item)
-        except Unfit as found:
-            return found.within(f"[{number}]")
-    return unfit
 
 
 def _map(write_item: Write) -> Write:

@@ -10,11 +10,11 @@ import orjson
 import referencing
 from jsonschema import Draft7Validator, validators
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from copycat_agent.converters.base import OptionProblem, Site
 from copycat_agent.converters.json_ import dump
+from copycat_agent.converters.json_schema.bounded import SlowError, bounded, check_patterns, give
 from copycat_agent.converters.json_schema.derived import json_schema_of
 from copycat_agent.converters.json_schema.quick import approver
 from copycat_agent.converters.schemas.form import BadSchemaError, Key, Scalar, Writer
@@ -92,13 +92,16 @@ def _writing(schema: Any, others: dict[str, Any]) -> Callable[[Any], bytes]:  # 
     """Check and write. What is checked is what is written: a date as the text that it becomes."""
     resources = [(name, referencing.Resource.from_contents(other, default_specification=DRAFT7)) for name, other in others.items()]
     near: referencing.Registry[Any] = referencing.Registry().with_resources(resources)  # nothing is fetched
-    validator = validators.validator_for(schema, default=Draft7Validator)(schema, registry=near)
+    for one in (schema, *others.values()):
+        check_patterns(one)
+    validator = bounded(validators.validator_for(schema, default=Draft7Validator))(schema, registry=near)
     approve = approver(schema)
 
     def write(value: object) -> bytes:
         data = _write_unchecked(value)
         seen = value if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) else orjson.loads(data)
         if approve is None or not approve(seen):
+            give(len(data))
             _judge(validator, seen)
         return data
 
@@ -116,7 +119,12 @@ def _judge(validator: Any, value: object) -> None:  # noqa: ANN401 - of the sche
     """Raise Unfit for what the schema does not allow, in words without the value."""
     try:
         error = best_match(validator.iter_errors(value))
-    except (Unresolvable, RecursionError) as trouble:
+    except SlowError:
+        msg = "it would take too long to apply the schema to this record"
+        raise Unfit(msg) from None
+    except DataError as slow:  # a pattern
+        raise Unfit(slow.message) from None
+    except Exception as trouble:  # noqa: BLE001 - a reference to nowhere, a number beyond floats, whatever else a schema brings about
         raise Unfit(f"the schema cannot be applied ({type(trouble).__name__})") from None
     if error is None:
         return
@@ -134,7 +142,10 @@ def _words(error: ValidationError) -> str:
         missing = next((name for name in said if name not in names), "")
         return f"field {str(missing)[:_WORDS_MAX]!r} is missing, and the schema requires it"
     if keyword == "additionalProperties" and isinstance(error.schema, dict):
-        extra = next((name for name in names if name not in error.schema.get("properties", {})), "")
+        known, patterns = error.schema.get("properties", {}), error.schema.get("patternProperties", {})
+        extra = next((name for name in names if name not in known), "")
+        if patterns:
+            return "it has a field that is not in the schema, which allows no others"
         return f"field {str(extra)[:_WORDS_MAX]!r} is not in the schema, which allows no others"
     shown = json.dumps(said)
     return f"the schema's {keyword} does not allow it" + (f" ({shown})" if len(shown) <= _WORDS_MAX else "")
@@ -168,6 +179,8 @@ def problems(options: JsonSchemaOptions, site: Site) -> Iterator[OptionProblem]:
     if file is not None:
         try:
             schema = schema_of(file.text)
+            if options.validate_:
+                check_patterns(schema)
         except BadSchemaError as error:
             yield file_problem(site, file, str(error), "correct the file; it is a JSON Schema")
             return

@@ -71,6 +71,8 @@ def _type(schema: dict[str, Any], _: int) -> Approve:
 
 
 def _enum(schema: dict[str, Any], _: int) -> Approve:
+    if {"enum", "const"} <= schema.keys():
+        raise _BeyondError
     allowed = schema["enum"] if "enum" in schema else [schema["const"]]
     if not isinstance(allowed, list) or not all(type(one) in (str, type(None)) for one in allowed):
         raise _BeyondError  # 1, 1.0 and true are equal in Python and not in JSON

@@ -57,8 +57,11 @@ def _words(error: Any) -> str:  # noqa: ANN401 - the compiler's own
 
 def _file(name: str, descriptors: bytes) -> FileDescriptor:
     pool = DescriptorPool()
-    for file in FileDescriptorSet.FromString(descriptors).file:
-        pool.Add(file)
+    try:
+        for file in FileDescriptorSet.FromString(descriptors).file:
+            pool.Add(file)
+    except TypeError as error:  # what the compiler only warns of, such as two fields with one JSON name
+        raise BadSchemaError(str(error).replace("\n", " ")[:_WORDS_MAX]) from None
     return pool.FindFileByName(name)
 
 
@@ -77,6 +80,11 @@ def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
         known = ", ".join(sorted(file.message_types_by_name)[:5])
         raise BadSchemaError(f"it has no message {name!r}; there are {known}")
     return found
+
+
+def imports_of(file: FileDescriptor) -> list[FileDescriptor]:
+    """What a file imports, without what every reader has."""
+    return [one for one in file.dependencies if not one.name.startswith("google/protobuf/")]
 
 
 def message_indexes(message: Descriptor) -> bytes:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: ignore[import-untyped]
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor  # type: ignore[import-untyped]
 
 from copycat_agent.converters.base import OptionProblem, Site
-from copycat_agent.converters.protobuf.compiling import compile_proto, message_indexes, message_of
+from copycat_agent.converters.protobuf.compiling import compile_proto, imports_of, message_indexes, message_of
 from copycat_agent.converters.protobuf.setting import writer_of
 from copycat_agent.converters.schemas.form import BadSchemaError, Key, Scalar, Writer
 from copycat_agent.converters.schemas.options import file_problem
 from copycat_agent.converters.schemas.registry import Reference, Registry, Written
-from copycat_agent.converters.schemas.schema_file import imports_of
 
 if TYPE_CHECKING:
     from copycat_agent.converters.protobuf.options import ProtobufOptions
@@ -42,9 +41,9 @@ class ProtoForm:
         message = self.message()
         texts = dict(file.imports)
         done: dict[str, Reference] = {}
-        for name in imports_of(file.text):
-            _refer(name, texts, registry, done, registers=registers)
-        references = tuple(done[name] for name in imports_of(file.text))
+        for other in imports_of(message.file):
+            _refer(other, texts, registry, done, registers=registers)
+        references = tuple(done[other.name] for other in imports_of(message.file))
         return Written("PROTOBUF", file.text, references), self._writer(message)
 
     def message(self) -> Descriptor:
@@ -76,14 +75,14 @@ class ProtoForm:
         return Writer(lambda value: before + write(value), message.full_name, _key(message))
 
 
-def _refer(name: str, texts: dict[str, str], registry: Registry, done: dict[str, Reference], *, registers: bool) -> None:
-    """Put `name`, and before it what it imports itself, into `done`."""
+def _refer(file: FileDescriptor, texts: dict[str, str], registry: Registry, done: dict[str, Reference], *, registers: bool) -> None:
+    """Put a file, and before it what it imports itself, into `done`."""
+    name, inner = file.name, imports_of(file)
     if name in done:
         return
-    inner = imports_of(texts[name])
     for other in inner:
         _refer(other, texts, registry, done, registers=registers)
-    written = Written("PROTOBUF", texts[name], tuple(done[other] for other in inner))
+    written = Written("PROTOBUF", texts[name], tuple(done[other.name] for other in inner))
     if registers:
         registry.register(name, written)
     done[name] = Reference(name, name, registry.find(name, written).version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +12,16 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: igno
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters.schemas.moments import micros_of
+from copycat_agent.converters.schemas.moments import nanos_of
 from copycat_agent.converters.schemas.unfit import Unfit, wanted
 
 Fit = Callable[[Any], Any]
 """From a value to what a message's constructor takes for it. Raises Unfit."""
 
-_EXACT_DOUBLE = 2**53
+_EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""What google.protobuf.Timestamp can be, in seconds since 1970."""
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,19}")
 _JSON_TYPES = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 _WRAPPED = "google.protobuf."
 _WRAPPERS = frozenset(
@@ -74,7 +78,9 @@ class _Fits:
             fields: dict[str, tuple[str, Fit]] = {}
             self._messages[name] = _object(fields, message, drops=self._drops)
             for field in message.fields:
-                fields[field.json_name] = fields[field.name] = field.name, self._field(field)
+                fields[field.name] = field.name, self._field(field)
+            for field in message.fields:
+                fields.setdefault(field.json_name, fields[field.name])
         return self._messages[name]
 
     def _field(self, field: FieldDescriptor) -> Fit:
@@ -99,18 +105,12 @@ def _object(fields: dict[str, tuple[str, Fit]], message: Descriptor, *, drops: b
         if not isinstance(value, dict):
             raise wanted("an object", value)
         found: dict[str, Any] = {}
-        name: Any = ""
-        try:
-            for name, inner in value.items():
-                field = fields.get(name)
-                if field is None:
-                    if drops:
-                        continue
-                    raise Unfit(_NO_SUCH)  # noqa: TRY301 - it gets its path below
-                if inner is not None:
-                    found[field[0]] = field[1](inner)
-        except Unfit as unfit:
-            raise unfit.within(str(name)) from None
+        for name, inner in value.items():
+            field = fields.get(name)
+            if field is None and not drops:
+                raise Unfit(_NO_SUCH).within(str(name))
+            if field is not None and inner is not None:
+                _set(found, field, inner, name)
         for names in oneofs:
             if sum(one in found for one in names) > 1:
                 raise Unfit(f"the message takes one of {', '.join(names)[:200]}, the record has more")
@@ -119,6 +119,17 @@ def _object(fields: dict[str, tuple[str, Fit]], message: Descriptor, *, drops: b
     return fit
 
 
+def _set(found: dict[str, Any], field: tuple[str, Fit], value: object, name: str) -> None:
+    """`name` is how the record calls the field."""
+    if field[0] in found:
+        raise Unfit(_TWICE).within(name)
+    try:
+        found[field[0]] = field[1](value)
+    except Unfit as unfit:
+        raise unfit.within(name) from None
+
+
+_TWICE = "the record has this field twice, once under its JSON name"
 _NO_SUCH = "the message has no such field; extra_fields: drop leaves such fields out"
 
 
@@ -145,6 +156,9 @@ def _double(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
 def _float(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wanted("a number", value)
+    if type(value) is int and not -_EXACT_FLOAT <= value <= _EXACT_FLOAT:
+        msg = "the number has more digits than float holds"
+        raise Unfit(msg)
     try:
         struct.pack("<f", value)  # else it becomes infinite without a word
     except (OverflowError, struct.error):
@@ -193,8 +207,11 @@ def _enum(field: FieldDescriptor) -> Fit:
 
 
 def _timestamp(value: Any) -> dict[str, int]:  # noqa: ANN401 - see `Fit`
-    seconds, micros = divmod(micros_of(value), 10**6)
-    return {"seconds": seconds, "nanos": micros * 1000}
+    seconds, nanos = divmod(nanos_of(value), 10**9)
+    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+        msg = "the time is beyond the years 1 to 9999 in UTC"
+        raise Unfit(msg)
+    return {"seconds": seconds, "nanos": nanos}
 
 
 def _json(message: Descriptor) -> Fit:
@@ -202,12 +219,24 @@ def _json(message: Descriptor) -> Fit:
     make = GetMessageClass(message)
 
     def fit(value: Any) -> Any:  # noqa: ANN401 - see `Fit`
+        _check_numbers(value)
         try:
             return json_format.ParseDict(value, make())
         except (json_format.ParseError, TypeError, ValueError, AttributeError):
             raise wanted(f"what {message.name} holds, plain JSON", value) from None
 
     return fit
+
+
+def _check_numbers(value: Any) -> None:  # noqa: ANN401 - JSON
+    """Numbers in there are doubles, and finite."""
+    if isinstance(value, int | float):
+        if not isinstance(value, bool) and _double(value) - value:  # NaN too
+            msg = "the number is not finite"
+            raise Unfit(msg)
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_numbers(item)
 
 
 def _list(fit_item: Fit) -> Fit:
@@ -234,7 +263,7 @@ def _map_key(field: FieldDescriptor) -> Fit:
     def fit(name: Any) -> Any:  # noqa: ANN401 - see `Fit`
         if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
             return fit_number({"true": True, "false": False}.get(name, name))
-        return fit_number(int(name) if isinstance(name, str) and name.lstrip("-").isdecimal() and name.isascii() else name)
+        return fit_number(int(name) if isinstance(name, str) and _WHOLE_NUMBER.fullmatch(name) else name)
 
     return fit
 

@@ -25,8 +25,10 @@ REFRESH_SECONDS = 60.0
 """So long the latest version of a subject is taken for the latest."""
 RECHECK_SECONDS = 5.0
 """A record that does not fit the latest version makes us ask whether there is a later one, not more often than this."""
-_KNOWN_MAX = 4096
-"""Schemas kept per converter: topics may be made from data, and each file has columns of its own."""
+_KNOWN_MAX = 1024
+"""Schemas kept per converter: topics may be made from data."""
+_FILES_MAX = 64
+"""Schemas of files that are found at once, by being the same object; those with equal columns are found too."""
 _HINT = "correct it in transforms (convert, rename, default), or change the schema"
 _UNKNOWN = "name a schema FILE, or declare the types: `types` of the format, or the schema of a sql transform"
 
@@ -55,6 +57,9 @@ class SchemaConverter:
         self._is_latest = options.schema_ is None and not options.auto_register
         self._known: dict[Any, _Known] = {}
         self._equal: dict[tuple[str, Schema | None], _Known] = {}
+        self._unheard_until = 0.0
+        self._of_file: tuple[Written, Writer] | None = None
+        self._writers: dict[Written, Writer] = {}
         self._lock = threading.Lock()
         self._failure: tuple[float, RetriableError] | None = None
 
@@ -68,7 +73,7 @@ class SchemaConverter:
         key = (topic, id(schema)) if self._derives else topic
         known = self._known.get(key) or self._find(key, topic, schema)
         if self._is_latest and time.monotonic() - known.asked_at > REFRESH_SECONDS:
-            known = self._refreshed(key, topic, known)
+            known = self._refreshed(key, topic, known, REFRESH_SECONDS)
         if type(value) is bytes:
             value = {"message": value.decode("utf-8", "replace")}
         try:
@@ -104,7 +109,7 @@ class SchemaConverter:
 
     def _once_more(self, key: Any, topic: str, known: _Known, value: object) -> bytes:  # noqa: ANN401
         """A value that does not fit what was the latest version some seconds ago."""
-        known = self._refreshed(key, topic, known)
+        known = self._refreshed(key, topic, known, RECHECK_SECONDS)
         try:
             return known.prefix + known.write(value)
         except Unfit as unfit:
@@ -123,28 +128,26 @@ class SchemaConverter:
             except RetriableError as error:
                 self._failure = time.monotonic(), error
                 raise
-            self._equal[equal] = known
-            return self._keep(key, known._replace(of=equal[1]))
+            if self._derives:
+                _keep(self._equal, equal, known, _KNOWN_MAX)
+            return _keep(self._known, key, known._replace(of=equal[1]), _FILES_MAX if self._derives else _KNOWN_MAX)
 
-    def _refreshed(self, key: Any, topic: str, known: _Known) -> _Known:  # noqa: ANN401
-        """The latest version now; the known one where the registry does not answer."""
+    def _refreshed(self, key: Any, topic: str, known: _Known, age: float) -> _Known:  # noqa: ANN401
+        """The latest version now, if what is known is older than `age`; the known one where the registry does not answer.
+
+        One that did not answer is left alone for a while, whatever the topic: each question may take as long as it can.
+        """
         with self._lock:
-            current = self._known.get(key, known)
-            if current.asked_at != known.asked_at:
-                return current
+            known = self._known.get(key, known)
+            if time.monotonic() < max(known.asked_at + age, self._unheard_until):
+                return known
             try:
                 found = self._registry.latest(known.subject)
                 fresh = known if found.id == known.id else self._asked(topic, None)
             except (RetriableError, FatalError):
+                self._unheard_until = time.monotonic() + REFRESH_SECONDS
                 fresh = known
-            return self._keep(key, fresh._replace(asked_at=time.monotonic()))
-
-    def _keep(self, key: Any, known: _Known) -> _Known:  # noqa: ANN401
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
-            self._equal.clear()
-        self._known[key] = known
-        return known
+            return _keep(self._known, key, fresh._replace(asked_at=time.monotonic()), _KNOWN_MAX)
 
     def _asked(self, topic: str, schema: Schema | None) -> _Known:
         """The schema of a topic's records, from wherever it is, under its id."""
@@ -166,14 +169,23 @@ class SchemaConverter:
         if self._is_latest:
             subject = self._subject(topic, "")
             found = self._registry.latest(subject)
-            return subject, self._form.of_registry(found.schema, self._registry), found
+            return subject, self._writer(found.schema), found
         registers = self._options.auto_register
         if self._options.schema_ is not None:
-            written, writer = self._form.of_file(self._registry, registers=registers)
+            self._of_file = written, writer = self._of_file or self._form.of_file(self._registry, registers=registers)
         else:
             written, writer = self._derived(topic, schema)
         subject = self._subject(topic, writer.name)
         return subject, writer, (self._registry.register if registers else self._registry.find)(subject, written)
+
+    def _writer(self, schema: Written) -> Writer:
+        """Compiled once, however many topics have it."""
+        if (writer := self._writers.get(schema)) is None:
+            writer = self._form.of_registry(schema, self._registry)
+            if len(self._writers) >= _FILES_MAX:
+                del self._writers[next(iter(self._writers))]
+            self._writers[schema] = writer
+        return writer
 
     def _derived(self, topic: str, schema: Schema | None) -> tuple[Written, Writer]:
         name = record_name(topic)
@@ -205,6 +217,14 @@ class SchemaConverter:
             msg = f"it has no name, and subject_strategy is {options.subject_strategy}"
             raise BadSchemaError(msg)
         return name if options.subject_strategy == "record" else f"{topic}-{name}"
+
+
+def _keep(known: dict[Any, _Known], key: Any, one: _Known, most: int) -> _Known:  # noqa: ANN401
+    """Put one in; the oldest goes when there are too many."""
+    if key not in known and len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = one
+    return one
 
 
 def record_name(topic: str) -> str:

@@ -14,6 +14,7 @@ _EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 _DATED = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d")
 _DAY_ONLY = re.compile(r"\d{4}-\d\d-\d\d")
+_FINER = re.compile(r"[.,]\d{6}(\d{1,3})")
 _CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
 
 
@@ -39,6 +40,22 @@ def local_micros_of(value: object) -> int:
         msg = "a time without a zone is needed, this one has one"
         raise Unfit(msg)
     return (value - _LOCAL_EPOCH) // _MICROSECOND
+
+
+def nanos_of(value: object) -> int:
+    """Nanoseconds since 1970 of a moment with a zone: Python's own types know microseconds, texts may know more. Raises Unfit."""
+    return micros_of(value) * 1000 + _finer(value)
+
+
+def local_nanos_of(value: object) -> int:
+    """Nanoseconds since 1970 of a time without a zone. Raises Unfit."""
+    return local_micros_of(value) * 1000 + _finer(value)
+
+
+def _finer(value: object) -> int:
+    """What a text says behind its microseconds."""
+    found = _FINER.search(value) if isinstance(value, str) else None
+    return int(found[1].ljust(3, "0")) if found else 0
 
 
 def days_of(value: object) -> int:

@@ -8,24 +8,23 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from copycat_agent.converters.schemas.session import ANSWER_SECONDS, connected
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.options import SchemaRegistryOptions, without_login
 
-STEP_SECONDS = 5.0
-"""For a connection, and between two pieces of an answer."""
-ANSWER_SECONDS = 8.0
-"""For a whole answer: one that trickles would hold a batch for ever."""
 _WORDS_MAX = 400
 _REGISTRIES_MAX = 64
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 401, 403, 404, 409, 422
 _TOO_MANY, _TIME_OUT, _SERVER = 429, 408, 500
+_ID_MAX = 2**32 - 1
 _UP = "is it up? check converters.schema_registry.url; the agent asks again by itself"
+_TRUST = "set converters.schema_registry.ca_file to the authority that signed its certificate; url needs a name that is in it"
 _NOT_A_REGISTRY = "correct converters.schema_registry.url: some registries answer below a path, such as /apis/ccompat/v7"
 
 _T = TypeVar("_T")
@@ -88,14 +87,14 @@ class Registry:
         """The same, and puts it there when it is not."""
 
         def ask(client: SchemaRegistryClient) -> Registered:
-            return Registered(client.register_schema(subject, _schema(schema)), schema)
+            return Registered(_id(client.register_schema(subject, _schema(schema))), schema)
 
         return self._ask(ask, f"subject {subject!r}")
 
     def compatible(self, subject: str, schema: Written) -> bool:
         """Whether a schema could become a subject's next version. For an examination."""
         try:
-            return self._ask(lambda client: client.test_compatibility(subject, _schema(schema)), f"subject {subject!r}")
+            return self._ask(lambda client: bool(client.test_compatibility(subject, _schema(schema))), f"subject {subject!r}")
         except _AbsentError:
             return True  # the first version
 
@@ -113,7 +112,7 @@ class Registry:
 
         def run() -> None:
             try:
-                with SchemaRegistryClient(_settings(self._options)) as client:  # asked so rarely that a connection need not wait for it
+                with _client(self._options) as client:  # asked so rarely that a connection need not wait for it
                     outcome.append((question(client), None))
             except Exception as error:  # noqa: BLE001 - translated below
                 outcome.append((None, error))
@@ -131,9 +130,13 @@ class Registry:
     def _translated(self, error: Exception, what: str) -> CopycatError:
         if isinstance(error, SchemaRegistryError):
             return self._refusal(int(error.http_status_code), _words(error), what)
-        if isinstance(error, KeyError | TypeError | AttributeError | ValueError):
+        if isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
             return BlockedError(f"{self.where} answers, but not as a schema registry does", _NOT_A_REGISTRY)
         reason = _clean(str(error)) or type(error).__name__
+        if isinstance(error, _AuthoritiesError):
+            return BlockedError(f"{self.where} cannot be asked: {reason}", "correct converters.schema_registry.ca_file")
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            return BlockedError(f"{self.where} has a certificate that is refused: {reason}", _TRUST)
         return RetriableError(f"{self.where} does not answer: {reason}", _UP)
 
     def _refusal(self, status: int, words: str, what: str) -> CopycatError:
@@ -175,20 +178,24 @@ _guard = threading.Lock()
 _registries: dict[tuple[str, ...], Registry] = {}
 
 
-def _settings(options: SchemaRegistryOptions) -> dict[str, Any]:
-    settings: dict[str, Any] = {"url": options.url, "timeout": STEP_SECONDS, "max.retries": 0}
+def _client(options: SchemaRegistryOptions) -> SchemaRegistryClient:
+    login = None
     if options.basic_auth is not None:
-        login = options.basic_auth
-        settings["basic.auth.user.info"] = f"{login.username}:{login.password.get_secret_value()}"
-    if authorities := options.ca_file or _system_authorities():
-        settings["ssl.ca.location"] = authorities
-    return settings
+        login = options.basic_auth.username, options.basic_auth.password.get_secret_value()
+    address = urlsplit(options.url)
+    return connected(address.geturl(), login, _authorities(options.ca_file) if address.scheme == "https" else None)
 
 
-def _system_authorities() -> str | None:
-    """The host's own, as for Kafka; else the client's, which do not know a company's."""
-    paths = ssl.get_default_verify_paths()
-    return next((one for one in (paths.cafile, paths.capath) if one and Path(one).exists()), None)
+class _AuthoritiesError(Exception):
+    """The file of certificates is not one any more."""
+
+
+def _authorities(ca_file: str | None) -> ssl.SSLContext:
+    """Without a file the host's own, as for Kafka."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise _AuthoritiesError(f"ca_file {ca_file}: {error.strerror or 'no certificates'}") from None
 
 
 def _schema(schema: Written) -> Schema:
@@ -199,12 +206,28 @@ def _schema(schema: Written) -> Schema:
 def _registered(answer: Any) -> Registered:  # noqa: ANN401 - the client's RegisteredSchema
     schema = answer.schema
     references = tuple(Reference(one.name, one.subject, one.version) for one in schema.references or ())
-    return Registered(int(answer.schema_id), Written(schema.schema_type or "AVRO", schema.schema_str, references), answer.version or 0)
+    written = Written(str(schema.schema_type or "AVRO"), _text(schema.schema_str), references)
+    return Registered(_id(answer.schema_id), written, int(answer.version or 0))
+
+
+def _id(answered: object) -> int:
+    """A schema's id. Raises ValueError, for a record under another could not be read."""
+    if type(answered) is not int or not 0 < answered <= _ID_MAX:
+        msg = "no id"
+        raise ValueError(msg)
+    return answered
+
+
+def _text(answered: object) -> str:
+    if not isinstance(answered, str):
+        msg = "no schema"
+        raise TypeError(msg)
+    return answered
 
 
 def _found(client: SchemaRegistryClient, subject: str, schema: Written, *, normal: bool) -> Registered:
     answer = client.lookup_schema(subject, _schema(schema), normalize_schemas=normal)
-    return Registered(int(answer.schema_id or 0), schema, answer.version or 0)
+    return Registered(_id(answer.schema_id), schema, int(answer.version or 0))
 
 
 def _words(error: SchemaRegistryError) -> str:

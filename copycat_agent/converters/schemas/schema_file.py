@@ -58,7 +58,7 @@ def _read_proto(path: object) -> object:
 
 def _follow(directory: Path, text: str, found: dict[str, str]) -> None:
     """Only files beside the first one, or below: the compiler says of the others that they are not there."""
-    for name in imports_of(text):
+    for name in _imports_of(text):
         if name in found or not is_inside(name) or not (directory / name).is_file():
             continue
         if len(found) >= _IMPORTS_MAX:
@@ -68,7 +68,7 @@ def _follow(directory: Path, text: str, found: dict[str, str]) -> None:
         _follow(directory, found[name], found)
 
 
-def imports_of(text: str) -> list[str]:
+def _imports_of(text: str) -> list[str]:
     """The names that a .proto file imports, without those that come with the compiler."""
     return [name for name in _IMPORT.findall(text) if not name.startswith("google/protobuf/")]
 

@@ -53,7 +53,7 @@ def _body(entry: Entry, indent: int) -> list[str]:
         return [f"{lead} *{value.name}"]
     mark = f" &{value.anchor}" if value.anchor else ""
     if _is_inline(value, len(lead) + len(mark)):
-        return [f"{lead}{mark} {_flow(value)}"]
+        return [f"{lead} {_flow(value)}"]
     if entry.key is not None or mark:
         return [lead + mark, *_block(value, indent + _STEP)]
     if value.entries:

@@ -31,6 +31,16 @@ _PATTERNS = {
 _SAME_AS = {"B": "b", "h": "b", "A": "a", "e": "d", "k": "H", "l": "I", "L": "f", "N": "f", "w": "u", "n": " ", "t": " "}
 _OF_OTHERS = (("%:z", "%z"), ("%.3f", ".%f"), ("%.6f", ".%f"), ("%.9f", ".%f"), ("%3f", "%f"), ("%6f", "%f"), ("%9f", "%f"))
 """What other programs write for the same."""
+_NAMES_OF_OTHERS = {
+    **dict.fromkeys(("epoch", "unix_s", "epoch_s", "epoch_second", "unixtime", "timestamp"), "unix"),
+    **dict.fromkeys(("epoch_ms", "epoch_millis", "unixms", "unix_milliseconds"), "unix_ms"),
+    **dict.fromkeys(("epoch_us", "epoch_micros"), "unix_us"),
+    **dict.fromkeys(("epoch_ns", "epoch_nanos"), "unix_ns"),
+    **dict.fromkeys(("iso", "rfc3339nano", "strict_date_time"), "iso8601"),
+    **dict.fromkeys(("rfc822", "rfc1123", "httpdate"), "rfc2822"),
+}
+_OF_JAVA = re.compile("yyyy|uuuu|MMM|HH:mm")
+_OF_GO = re.compile("2006|15:04|Jan")
 _SHORT_FOR = {"T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y", "F": "%Y-%m-%d", "r": "%I:%M:%S %p"}
 _REFUSED = {
     **dict.fromkeys("cxX", "means something else in each locale: write it out, such as %Y-%m-%d %H:%M:%S"),
@@ -89,11 +99,20 @@ def compile_layout(text: str) -> Layout:
         return _layout(_NAMED[text], is_rfc2822=text == "rfc2822")
     if "%" not in text:
         msg = f"a format has directives such as %Y-%m-%d %H:%M:%S, or is one of {', '.join((*NAMES, *EPOCH_UNITS))}"
-        raise ValueError(msg)
+        raise ValueError(msg + _elsewhere(text))
     pattern = "".join(_pieces(text))
     layout = _layout(pattern)
     _check([name for name in layout.pattern.groupindex if name not in _empty(pattern)])
     return layout
+
+
+def _elsewhere(text: str) -> str:
+    """What others write for the same, as an end of a message; "" for what is unknown."""
+    if name := _NAMES_OF_OTHERS.get(text.lower()):
+        return f": here it is {name}"
+    if _OF_JAVA.search(text):
+        return ": yyyy-MM-dd HH:mm:ss,SSS is %Y-%m-%d %H:%M:%S,%f here"
+    return ": 2006-01-02 15:04:05 is %Y-%m-%d %H:%M:%S here" if _OF_GO.search(text) else ""
 
 
 def _layout(pattern: str, *, is_rfc2822: bool = False) -> Layout:

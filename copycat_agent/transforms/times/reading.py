@@ -117,7 +117,13 @@ def compile_times(formats: Sequence[str], zone: str = LOCAL) -> Times:
     if not formats:
         msg = f"needs a format: {', '.join((*NAMES, *EPOCH_UNITS))}, or directives such as %d/%b/%Y:%H:%M:%S %z"
         raise ValueError(msg)
-    return Times(formats, zone)
+    return Times([_named(each) for each in formats], zone)
+
+
+def _named(text: str) -> str:
+    """A name in any case, as others write ISO8601 and UNIX_MS; a format with directives as it is."""
+    name = text.lower()
+    return name if name in NAMES or name in EPOCH_UNITS else text
 
 
 def in_range(micros: int) -> int:

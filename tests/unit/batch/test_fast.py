@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copycat_agent.batch.budget import Watch
 from copycat_agent.batch.chunks import Chunks
 from copycat_agent.batch.items import Items, StopAt
 from copycat_agent.batch.pipeline import Pipeline
@@ -123,7 +124,7 @@ def outcome(made: Pipeline, chunk: Chunk | Parsed, *, quickly: bool) -> tuple[An
     """Everything that sending the chunk leaves behind."""
     kafka, progress = Kafka(), Progress(SPLIT)
     items = Items(made.definition, "dlq")
-    chunks = Chunks(kafka, items, Sender(kafka, items), Samples(0, [progress]))  # type: ignore[arg-type]
+    chunks = Chunks(kafka, items, Sender(kafka, items), Samples(0, [progress]), Watch(lambda: False))  # type: ignore[arg-type]
     bound = made.bind(SPLIT, kafka.partitions, 0, "host")
     if not quickly:
         bound.bulk = bound.fast = None
@@ -182,6 +183,16 @@ def test_some_of_everything(record: dict[str, Any], errors: dict[str, Any]) -> N
         assert outcome(made, chunk, quickly=True) == outcome(made, chunk, quickly=False)
 
 
+@pytest.mark.parametrize("quickly", [True, False])
+def test_no_line_writes_into_the_dead_letter_topic(quickly: bool) -> None:
+    made = pipeline({"topic": "d{word}"}, {"tolerance": "all", "dlq": {"topic": "dlq"}}, with_steps=True)
+    messages, *_, counts, _, _ = outcome(made, chunk_of(["lq", "rest"], b"\n", skip_empty=False), quickly=quickly)
+    assert (counts.acknowledged, counts.dead_lettered) == (1, 1)
+    headers = dict(messages[0][7])
+    assert headers["copycat.message"] == b"the topic template yields the dead-letter topic"
+    assert messages[1][0] == "drest"
+
+
 def test_what_stands_before_an_outage_goes_and_what_follows_waits() -> None:
     made = pipeline({}, {}, with_steps=True)
     messages, _, stop, position, counts, *_ = outcome(
@@ -199,8 +210,8 @@ def test_it_is_taken(record: dict[str, Any], monkeypatch: pytest.MonkeyPatch) ->
     rows: list[int] = []
     of_rows = Items.of_rows
 
-    def counted(self: Items, progress: Progress, bound: Any, those: Any, *, partial: bool) -> Any:
-        items = of_rows(self, progress, bound, those, partial=partial)
+    def counted(self: Items, progress: Progress, bound: Any, those: Any, until: float, *, partial: bool) -> Any:
+        items = of_rows(self, progress, bound, those, until, partial=partial)
         rows.append(len(items[0]))
         return items
 

@@ -159,9 +159,9 @@ def test_a_value_is_a_template_or_one_field_as_it_is(
     assert value_of("{object.a}", "string") == [b"[1,null]"]
     assert value_of("{number}") == [b"1.5"]
     assert value_of("{yes}") == [b"true"]
-    assert value_of("{null}") == [None]
+    assert value_of("{null}") == [b"field 'null' is null, so there is no value to send"], "no line deletes a key by chance"
     assert value_of("{text} {number} {message}") == ["grün 1.5 line".encode()]
-    assert value_of("{none}") == [b"field 'none' is missing"]
+    assert value_of("{none}") == [b"field 'none' is missing, so there is no value to send"]
     assert value_of("<{none}>") == [b"field 'none' is missing"]
 
 

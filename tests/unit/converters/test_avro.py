@@ -248,3 +248,77 @@ def test_a_schema_is_made_from_declared_types() -> None:
 def test_a_column_that_avro_cannot_name_or_hold_is_said(column: Column, words: str) -> None:
     with pytest.raises(BadSchemaError, match=words):
         avro_of((column,), "r")
+
+
+TREE = record(("v", "int", 0), ("c", {"type": "array", "items": "r"}, []))
+
+
+def test_a_bad_value_deep_in_lists_is_found_at_once_with_its_place() -> None:
+    value: dict[str, Any] = {"v": "x"}
+    for _ in range(60):  # each level looked at twice would take longer than the universe
+        value = {"c": [{}, value]}
+    with pytest.raises(Unfit) as caught:
+        write(TREE, value)
+    assert caught.value.path == [*("c", "[1]") * 60, "v"]
+
+
+def test_a_union_that_can_be_tried_in_too_many_ways_is_given_up() -> None:
+    inner = record(("c", ["null", "a", "b"]), name="b")
+    value: Any = 5
+    for _ in range(80):
+        value = {"c": value}
+    with pytest.raises(Unfit, match="too many ways"):
+        write(["null", record(("c", ["null", "a", inner]), name="a")], value)
+
+
+def test_a_long_list_of_a_unions_last_type_is_no_bad_record() -> None:
+    union = [record(("a", "int"), name="a"), record(("b", "int"), name="b")]
+    items = [{"b": 1}] * 50_000
+    assert len(write({"type": "array", "items": union}, items)) > 100_000
+
+
+def test_of_two_records_of_a_union_the_one_that_loses_nothing_is_written() -> None:
+    union = [record(("id", "int"), name="a"), record(("id", "int"), ("note", "string"), name="b")]
+    assert read(union, write(union, {"id": 1, "note": "x"}, drops=True)) == {"id": 1, "note": "x"}
+    assert read(union, write(union, {"id": 1, "other": "x"}, drops=True)) == {"id": 1}
+
+
+def test_the_default_of_a_union_may_be_of_any_of_its_types() -> None:
+    schema = record(("note", ["string", "null"], None))
+    assert write(schema, {}) == b"\x02"
+
+
+@pytest.mark.parametrize("schema", [record(("c", "r", {})), {"type": "array", "items": 5}])
+def test_a_schema_that_cannot_be_compiled_says_so(schema: Any) -> None:
+    with pytest.raises(BadSchemaError):
+        write(schema, {})
+
+
+@pytest.mark.parametrize("digits", [5_000, 15_000])
+def test_a_decimal_of_more_digits_than_python_reads_is_refused_and_never_another_number(digits: int) -> None:
+    with pytest.raises(Unfit, match="more than 4000 digits"):
+        write(logical("bytes", "decimal", precision=20_000, scale=0), Decimal("1" * digits))
+
+
+def test_a_whole_number_that_float_would_change_is_refused() -> None:
+    assert write("float", 2**24) == write("float", float(2**24))
+    with pytest.raises(Unfit, match="more digits than float holds"):
+        write("float", 2**24 + 1)
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "nanos"),
+    [
+        ("timestamp-nanos", "1970-01-01T00:00:01.123456789Z", 1_123_456_789),
+        ("timestamp-nanos", "1970-01-01T01:00:01.1234567+01:00", 1_123_456_700),
+        ("local-timestamp-nanos", "1970-01-01T00:00:01.000000001", 1_000_000_001),
+    ],
+)
+def test_nanoseconds_of_a_text_are_kept(word: str, text: str, nanos: int) -> None:
+    assert write(logical("long", word), text) == write("long", nanos)
+
+
+def test_records_within_records_have_names_of_their_own() -> None:
+    schema = avro_of((Column("a", "struct<b: struct<x: int>>"), Column("a_b", "struct<y: int>")), "r")
+    value = {"a": {"b": {"x": 1}}, "a_b": {"y": 2}}
+    assert read(schema, write(schema, value)) == value

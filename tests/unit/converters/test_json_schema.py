@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
+from copycat_agent.converters.json_schema import bounded
 from copycat_agent.converters.json_schema.derived import json_schema_of
 from copycat_agent.converters.json_schema.json_form import JsonForm
 from copycat_agent.converters.json_schema.options import JsonSchemaOptions
@@ -127,3 +128,78 @@ def test_a_schema_is_made_from_declared_types() -> None:
     assert schema["title"] == "orders"
     Draft7Validator(schema).validate({"s": None, "n": 1, "a": [{"x": None}], "m": {"k": "2026-01-01"}})
     assert not Draft7Validator(schema).is_valid({"s": "x"})
+
+
+def test_a_pattern_that_backtracks_is_given_up_in_values_and_in_names() -> None:
+    evil, text = "^(a+)+$", "a" * 5000 + "!"
+    with pytest.raises(Unfit, match=r"field 'x'.*|took longer"):
+        write({"properties": {"x": {"pattern": evil}}}, {"x": text})
+    with pytest.raises(Unfit, match="took longer"):
+        write({"patternProperties": {evil: {"type": "string"}}, "additionalProperties": False}, {text: "v"})
+
+
+def test_patterns_of_names_work_as_in_the_library() -> None:
+    schema = {"properties": {"id": {}}, "patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": {"type": "integer"}}
+    for value in ({"id": [], "x-a": "s", "n": 1}, {"x-a": 1}, {"n": "s"}, {"n": 1, "m": None}):
+        is_good = Draft7Validator(schema).is_valid(value)
+        try:
+            write(schema, value)
+        except Unfit:
+            assert not is_good, value
+        else:
+            assert is_good, value
+    with pytest.raises(Unfit, match="a field that is not in the schema"):
+        write({**schema, "additionalProperties": False}, {"x-a": "s", "n": 1})
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"properties": {"x": {"pattern": "\\p{L}+"}}}, "no JSON Schema: properties.x.pattern"),
+        ({"allOf": [{"patternProperties": {"(": True}}]}, "no JSON Schema: allOf.0.patternProperties"),
+        ({"patternProperties": {"^(a+)+$": True}, "unevaluatedProperties": False}, "may take too long"),
+    ],
+)
+def test_a_pattern_that_cannot_be_used_is_told_with_the_schema(schema: Any, words: str) -> None:
+    with pytest.raises(BadSchemaError, match=words):
+        write(schema, {})
+    assert write({"enum": [schema], "properties": {"pattern": {"type": "string"}}}, schema), "data and names are no patterns"
+
+
+def test_a_long_list_of_unique_items_costs_a_look_at_each() -> None:
+    schema = {"properties": {"x": {"uniqueItems": True}}}
+    items: list[Any] = [{"n": number} for number in range(10_000)]
+    assert write(schema, {"x": [*items, 1, True, [1], [True], 0, False]})
+    for twin in ({"n": 7}, 1.0, [True]):
+        with pytest.raises(Unfit, match="uniqueItems"):
+            write(schema, {"x": [*items, 1, [True], twin]})
+
+
+def test_a_record_with_too_many_ways_through_the_schema_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "SECONDS", 0.1)
+    node = {
+        "anyOf": [{"type": "integer"}, {"properties": {"c": {"$ref": "#"}, "a": True}}, {"properties": {"c": {"$ref": "#"}, "b": True}}]
+    }
+    schema = {**node, "not": {"type": "string"}}
+    value: Any = "x"
+    for _ in range(60):
+        value = {"c": value}
+    with pytest.raises(Unfit, match="too long"):
+        write(schema, value)
+
+
+def test_enum_and_const_both_hold() -> None:
+    assert write({"enum": ["a", "b"], "const": "a"}, "a") == b'"a"'
+    with pytest.raises(Unfit, match="const"):
+        write({"enum": ["a", "b"], "const": "a"}, "b")
+
+
+def test_whatever_the_library_cannot_work_out_is_a_bad_record() -> None:
+    with pytest.raises(Unfit, match=r"cannot be applied \(OverflowError\)"):
+        write({"properties": {"x": {"multipleOf": 0.1}}}, {"x": 10**400})
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x.json", "file:///etc/hostname", "x.json"])
+def test_a_reference_to_elsewhere_is_never_followed(reference: str) -> None:
+    with pytest.raises(Unfit, match="cannot be applied"):
+        write({"$ref": reference}, {"a": 1})

@@ -11,11 +11,14 @@ from google.protobuf import json_format  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from copycat_agent.converters.protobuf.compiling import compile_proto, message_indexes, message_of
+from copycat_agent.converters.protobuf.options import ProtobufOptions
+from copycat_agent.converters.protobuf.proto_form import ProtoForm
 from copycat_agent.converters.protobuf.setting import writer_of
 from copycat_agent.converters.schemas.form import BadSchemaError
+from copycat_agent.converters.schemas.offline import OfflineRegistry
 from copycat_agent.converters.schemas.schema_file import ProtoPath
 from copycat_agent.converters.schemas.unfit import Unfit
-from copycat_agent.options import TypeAdapter, ValidationError
+from copycat_agent.options import SchemaRegistryOptions, TypeAdapter, ValidationError
 
 PROTO = """
 syntax = "proto3";
@@ -172,3 +175,54 @@ def test_imports_come_from_beside_the_file_only(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_says_why(path: str, words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         TypeAdapter(ProtoPath).validate_python(path)
+
+
+SMALL = """syntax = "proto3"; package p; import "google/protobuf/struct.proto"; import "google/protobuf/timestamp.proto";
+message M { map<int64, string> m = 1; string user_id = 2; int32 self = 3; float f = 4; google.protobuf.Value v = 5;
+google.protobuf.Timestamp t = 6; repeated M r = 7; }"""
+
+
+def small(value: Any) -> Any:
+    message = message_of(compile_proto("m.proto", {"m.proto": SMALL}), None)
+    return GetMessageClass(message).FromString(writer_of(message, drops=False)(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"m": {"--5": "x"}}, "a whole number is needed"),
+        ({"m": {"1" * 5000: "x"}}, "a whole number is needed"),
+        ({"m": {"1": "x", "01": "y"}}, "a whole number is needed"),
+        ({"m": {"0": "x", "-0": "y"}}, "a whole number is needed"),
+        ({"userId": "a", "user_id": "b"}, "twice"),
+        ({"v": {"n": [12345678901234567]}}, "more digits than double holds"),
+        ({"v": float("nan")}, "not finite"),
+        ({"f": 2**24 + 1}, "more digits than float holds"),
+        ({"t": "9999-12-31T23:59:59-12:00"}, "beyond the years"),
+    ],
+)
+def test_nothing_is_changed_or_lost_on_its_way_into_a_message(value: Any, words: str) -> None:
+    with pytest.raises(Unfit, match=words):
+        small(value)
+
+
+def test_what_fits_is_read_back() -> None:
+    read = small({"m": {"-5": "x", "0": "y"}, "userId": "a", "self": 1, "v": {"n": [2**53, True]}, "t": "1970-01-01T00:00:01.000000009Z"})
+    assert dict(read.m) == {-5: "x", 0: "y"}
+    assert (read.user_id, read.t.nanos) == ("a", 9)
+    assert json_format.MessageToDict(read.v) == {"n": [float(2**53), True]}
+
+
+def test_an_import_in_a_comment_is_none(tmp_path: Path) -> None:
+    (tmp_path / "m.proto").write_text('syntax = "proto3"; // import "gone.proto";\nmessage M { string a = 1; }')
+    file = TypeAdapter(ProtoPath).validate_python(str(tmp_path / "m.proto"))
+    form = ProtoForm(ProtobufOptions.model_construct(schema_=file, message=None, extra_fields="error"))
+    written, writer = form.of_file(OfflineRegistry(SchemaRegistryOptions(url="http://127.0.0.1:9")), registers=True)
+    assert written.references == ()
+    assert writer.write({"a": "x"}) == b"\0\n\x01x"
+
+
+def test_what_the_compiler_only_warns_of_is_told_too() -> None:
+    clash = 'syntax = "proto2"; message M { optional string userId = 1; optional string user_id = 2; }'
+    with pytest.warns(Warning, match="conflicts"), pytest.raises(BadSchemaError, match="duplicate json_name"):
+        compile_proto("m.proto", {"m.proto": clash})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import time
@@ -26,6 +27,7 @@ from copycat_agent.model import Column
 from copycat_agent.model import Schema as FileSchema
 from copycat_agent.options import SchemaRegistryOptions
 from tests.rig.registry import RegistryFront, SchemaRegistry
+from tests.rig.secured import make_authority, sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -401,3 +403,85 @@ def test_avro_schemas_may_refer_to_others_in_the_registry(
     client.register_schema(f"{topic}-value", Schema(json.dumps(order), "AVRO", [SchemaReference("Money", f"{topic}-money", 1)]))
     data = make("avro", schema_registry.url)({"price": {"cents": 5}}, topic, None)
     assert avro(client, data) == {"price": {"cents": 5}}
+
+
+LATEST = b'{"subject": "s", "version": 1, "id": %s, "schemaType": "AVRO", "schema": "\\"string\\""}'
+
+
+@pytest.mark.parametrize("number", [b"0", b"-1", b"4294967296", b'"7"', b"null", b"1.5", b"true"])
+def test_an_id_that_is_none_is_never_written(number: bytes, front: RegistryFront, topic: str, tmp_path: Path) -> None:
+    front.answer = 200, LATEST % number
+    for options in (
+        {},
+        {"schema": file(tmp_path, "s.avsc", '"string"')},
+        {"schema": file(tmp_path, "s.avsc", '"string"'), "auto_register": True},
+    ):
+        with pytest.raises(BlockedError, match="not as a schema registry does"):
+            make("avro", front.url, **options)("text", topic, None)
+    front.answer = 200, LATEST % b"4294967295"
+    assert make("avro", front.url)("text", topic, None) == b"\0\xff\xff\xff\xff\x08text"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [({}, b"[" * 100_000), ({}, b" " * (9 * 2**20)), ({"Content-Encoding": "gzip"}, gzip.compress(LATEST % b"1"))],
+    ids=["deep", "long", "packed"],
+)
+def test_an_answer_that_no_registry_gives_is_none(headers: dict[str, str], body: bytes, front: RegistryFront, topic: str) -> None:
+    front.answer, front.headers = (200, body), headers
+    with pytest.raises(BlockedError, match="not as a schema registry does"):
+        make("avro", front.url)({"a": 1}, topic, None)
+
+
+def test_only_the_registry_of_the_definition_is_asked_and_told_the_login(
+    schema_registry: SchemaRegistry, front: RegistryFront, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RegistryFront(schema_registry.url) as elsewhere:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, elsewhere.url)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        front.answer, front.headers = (307, b""), {"Location": f"{elsewhere.url}/stolen"}
+        with pytest.raises(BlockedError, match="HTTP 307"):
+            make("avro", front.url, login={"username": "me", "password": "s3cret"})({"a": 1}, topic, None)
+        assert len(front.requests) == 1
+        assert elsewhere.requests == []
+
+
+def test_a_certificate_of_nobody_known_blocks_and_names_the_option(front: RegistryFront, tmp_path: Path, topic: str) -> None:
+    make_authority(tmp_path, "ca")
+    sign(tmp_path, "registry")
+    server = front.start_tls(tmp_path / "registry.pem")
+    for address in (server, server.replace("https", "HTTPS")):
+        with pytest.raises(BlockedError, match=r"certificate that is refused: .*CERTIFICATE_VERIFY_FAILED") as caught:
+            make("avro", address)({"a": 1}, topic, None)
+        assert "ca_file" in caught.value.hint
+
+
+def test_a_registry_that_hangs_is_not_waited_for_again_with_each_topic(
+    front: RegistryFront, client: SchemaRegistryClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert = make("avro", front.url)
+    for number in range(4):
+        put(client, f"{topic}-{number}-value", ORDER)
+        convert({"id": "a", "qty": 5}, f"{topic}-{number}", None)
+    asked = len(front.requests)
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + converting.REFRESH_SECONDS + 1)
+    front.answer = 503, b"{}"
+    for number in range(4):
+        assert convert({"id": "a", "qty": 5}, f"{topic}-{number}", None)
+        with pytest.raises(DataError):
+            convert({"id": "a", "qty": "5"}, f"{topic}-{number}", None)
+    assert len(front.requests) == asked + 1
+
+
+def test_however_many_files_and_topics_what_is_kept_is_bounded_and_the_registry_is_asked_once_for_each(
+    front: RegistryFront, topic: str
+) -> None:
+    derived: Any = make("avro", front.url, auto_register=True)
+    for number in range(300):
+        derived({"id": "a"}, topic, FileSchema((Column("id"),)))
+        derived({"id": "a", f"c{number % 3}": 1}, topic, FileSchema((Column("id"), Column(f"c{number % 3}", "int"))))
+    assert len(derived._known) == converting._FILES_MAX
+    assert len(front.requests) == 4

@@ -116,6 +116,7 @@ def test_a_step_begins_with_its_action() -> None:
         ("name: |2\n    one\n", 'name: "  one\\n"'),
         ("name: one\n  two\n", "name: one\n  two"),
         ("renamed_from: []\nname: &x a\nrecord: {topic: *x }", "renamed_from: []\nname: &x a\nrecord: {topic: *x}"),
+        ("name: a\nsource: &s {include:  &i [/x]}\nrecord: *s", "name: a\nsource: &s {include: &i [/x]}\nrecord: *s"),
         ("---\nname: a\n...\n", "name: a"),
         ("name: a\n\n\n\nenabled: true\n\n\n", "name: a\n\nenabled: true"),
     ],

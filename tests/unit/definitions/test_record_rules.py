@@ -33,6 +33,8 @@ BAD = [
     ("record: {topic: __consumer_offsets}", 3, "topic", "another topic"),
     ('record: {topic: "{a}", allowed_topics: [a, __transaction_state]}', 3, "topic", "another topic"),
     ("record: {topic: t}\nerrors: {dlq: {topic: __consumer_offsets}}", 4, "topic", "another topic"),
+    ("record: {topic: t}\nerrors: {dlq: {topic: t}}", 4, "topic", "another topic"),
+    ('record: {topic: "{a}", allowed_topics: [a, d]}\nerrors: {dlq: {topic: d}}', 4, "topic", "another topic"),
     ('record: {topic: t, value: "{a"}', 3, "template", ""),
     ('record: {topic: t, value: ""}', 3, "bad-value", ""),
     ("record: {topic: t, timestamp: brokr}", 3, "bad-value", "broker"),

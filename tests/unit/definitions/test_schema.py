@@ -44,8 +44,9 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_each_example_loads_and_agrees_with_the_schema(path: Path, validator: jsonschema.Draft202012Validator) -> None:
-    loaded = load_file(path, AgentOptions(), environ={})
+def test_each_example_loads_and_agrees_with_the_schema(path: Path, validator: jsonschema.Draft202012Validator, tmp_path: Path) -> None:
+    (tmp_path / "kafka_password").write_text("not shown")
+    loaded = load_file(path, AgentOptions(), environ={"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert loaded.problems == ()
     assert loaded.definition is not None
     validator.validate(data(parse(path.read_text())))

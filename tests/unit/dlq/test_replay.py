@@ -163,6 +163,25 @@ def test_what_a_transform_drops_now_is_done_with(post: Post) -> None:
     assert Replay(post.mended()).run().tried == 0
 
 
+def test_letters_of_a_step_that_was_corrected_become_the_records_they_should_have_been(post: Post) -> None:
+    def steps(regex: str) -> list[dict[str, Any]]:
+        return [
+            {"regex": regex, "on_error": "dlq"},
+            {"timestamp": {"field": "at", "format": "unix"}, "on_error": "keep"},
+            {"drop_if": {"level": "DEBUG"}},
+        ]
+
+    def connector(regex: str) -> Definition:
+        return post.connector("{level}", record={"timestamp": "event"}, steps=steps(regex))
+
+    post.fill(b"1700000000 INFO good", b"1700000001,5 WARN bad", b"1700000002,5 DEBUG bad", by=connector(r"^(?P<at>\d+) (?P<level>\S+)"))
+    report = Replay(connector(r"^(?P<at>\d+)(?:,\d+)? (?P<level>\S+)")).run()
+    assert (report.sent, report.dropped, report.left) == (1, 1, 0)
+    good, mended = consume(post.bootstrap, post.topic)
+    assert (good.key, good.timestamp_ms) == (b"INFO", 1_700_000_000_000)
+    assert (mended.key, mended.value, mended.timestamp_ms) == (b"WARN", b'{"at":"1700000001","level":"WARN"}', 1_700_000_001_000)
+
+
 def test_a_dry_run_sends_and_remembers_nothing(post: Post) -> None:
     post.fill(b"one", b"two")
     assert Replay(post.mended(), dry_run=True).run().sent == 2

@@ -260,8 +260,10 @@ def test_a_missing_topic_comes_with_the_command_that_creates_it(make_options: Ca
         ({"retention.ms": "60000"}, WANT, "retention", "retention.ms"),
         ({"cleanup.policy": "compact"}, WANT._replace(keyed=False), "compaction", "record.key"),
         (
-            {"message.timestamp.type": "CreateTime"}, WANT._replace(timestamps=frozenset({"broker"})),
-            "timestamp", "message.timestamp.type=LogAppendTime",
+            {"message.timestamp.type": "CreateTime"},
+            WANT._replace(timestamps=frozenset({"broker"})),
+            "timestamp",
+            "message.timestamp.type=LogAppendTime",
         ),
         ({"message.timestamp.type": "LogAppendTime"}, WANT._replace(timestamps=frozenset({"event", "read"})), "timestamp", "CreateTime"),
     ],

@@ -78,9 +78,24 @@ SAMPLES: dict[str, list[str]] = {
         ),
     ),
     "spark": _many(30, "17/06/09 20:10:{s} INFO executor.CoarseGrainedExecutorBackend: Got assigned task {n}"),
-    "android": _many(
-        30, "03-17 16:13:{s}.{ms}  1702  23{n} D WindowManager: printFreezingDisplayLogsopening app wtoken = AppWindowToken{n}"
-    ),
+    "android": [
+        "--------- beginning of main",
+        *_many(30, "03-17 16:13:{s}.{ms}  1702  23{n} D WindowManager: printFreezingDisplayLogsopening app wtoken = AppWindowToken{n}"),
+    ],
+    "apache-scanned": [
+        *_many(30, '10.0.0.{n} - - [22/Nov/2026:05:00:{s} +0000] "GET /a{n} HTTP/1.1" 200 5{n} "-" "say \\"hi\\""'),
+        '10.0.0.1 - - [22/Nov/2026:05:01:00 +0000] "-" 408 - "-" "-"',
+        r'10.0.0.1 - - [22/Nov/2026:05:01:00 +0000] "\x16\x03\"" 400 226 "-" "-"',
+    ],
+    "nginx-longer": _many(30, '10.0.0.{n} - - [22/Nov/2026:05:00:{s} +0000] "GET /a HTTP/1.1" 200 5{n} "-" "curl/8" "10.9.9.9" 0.0{n}'),
+    "w3c": [
+        "#Software: Microsoft Internet Information Services 10.0",
+        "#Fields: date time s-ip cs-method cs-uri-stem cs(User-Agent) sc-status time-taken",
+        *_many(30, "2026-11-22 05:00:{s} 10.0.0.1 GET /a{n} Mozilla/5.0+(Windows) 200 {n}"),
+    ],
+    "ecs": _many(30, '{"@timestamp":"2026-11-22T05:00:{s}.{ms}Z","log.level":"info","message":"order {n} was paid"}'),
+    "mongodb": _many(30, '{"t":{"$date":"2026-11-22T05:00:{s}.{ms}+00:00"},"s":"I","msg":"order {n} was paid"}'),
+    "log4j2-json": _many(30, '{"timeMillis":1795323600{ms},"level":"INFO","message":"order {n} was paid"}'),
     "kafka": _many(30, "[2026-11-22 05:00:{s},{ms}] INFO [Partition logs-{n} broker=1] Log loaded (kafka.cluster.Partition)"),
     "hadoop": _many(30, "2015-10-18 18:01:{s},{ms} INFO org.apache.hadoop.mapreduce.v2.app.MRAppMaster: Created MRAppMaster {n}"),
     "klog": _many(30, "I1122 05:00:{s}.{ms}123   12{n} server.go:{n}] Started kubelet"),

@@ -18,6 +18,7 @@ from copycat_agent.guessing import Draft, Guess, access, draft, guess, look, nam
 from copycat_agent.guessing.layouts import LAYOUTS
 from copycat_agent.importing import fluent_bit_steps, vrl
 from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sources.paths.matching import mismatch
 from tests.unit.guessing.known import SAMPLES
 
 EXPECTED = {
@@ -46,7 +47,13 @@ EXPECTED = {
     "zookeeper": ("ZooKeeper", "regex timestamp"),
     "hdfs": ("HDFS", "regex timestamp convert"),
     "spark": ("Spark", "regex timestamp"),
-    "android": ("Android", "regex timestamp convert"),
+    "android": ("Android", "drop_if regex timestamp convert"),
+    "apache-scanned": ("combined", "regex timestamp convert"),
+    "nginx-longer": ("more behind it", "regex timestamp convert"),
+    "w3c": ("IIS", "drop_if regex timestamp convert"),
+    "ecs": ("JSON", "json timestamp"),
+    "mongodb": ("JSON", "json timestamp"),
+    "log4j2-json": ("JSON", "json timestamp"),
     "kafka": ("Kafka", "regex timestamp"),
     "hadoop": ("Hadoop", "regex timestamp"),
     "klog": ("klog", "regex timestamp convert"),
@@ -114,6 +121,51 @@ def test_lines_that_do_not_parse_are_told_by_number(tmp_path: Path) -> None:
     assert (results.good, results.total, results.bad) == (30, 32, (11, 32))
 
 
+@pytest.mark.parametrize(
+    ("codec", "mark", "option"),
+    [
+        ("utf-8", "\ufeff", "auto"), ("utf-16-le", "\ufeff", "auto"), ("utf-16-be", "\ufeff", "auto"), ("utf-16-le", "", "utf-16-le"),
+        ("latin-1", "", "latin-1"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("subject", ["log_file", "spool_dir"])
+def test_what_is_no_utf8_gets_its_encoding(tmp_path: Path, subject: str, codec: str, mark: str, option: str) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes((mark + "\r\n".join([*(line.replace("paid", "bezahlt, Grüße") for line in SAMPLES["level"]), ""])).encode(codec))
+    sample = look(path)
+    assert sample.encoding == option
+    parts = Draft(subject, "a", "t", path, guess(sample.lines), encoding=sample.encoding)
+    results = tried(loaded(draft(parts)), sample)
+    assert (results.good, results.total) == (30, 30)
+    case = case_of(parts, sample, results)
+    assert case is not None
+    assert holds(loaded(draft(parts._replace(case=case))))
+
+
+def test_bytes_that_are_no_text_are_told_from_a_log_with_a_hole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(256)) * 20)
+    assert look(path).kind == "binary"
+    path.write_bytes(b"\0" * 4096 + b"2026-11-22 05:00:00 after a truncation\n")
+    assert look(path).kind == ""
+
+
+def test_a_line_that_is_longer_than_what_is_looked_at_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("x" * 300_000)
+    assert look(path).is_cut
+    path.write_text("x\n" * 300_000)
+    assert not look(path).is_cut
+
+
+def test_the_name_of_a_sample_is_no_pattern(tmp_path: Path) -> None:
+    path = tmp_path / "[a]*?.log"
+    path.write_text("x\n")
+    (pattern,) = yaml.safe_load(draft(Draft("log_file", "a", "t", path)))["source"]["include"]
+    assert mismatch([pattern], str(path)) is None
+    assert mismatch([pattern], str(tmp_path / "a1.log")) is not None
+
+
 def test_a_spooled_table_gets_its_delimiter_header_and_types(tmp_path: Path) -> None:
     sample = look(written(tmp_path / "orders.csv", SAMPLES["csv"]))
     parts = Draft("spool_dir", "orders", "t", sample.path, guess(sample.lines))
@@ -168,7 +220,7 @@ def test_any_text_is_something_and_what_it_is_can_be_written_down(lines: list[st
 def test_no_pattern_that_is_written_down_is_slow(tmp_path: Path) -> None:
     patterns = [
         *(layout.pattern for layout in LAYOUTS),
-        *(pattern for _, pattern, _ in access._FORMS),
+        *(before + request + after for _, before, after, _ in access._FORMS for request in (access._REQUEST, access._ANY_REQUEST)),
         vrl._ACCESS,
         fluent_bit_steps._ACCESS,
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,8 @@ def test_fluent_bit() -> None:
     found = imported("fluent-bit.conf")
     shop, kube = documents(found).values()
     assert actions(shop) == [
-        "regex", "timestamp", "convert", "set", "keep_if", "drop_if", "default", "rename", "drop_fields", "set", "drop_fields", "nest",
+        "regex", "timestamp", "drop_fields", "convert", "set", "keep_if", "drop_if", "default", "rename", "drop_fields", "set",
+        "drop_fields", "nest",
     ]  # fmt: skip
     assert actions(kube) == ["cri", "set", "drop_fields", "json"]
     assert "start_at" not in shop["source"]
@@ -101,6 +104,35 @@ def test_fluent_bit() -> None:
         (5, "@SET"), (25, "input cpu"), (56, "filter lua"), (82, "output stdout"),
     ]  # fmt: skip
     assert imported("fluent-bit.yaml").report.unmapped == []
+
+
+def test_fluent_bits_files_and_times_are_those_that_it_means() -> None:
+    text = (
+        "[INPUT]\n  Name tail\n  Path /x\n  Rotate_Wait 30\n  Multiline On\n  Parser_Firstline p\n"
+        "[PARSER]\n  Name p\n  Format regex\n  Regex /^(?<at>\\d+) (?<log>.*)/m\n  Time_Key at\n  Time_Format %s\n"
+        "[OUTPUT]\n  Name kafka\n  Match *\n  Timestamp_Key when\n"
+    )
+    found = PRODUCTS["fluent-bit"](text, [])
+    (made,) = documents(found).values()
+    assert made["source"]["rotate_wait"] == "30s"
+    assert made["source"]["multiline"] == {"start": r"(?s)^(?P<at>\d+) (?P<log>.*)"}, "Ruby's m lets a dot match a line end"
+    assert actions(made) == ["regex", "timestamp", "drop_fields"], "Time_Keep is off when nothing is said"
+    assert [one.what for one in found.report.notes if "timestamp_key" in one.what] == ["timestamp_key when"]
+    kept = PRODUCTS["fluent-bit"](text.replace("Time_Key at", "Time_Key at\n  Time_Keep On"), [])
+    assert actions(documents(kept)["tail-0"]) == ["regex", "timestamp"]
+
+
+def test_types_of_a_schema_of_connect_become_those_of_columns() -> None:
+    fields = {"id": {"type": "INT64"}, "t": {"type": "STRING"}, "at": {"type": "INT64", "name": "org.apache.kafka.connect.data.Timestamp"}}
+    config = {
+        "connector.class": "com.github.jcustenborder.kafka.connect.spooldir.SpoolDirCsvSourceConnector", "input.path": "/in",
+        "topic": "t", "finished.path": "/done", "error.path": "/bad",
+        "value.schema": json.dumps({"type": "STRUCT", "fieldSchemas": fields}),
+    }  # fmt: skip
+    (made,) = documents(PRODUCTS["connect"](json.dumps({"name": "a", "config": config}), [])).values()
+    assert made["source"]["format"]["types"] == {"id": "int", "at": "timestamp"}
+    found = PRODUCTS["connect"](json.dumps({"name": "a", "config": config | {"value.schema": "{}"}}), [])
+    assert [one.what for one in found.report.unmapped] == ["value.schema"]
 
 
 def test_vector() -> None:
@@ -185,3 +217,35 @@ def test_small_things() -> None:
     assert references("${A:b}-$C-${file:/x:pw}") == "${env:A:-b}-${env:C}-${cred:pw}"
     assert dissect("%{a} - [%{b}] %{?skip} %{c}") == r"^(?P<a>.*?) - \[(?P<b>.*?)\] .*? (?P<c>(?s:.*))"
     assert dissect("%{+a} %{b}") is None
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [one for key, each in inner for one in ((*place, key), *places(each, (*place, key)))]
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith((".yml", ".yaml", ".json"))])
+def test_no_value_that_is_another_than_expected_breaks_an_import(name: str) -> None:
+    """One after the other, and turn and turn about."""
+    text = (SHAPES / name).read_text("utf-8")
+    whole = json.dumps(json.loads(text) if name.endswith(".json") else yaml.safe_load(text))
+    for place, odd in zip(places(json.loads(whole)), itertools.cycle(("x", [{}], {"a": []})), strict=False):
+        document = inner = json.loads(whole)
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = odd
+        assert PRODUCTS[FILES[name]](json.dumps(document), []).made is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "share"), [("rate: 10", 0.1), ("rate: 1", 1.0), ("ratio: 0.25", 0.25), ("rate: x", None), ("rate: 0", None)]
+)
+def test_a_sample_of_vector_is_the_same_share_here(options: str, share: float | None) -> None:
+    text = (
+        "sources: {a: {type: file, include: [/x]}}\ntransforms: {s: {type: sample, inputs: [a], " + options + "}}\n"
+        "sinks: {k: {type: kafka, inputs: [s], bootstrap_servers: 'k:9092', topic: t, encoding: {codec: json}}}\n"
+    )
+    found = PRODUCTS["vector"](text, [])
+    (made,) = documents(found).values()
+    assert made.get("transforms", []) == ([{"sample": share}] if share else [])
+    assert bool(found.report.unmapped) == (share is None)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from random import Random
 
 import pytest
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats import presets, wrapped
 from copycat_agent.patterns import Pattern, compile_pattern
-from copycat_agent.patterns.ambiguity import cost
+from copycat_agent.patterns.alphabet import Alphabet
+from copycat_agent.patterns.ambiguity import EXPONENTIAL, cost, searching, steps
 from copycat_agent.patterns.pattern import most_characters
-from copycat_agent.patterns.trees import parse
+from copycat_agent.patterns.trees import Tree, parse
 from copycat_agent.transforms import containers, syslog
 
 NGINX = r'^(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<ts>[^\]]+)\] "(?P<method>\S+) (?P<path>\S+) [^"]*" (?P<status>\d{3}) (?P<bytes>\d+|-)'
@@ -59,6 +61,12 @@ def test_the_doubtful_part_is_shown() -> None:
 def test_many_ways_to_match_without_any_loop_count_too() -> None:
     assert compile_pattern("^" + "a?" * 30 + "a" * 30).most == -1
     assert compile_pattern("^a?a?b").most == compile_pattern("^a?a?a?b").most * 2
+    # twelve places, each with ten ways: 10**12 tries on 13 characters
+    assert compile_pattern("^" + ("(?:" + "|".join(["(a)"] * 10) + ")") * 12 + "b").most == -1
+    for nothing in ("(?:|)", r"(?:\b|)", "(|)"):  # forty times nothing in two ways, before, in and behind the text
+        for text in ("^{}x", "^x{}y", "^x{}$", "^{}$", "^(?:x{}|y)z", "(?=ab{}c)a"):
+            assert compile_pattern(text.format(nothing * 40)).most == -1, text
+    assert compile_pattern("^(?=" + "a?" * 30 + "a" * 30 + ")").most == -1
     assert compile_pattern("^(?:25[0-5]|[01]?[0-9]{1,2})[.]x").most > 10**6
 
 
@@ -66,7 +74,56 @@ def test_many_ways_to_match_without_any_loop_count_too() -> None:
 def test_the_power_of_the_length_is_found(text: str, matching: int, searching: int) -> None:
     pattern = compile_pattern(text)
     assert cost(parse(text)).matching == matching
-    assert most_characters(searching, 3) <= pattern.most <= most_characters(searching, 0)
+    chains = cost(parse(text)).matching_chains if pattern.anchored else cost(parse(text)).searching_chains
+    assert max(map(len, chains)) == searching - 1
+    assert most_characters(((1,) * (searching - 1),), 8) <= pattern.most
+
+
+def test_loops_that_share_a_text_at_few_places_cost_less() -> None:
+    """A line may be cut between `.*` and `.*` only where ` - - ` stands: at every fourth character at most."""
+    near, far = (compile_pattern(text) for text in ("^(.*) (.*)x", "^(.*) - - (.*)x"))
+    assert cost(parse(far.text)).matching_chains == ((2,),)
+    assert cost(parse("^(.*)abc(.*)x")).matching_chains == ((3,),)
+    assert cost(parse("^(.*)aaa(.*)x")).matching_chains == ((1,),)
+    assert far.most > near.most
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_text_has_more_ways_than_the_bound(seed: int) -> None:
+    """Of random patterns: all ways of all beginnings of a text through the automaton, counted one by one."""
+    random = Random(seed)
+    for _ in range(250):
+        tree = parse(random_pattern(random, 4))
+        expected = cost(tree)
+        if expected.matching >= EXPONENTIAL:
+            continue
+        text = ("".join(random.choice("aab") for _ in range(random.choice([1, 1, 2, 3, 4, 40]))) * 40)[:40]
+        positions, ways = count_ways(tree, text)
+        assert ways <= 2 * positions * expected.ways * steps(expected.searching_chains, len(text)), (tree, text)
+
+
+def random_pattern(random: Random, depth: int) -> str:
+    kind = random.random()
+    if depth == 0 or kind < 0.35:
+        return random.choice(["a", "a", "b", "b", ".", "[ab]", "[bc]"])
+    parts = [random_pattern(random, depth - 1) for _ in range(2)]
+    if kind < 0.6:
+        return "".join(parts)
+    return f"(?:{'|'.join(parts)})" if kind < 0.75 else f"(?:{parts[0]}){random.choice(['*', '+', '?', '{0,2}', '{2}', '{1,3}'])}"
+
+
+def count_ways(tree: Tree, text: str) -> tuple[int, int]:
+    """How many positions the automaton has, and how many ways there are."""
+    automaton = searching(tree.nodes, tree.flags, Alphabet(tree))
+    now, total = {0: 1}, 0
+    for character in text:
+        after: dict[int, int] = {}
+        for place, count in now.items():
+            for to, (mask, twice, most) in automaton.edges[place].items():
+                if mask >> ord(character) & 1:
+                    after[to] = after.get(to, 0) + count * (most if twice >> ord(character) & 1 else 1)
+        now, total = after, total + sum(after.values())
+    return len(automaton.sets), total
 
 
 CATASTROPHES = [

@@ -129,7 +129,7 @@ def test_reading_on_does_not_begin_again_and_keeps_what_is_not_settled(monkeypat
     assert reads.count(0) == 2, "too far back: once more from the beginning"
 
 
-@pytest.mark.parametrize("endless", [PACK["gzip"](b""), b"\0", SKIPPABLE])
+@pytest.mark.parametrize("endless", [PACK["gzip"](b""), b"\0", SKIPPABLE], ids=["gzip", "nul", "skippable"])
 def test_first_bytes_are_looked_for_in_bounded_time_and_behind_padding(endless: bytes) -> None:
     codec = "zstd" if endless == SKIPPABLE else "gzip"
     reads: list[int] = []

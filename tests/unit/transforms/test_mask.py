@@ -72,6 +72,21 @@ def test_a_path_means_every_field_that_it_can_mean() -> None:
     assert after({"mask": {"u.card": CARD}}, {"u.card": "5500000000000004"}) == {"u.card": "************0004"}
 
 
+def test_a_path_leads_into_lists_too() -> None:
+    items = [{"card": "4111111111111111"}, "4111111111111111", [{"card": [4111111111111111], "x": 1}], {"card": None}]
+    hidden = [{"card": "************1111"}, "4111111111111111", [{"card": ["************1111"], "x": 1}], {"card": None}]
+    assert after({"mask": {"u.items.card": CARD}}, {"u": {"items": items}}) == {"u": {"items": hidden}}
+    assert items[0] == {"card": "4111111111111111"}
+
+
+def test_the_form_of_other_steps_masks_nothing_unseen() -> None:
+    """`hash: {field: card}` invites it: the fields `field` and `pattern` would be masked, and the card would pass."""
+    with pytest.raises(ValueError, match=r"as in \{card: RE\}"):
+        options({"mask": {"field": "card", "pattern": CARD}})
+    both = {"field": {"pattern": "x"}, "pattern": {"pattern": "y"}}
+    assert after({"mask": both}, {"field": "x", "pattern": "y"}) == {"field": "*", "pattern": "*"}
+
+
 class Odd:
     """A value of a type that nobody expects."""
 
@@ -101,6 +116,12 @@ def test_what_cannot_be_masked_is_hidden_as_a_whole_whatever_becomes_of_the_reco
         with pytest.raises(StepError, match="field 'f' cannot be masked, so all of it is hidden"):
             masking(record)
     assert record.value == {"f": "********", "g": "x*"}
+
+
+def test_what_lies_too_deep_to_be_looked_for_is_hidden() -> None:
+    record = draft({"f": nested(100_000), "f.g": "secret"})
+    assert step({"mask": {"f.g": "e"}, "on_error": "keep"})(record) is True
+    assert record.value == {"f": "********", "f.g": "s*cr*t"}
 
 
 def test_a_condition_that_nobody_can_tell_lets_no_record_pass_unmasked() -> None:

@@ -49,10 +49,15 @@ CASES: list[tuple[dict[str, Any], Any, Any]] = [
     ({"default": {"a": 1, "b": 2, "c": 3}}, {"a": 0, "b": None}, {"a": 0, "b": 2, "c": 3}),
     ({"default": {"a": "", "u.id": "{a}"}}, {"a": "x", "u": {}}, {"a": "x", "u": {"id": "x"}}),
     ({"default": {"level": "info"}}, {"level": ""}, {"level": ""}),
+    ({"rename": {"a": "b", "c": "d.e", "f": "g"}}, {"a": 0, "c": "", "f": None}, {"b": 0, "d": {"e": ""}, "g": None}),
     ({"drop_fields": ("a", "gone")}, {"a": 1, "b": 2}, {"b": 2}),
     ({"drop_fields": "a"}, {"a": 1, "b": 2}, {"b": 2}),
     ({"drop_fields": ("u.id",)}, {"u": {"id": 1}, "u.id": 2}, {"u": {}}),
     ({"hash": "u.id"}, {"u": {"id": ""}, "u.id": ""}, {"u": {"id": NOTHING}, "u.id": NOTHING}),
+    ({"hash": "u.id"},
+     {"u": [{"id": ""}, 7, {"id": None}, [{"id": "", "x": 1}]]}, {"u": [{"id": NOTHING}, 7, {"id": None}, [{"id": NOTHING, "x": 1}]]}),
+    ({"drop_fields": "u.v.id"},
+     {"u": [{"v": {"id": 1, "x": 2}}, {"v": [{"id": 3}]}, 7], "u.v.id": 4}, {"u": [{"v": {"x": 2}}, {"v": [{}]}, 7]}),
     ({"default": {"u.id": 1}}, {"u.id": 0}, {"u.id": 0}),
     ({"replace": {"u.id": {"pattern": "x", "with": "y"}}}, {"u.id": "x"}, {"u.id": "y"}),
     ({"keep_fields": ("c", "a", "gone")}, {"a": 1, "b": 2, "c": None}, {"c": None, "a": 1}),
@@ -161,10 +166,11 @@ def test_declared_fields_behind_a_step(item: dict[str, Any], before: dict[str, s
         ({"replace": {"a": {"pattern": "x", "with": "y"}, "b": {"pattern": "x", "with": "y"}}}, {"a": [1], "b": "x"}, {"a": [1], "b": "y"},
          "field 'a' is not a text or a number"),
         ({"replace": {"a": {"pattern": "x", "with": "y"}}}, {"a": 10**5000}, {"a": 10**5000}, "field 'a' is not a text"),
-        ({"hash": "a"}, {"a": 10**5000}, {"a": 10**5000}, "field 'a' cannot be written as text"),
-        ({"hash": "a"}, {"a": {1: {"x"}}}, {"a": {1: {"x"}}}, "field 'a' cannot be written as text"),
+        ({"hash": ("a", "b")}, {"a": 10**5000, "b": ""}, {"a": "********", "b": NOTHING}, "field 'a' cannot be hashed"),
+        ({"hash": "a"}, {"a": {1: {"x"}}}, {"a": "********"}, "field 'a' cannot be hashed"),
+        ({"hash": {"field": ("a", "b"), "into": "h"}}, {"a": 10**5000}, {"a": 10**5000}, "field 'a' cannot be written as text"),
     ],
-    ids=range(9),
+    ids=range(10),
 )  # fmt: skip
 def test_a_step_with_several_fields_does_the_good_ones_and_names_the_first_bad_one(
     item: dict[str, Any], fields: dict[str, Any], left: dict[str, Any], reason: str
@@ -219,6 +225,17 @@ def test_a_step_with_several_fields_does_the_good_ones_and_names_the_first_bad_o
 def test_what_cannot_work_is_refused_when_it_is_loaded(item: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         options(item)
+
+
+def test_a_record_does_not_grow_without_bound_when_it_is_flat() -> None:
+    """A line of some 600 kB, whose flat names would take 300 MB."""
+    value: dict[str, Any] = {str(number): 0 for number in range(60_000)}
+    for _ in range(500):
+        value = {"deep_deep_": value}
+    record = draft({"a": value})
+    with pytest.raises(StepError, match="names of its fields would be too long"):
+        step({"flatten": {}})(record)
+    assert record.value == {"a": value}
 
 
 def test_a_secret_of_a_hash_is_in_no_repr_and_no_dump() -> None:

@@ -65,7 +65,7 @@ def field_type(word: str, settings: TypeSettings | None = None) -> FieldType:
     make = TYPE_WORDS.get(name)
     if make is None:
         msg = f"no type has this name; there are {', '.join(TYPE_WORDS)}"
-        raise ValueError(msg)
+        raise ValueError(msg + (f": here it is {_OF_OTHERS[name.lower()]}" if name.lower() in _OF_OTHERS else ""))
     return FieldType(word, *make(argument, settings or TypeSettings()))
 
 
@@ -127,6 +127,18 @@ TYPE_WORDS: dict[str, _Make] = {
     "binary": lambda argument, _: values.binaries(argument),
 }
 """The words, and what makes a type of each. A new one is a line here."""
+_OF_OTHERS = {
+    **{word: word for word in TYPE_WORDS},
+    **dict.fromkeys(("integer", "int8", "int16", "int32", "uint", "smallint", "number"), "int"),
+    **dict.fromkeys(("long", "int64"), "bigint"),
+    **dict.fromkeys(("float32", "float64", "real"), "double"),
+    "boolean": "bool",
+    **dict.fromkeys(("str", "text", "varchar", "keyword"), "string"),
+    **dict.fromkeys(("datetime", "timestamptz"), "timestamp"),
+    "bytes": "binary",
+    **dict.fromkeys(("object", "map", "struct"), "json"),
+}
+"""What others call them, for a hint."""
 
 
 @lru_cache(maxsize=64)

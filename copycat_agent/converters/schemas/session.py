@@ -1,0 +1,89 @@
+"""How a registry's client speaks HTTP here: only to the address in the definition, and never for longer or about more than is meant.
+
+Door to httpx2, which confluent-kafka's client uses. By itself that follows the environment's proxies, unpacks what it is sent, and
+reads answers of any length.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+STEP_SECONDS = 5.0
+"""For a connection, and between two pieces of an answer."""
+ANSWER_SECONDS = 8.0
+"""For a whole answer: one that trickles would hold a batch for ever."""
+ANSWER_BYTES_MAX = 8 * 2**20
+"""Of an answer. Registries take schemas of 1 MiB by default."""
+
+
+class BadAnswerError(ValueError):
+    """An answer that no registry gives."""
+
+
+def connected(url: str, login: tuple[str, str] | None, authorities: ssl.SSLContext | None) -> SchemaRegistryClient:
+    """A client for some questions, to be closed. `authorities` None: for an address without TLS."""
+    client = SchemaRegistryClient({"url": url, "max.retries": 0})
+    session = httpx2.Client(
+        transport=_Bounded(authorities),
+        auth=login,
+        timeout=STEP_SECONDS,
+        trust_env=False,
+        follow_redirects=False,
+        headers={"Accept-Encoding": "identity"},
+    )
+    rest: Any = client._rest_client  # noqa: SLF001 - it takes no session; a test looks at what goes out
+    rest.session.close()
+    rest.session = session
+    return client
+
+
+class _Bounded(httpx2.BaseTransport):
+    """A connection whose answers end."""
+
+    def __init__(self, authorities: ssl.SSLContext | None) -> None:
+        self._until = time.monotonic() + ANSWER_SECONDS
+        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities is None else authorities  # nobody, if it came to TLS after all
+        self._transport = httpx2.HTTPTransport(verify=trusted, trust_env=False)
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """See `httpx2.BaseTransport`."""
+        answer = self._transport.handle_request(request)
+        if answer.headers.get("Content-Encoding", "identity") != "identity":
+            answer.close()
+            msg = "packed, though nobody asked for that"
+            raise BadAnswerError(msg)
+        return httpx2.Response(answer.status_code, headers=answer.headers, stream=_Pieces(answer.stream, self._until))
+
+    def close(self) -> None:
+        """See `httpx2.BaseTransport`."""
+        self._transport.close()
+
+
+class _Pieces(httpx2.SyncByteStream):
+    """An answer's body, as far as it may go."""
+
+    def __init__(self, stream: Any, until: float) -> None:  # noqa: ANN401 - the library's
+        self._stream = stream
+        self._until = until
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for piece in self._stream:
+            size += len(piece)
+            if size > ANSWER_BYTES_MAX:
+                msg = "too long"
+                raise BadAnswerError(msg)
+            if time.monotonic() > self._until:
+                msg = "the answer takes too long"
+                raise httpx2.ReadTimeout(msg)
+            yield piece
+
+    def close(self) -> None:
+        """See `httpx2.SyncByteStream`."""
+        self._stream.close()

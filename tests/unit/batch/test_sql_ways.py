@@ -1,0 +1,157 @@
+"""A batch with a query makes the same of its records in the quick ways as when each is looked at by itself, whatever stands in a file.
+
+The query is a stand-in here: what Spark makes of one is the affair of tests/spark.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copycat_agent.batch import run_batch
+from copycat_agent.batch.sql_answers import AnsweredBound
+from copycat_agent.batch.sql_ask import Asking
+from copycat_agent.batch.sql_rows import FAILED
+from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.samples.standin import StandIn, StandIns
+from tests.unit.batch.rig import batch_of, definition, never, split_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from copycat_agent.batch.bound import Bound
+    from copycat_agent.batch.progress import Progress
+    from copycat_agent.formats import Chunk, Parsed
+    from copycat_agent.model import SplitResult
+    from copycat_agent.options import Definition
+
+SCHEMA = "n int, word string, items array<int>, deep struct<a: double>"
+QUERY = {"sql": {"query": "SELECT * FROM records", "schema": SCHEMA}}
+BEFORE: list[list[dict[str, Any]]] = [
+    [{"json": {}}],
+    [{"json": {}, "on_error": "keep"}],
+    [{"json": {}, "on_error": "drop"}],
+    [{"json": {}}, {"drop_if": {"word": "drop"}}],
+    [{"json": {}}, {"timestamp": {"field": "word", "format": "rfc3339"}, "on_error": "keep"}],
+]
+AFTER: list[list[dict[str, Any]]] = [[], [{"drop_if": {"word": "late"}}, {"set": {"twice": "{n}{n}"}}], [{"convert": {"word": "int"}}]]
+RECORDS: list[dict[str, Any]] = [
+    {},
+    {"key": "{n}", "timestamp": "event"},
+    {"value": "{items}"},
+    {"timestamp": "event", "headers": {"at": "{@offset}"}},
+]
+
+AT = "2026-11-22T10:00:00Z"
+
+_numbers = st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8, 9, None, 2**31, 2**70, True, "7", 1.5])
+_words = st.sampled_from([None, "plain", "drop", "late", "12", AT, AT, AT, "\ud800x", "ü", 3])
+_items = st.none() | st.lists(st.none() | st.integers(0, 9), max_size=3) | st.just("text") | st.just(["text"])
+_deep = st.none() | st.just({"a": 1.5}) | st.just({"a": 10**400}) | st.just({"b": 1})
+_objects = st.fixed_dictionaries({"n": _numbers, "word": _words}, optional={"items": _items, "deep": _deep, "more": st.just(1)})
+_lines = st.one_of(
+    _objects.map(lambda fields: json.dumps(fields).encode()),
+    st.builds(lambda n: json.dumps({"n": n, "word": AT}).encode(), st.integers(0, 9)),
+    st.sampled_from([b"", b"not json", b"[1]", b"7", b"\xff", b'\xef\xbb\xbf{"n": 1}', b'{"n": 1, "n": 2}', b'{"n": 1e400}', b"null"]),
+)
+
+
+class Kafka(StandIn):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[Any] = []
+
+    def send(self, topic: str, values: list[bytes], tail: tuple[Any, ...]) -> None:
+        self.messages += [_whole((topic, value, *tail)) for value in values]
+
+    def send_each(self, messages: Any) -> None:
+        self.messages += map(_whole, messages)
+
+
+def _whole(message: tuple[Any, ...]) -> tuple[Any, ...]:
+    usual = (None, None, None, -1, None, None, 0, None)
+    return (*message, *usual[len(message) :])
+
+
+class Query:
+    """By a record's `n`: 3 is dropped, 5 fails, 7 and 8 become two; the others are as they are. Answers come in batches of 4 rows."""
+
+    condemned = why = ""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._schema = pa.schema([])
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        self._schema = batch.schema
+        for row in batch.to_pylist():
+            copies = 0 if row["n"] == 3 else 2 if row["n"] in (7, 8) else 1
+            self._rows += [{**row, FAILED: "n" if row["n"] == 5 else None}] * copies
+
+    def results(self) -> Iterator[pa.RecordBatch]:
+        schema = self._schema.append(pa.field(FAILED, pa.string()))
+        for at in range(0, len(self._rows), 4):
+            yield pa.RecordBatch.from_pylist(self._rows[at : at + 4], schema=schema)
+        self._rows = []
+
+
+class OneByOne(SqlRun):
+    """Looks at each record by itself, before the query and after it."""
+
+    def _bound(self, progress: Progress) -> Bound:
+        bound = super()._bound(progress)
+        assert isinstance(bound, AnsweredBound)
+        bound.fast, bound.asking.chunk = None, functools.partial(_each, bound.asking)  # type: ignore[method-assign]
+        return bound
+
+
+def _each(asking: Asking, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
+    found: list[dict[str, Any]] = []
+    for row in chunk.rows():
+        found += asking.row(row, number + row.ordinal, first + len(found), partial=chunk.partial)
+    return found, chunk.total
+
+
+def ran(way: type[SqlRun], connector: Definition, path: Path) -> tuple[list[Any], SplitResult, Any]:
+    """What Kafka got, and the account."""
+    kafka = Kafka()
+    make = functools.partial(way, query=Query())
+    (result,) = run_batch(batch_of(connector, split_of(path, final=True)), StandIns(lambda _: kafka), never, make_run=make)
+    losses = tuple(loss._replace(at_ms=0) for loss in result.losses)
+    return kafka.messages, replace(result, losses=losses, error=None), result.error and (type(result.error), str(result.error))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(_lines, max_size=30), st.sampled_from(BEFORE), st.sampled_from(AFTER), st.sampled_from(RECORDS),
+    st.sampled_from(["all", "dlq", "none"]), st.sampled_from([None, "keep", "drop", "dlq"]), st.booleans(),
+)  # fmt: skip
+def test_quick_ways_make_what_a_look_at_each_record_makes(
+    tmp_path_factory: Any, lines: Sequence[bytes], before: list[Any], after: list[Any], record: dict[str, Any],
+    tolerance: str, on_error: str | None, ends: bool,
+) -> None:  # fmt: skip
+    path = tmp_path_factory.getbasetemp() / "ways.log"
+    path.write_bytes(b"\n".join(lines) + (b"\n" if ends else b""))
+    errors = {"tolerance": "none" if tolerance == "none" else "all", **({"dlq": {"topic": "letters"}} if tolerance != "all" else {})}
+    steps = [*before, {**QUERY, **({"on_error": on_error} if on_error else {})}, *after]
+    connector = definition("127.0.0.1:1", "t", steps=steps, record=record, errors=errors)
+    assert ran(SqlRun, connector, path) == ran(OneByOne, connector, path)
+
+
+def test_what_steps_before_the_query_found_comes_back_with_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("".join(f'{{"n": {n}, "word": "1970-01-01T00:00:0{n}Z"}}\n' for n in (1, 3, 7, 9)))
+    times = {"timestamp": {"field": "word", "format": "rfc3339"}}
+    connector = definition("127.0.0.1:1", "t", steps=[{"json": {}}, times, QUERY], record={"key": "{n}", "timestamp": "event"})
+    messages, result, error = ran(SqlRun, connector, path)
+    assert [(key, at) for _, _, key, _, _, _, at, _ in messages] == [(b"1", 1000), (b"7", 7000), (b"7", 7000), (b"9", 9000)]
+    assert (result.counts.acknowledged, result.counts.dropped, result.offset.records, error) == (3, 1, 4, None)
