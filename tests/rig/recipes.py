@@ -26,12 +26,12 @@ class Recipe(NamedTuple):
     schemas: dict[str, str]
 
     def load(self, directory: Path) -> Definition:
-        """Through the loader, without a problem; schema files are put into `directory`."""
+        """As `copycat test` loads it, without a problem; schema files are put into `directory`."""
         for name, text in self.schemas.items():
             (directory / name).write_text(text, "utf-8")
         path = directory / "recipe.yaml"
         path.write_text(self.definition.replace(SCHEMAS, str(directory)), "utf-8")
-        return _loaded(path)
+        return _loaded(path, offline=True)
 
 
 def recipes() -> list[Recipe]:
@@ -50,8 +50,8 @@ def load_shipped(path: Path, directory: Path) -> Definition:
     return _loaded(copy, {"CREDENTIALS_DIRECTORY": str(directory)})
 
 
-def _loaded(path: Path, environ: dict[str, str] | None = None) -> Definition:
-    loaded = load_file(path, AgentOptions(), environ=environ or {})
+def _loaded(path: Path, environ: dict[str, str] | None = None, *, offline: bool = False) -> Definition:
+    loaded = load_file(path, AgentOptions(), environ=environ or {}, offline=offline)
     assert loaded.problems == ()
     assert loaded.definition is not None
     return loaded.definition
