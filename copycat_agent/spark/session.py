@@ -23,6 +23,7 @@ from pyspark import SparkContext
 from pyspark.conf import SparkConf
 from pyspark.core.files import SparkFiles
 from pyspark.core.rdd import RDD
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
@@ -181,7 +182,7 @@ def reason_of(error: BaseException) -> str:
 
 def words_of(error: BaseException) -> str:
     """All that the JVM says of a failed call and of its causes, "" when it says nothing: to look for what is known, not to be shown."""
-    words = [_message_of(error) or ""]
+    words = [_message_of(error) or "", error._stackTrace or "" if isinstance(error, CapturedException) else ""]
     with contextlib.suppress(Py4JError, OSError):
         cause = error.java_exception.getCause() if isinstance(error, Py4JJavaError) else None
         while cause is not None and len(words) < _CAUSES_MAX:
@@ -192,6 +193,8 @@ def words_of(error: BaseException) -> str:
 
 def _message_of(error: BaseException) -> str | None:
     """What the JVM says; None when it says nothing any more."""
+    if isinstance(error, CapturedException):  # what pyspark makes of them all in a process that has used SQL
+        return str(error._desc)
     if isinstance(error, Py4JJavaError):
         with contextlib.suppress(Py4JError, OSError):
             return str(error.java_exception.getMessage())

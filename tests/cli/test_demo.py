@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +15,6 @@ from tests.cli.conftest import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.cli.conftest import Done
 
@@ -33,10 +34,16 @@ def test_a_directory_that_is_not_empty_is_left_alone(copycat: Callable[..., Done
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
 
 
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A temporary directory with a short name: the path of a unix socket below it has to stay below 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="t") as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize("when", ["definitions:", "starting", pytest.param("broker:", marks=pytest.mark.long), "RUNNING"])
-def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], tmp_path: Path, when: str) -> None:
-    (tmp_path / "tmp").mkdir()
-    variables = environment | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1"}
+def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], short_dir: Path, when: str) -> None:
+    variables = environment | {"TMPDIR": str(short_dir), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([*COMMAND, "demo"], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         said = next(line for line in process.stdout if when in line)
@@ -44,7 +51,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(environment: dict[str, str], tmp_path
         rest = process.communicate(timeout=40)[0]
     assert process.returncode == 130, said + rest
     assert rest.splitlines()[-1] == "stopped"
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list(short_dir.iterdir()) == []
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here, and what tests see of its processes."""
+"""One Spark session for all tests here, and what tests see of its processes. It ends with them: other tests start sessions of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CANARY_VARIABLE = "COPYCAT_TEST_CANARY"
 CANARY = "canary-in-the-environment"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cache(pytestconfig: pytest.Config) -> Iterator[None]:
     """Archives of classes are kept between test runs, beside pytest's own cache."""
     with pytest.MonkeyPatch.context() as patch:
@@ -32,7 +32,7 @@ def cache(pytestconfig: pytest.Config) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def host(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
     """A session with two runners. Tests may kill its JVM as often as they like."""
     host = SparkHost(SparkOptions(), tmp_path_factory.mktemp("spark") / "run", 2, young_seconds=0)
@@ -41,7 +41,7 @@ def host(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     host.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def runners(host: SparkHost) -> Iterator[RunnerExecutor]:
     """The executor of `run`; a batch hangs when it takes half a second longer than it may."""
     executor = RunnerExecutor(host, batches.run, answer_seconds=0.5, look_seconds=0.2)
@@ -49,7 +49,7 @@ def runners(host: SparkHost) -> Iterator[RunnerExecutor]:
     executor.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def jobs(host: SparkHost) -> Iterator[JobExecutor]:
     """The executor of `backfill`."""
     executor = JobExecutor(host, batches.run, answer_seconds=0.5)
@@ -57,14 +57,14 @@ def jobs(host: SparkHost) -> Iterator[JobExecutor]:
     executor.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark_cluster(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A master and two workers. Tests may kill executors as often as they like."""
     with SparkCluster(tmp_path_factory.mktemp("cluster"), python_path=PROJECT) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(spark_cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExecutorApart]:
     """The executor of `backfill --master`, in a process of its own."""
     executor = ExecutorApart(tmp_path_factory.mktemp("apart") / "run", spark_cluster.url, "tests.spark.batches:run", answer_seconds=0.5)
