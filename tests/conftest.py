@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from copycat_agent.dev_broker import DevBroker, fetch_kafka
 from tests.rig.agent import AgentProcess
@@ -30,7 +31,10 @@ _SHOWN_CHARACTERS = 20_000
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("search", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))  # the same histories in every run; `search` looks for new ones
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")  # the same histories in every run; `search` looks for new ones
+settings.load_profile(_PROFILE)
+if _PROFILE == "same":  # else hypothesis takes numbers and texts from whatever modules of ours this process has imported so far
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
