@@ -131,7 +131,7 @@ def test_a_schema_is_made_from_declared_types() -> None:
 
 
 def test_a_pattern_that_backtracks_is_given_up_in_values_and_in_names() -> None:
-    evil, text = "^(a+)+$", "a" * 5000 + "!"
+    evil, text = "^(a+)+$", "a" * 50_000 + "!"
     with pytest.raises(Unfit, match=r"field 'x'.*|took longer"):
         write({"properties": {"x": {"pattern": evil}}}, {"x": text})
     with pytest.raises(Unfit, match="took longer"):

@@ -153,7 +153,7 @@ def test_no_text_of_1_mib_holds_a_pattern_up(text: str, line: str) -> None:
 
 
 def test_every_way_to_match_is_bounded() -> None:
-    pattern, text = compile_pattern("x?(a+)+$"), "a" * 5000 + "b"
+    pattern, text = compile_pattern("x?(a+)+$"), "a" * 50_000 + "b"
     for look in (pattern.match, pattern.fullmatch, lambda text: pattern.sub("", text), lambda text: pattern.search_within(text, 0.01)):
         with pytest.raises(DataError, match="longer than"):
             look(text)
@@ -161,7 +161,7 @@ def test_every_way_to_match_is_bounded() -> None:
 
 def test_a_text_that_takes_too_long_is_the_record_s_error() -> None:
     with pytest.raises(DataError, match="longer than 100 ms") as caught:
-        compile_pattern("(a+)+$").search("a" * 5000 + "b")
+        compile_pattern("(a+)+$").search("a" * 50_000 + "b")
     assert "aaaa" not in str(caught.value)
     assert caught.value.__context__ is None
 
