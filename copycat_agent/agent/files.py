@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions import LoadedFile, find_agent_file, load_agent, load_directory
-from copycat_agent.definitions.files import read_small_file
 from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.small_files import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -16,10 +16,10 @@ from copycat_agent.cli.options import Format, Output
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.document import FILE_BYTES_MAX
-from copycat_agent.definitions.files import read_small_file
 from copycat_agent.errors import CopycatError
 from copycat_agent.importing import PRODUCTS, Imported, Made, Remark, text_of
 from copycat_agent.options import AgentOptions
+from copycat_agent.small_files import read_small_file
 
 
 class Product(StrEnum):

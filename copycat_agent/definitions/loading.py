@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
 from copycat_agent.definitions.document import FILE_BYTES_MAX, Mark, SyntaxProblem, decode, parse_mapping
 from copycat_agent.definitions.doubtful import doubtful
-from copycat_agent.definitions.files import read_small_file
 from copycat_agent.definitions.loaded import Loaded, LoadedFile, warnings, without_twins
 from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.places import Places
@@ -17,6 +16,7 @@ from copycat_agent.definitions.taking import reread, without_takers
 from copycat_agent.definitions.wording import Finding
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
+from copycat_agent.small_files import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from copycat_agent.definitions.document import FILE_BYTES_MAX, Mapping, Mark, Node, Sequence, SyntaxProblem, decode, parse_mapping
-from copycat_agent.definitions.files import read_small_file
 from copycat_agent.definitions.loading import load_file
 from copycat_agent.definitions.models import Loc, key_of
 from copycat_agent.options import AgentOptions, Definition, Options
+from copycat_agent.small_files import read_small_file
 
 OriginKind = Literal["definition", "changed", "agent", "command line", "default"]
 """changed: from the definition's file, which no longer says what runs; so its lines are not told."""

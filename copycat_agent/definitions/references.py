@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.definitions.files import read_small_file
+from copycat_agent.small_files import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,6 +13,9 @@ from copycat_agent.transforms.match import Predicate
 if TYPE_CHECKING:
     from copycat_agent.templates import SplitMeta
 
+Policy = Literal["", "dlq", "stop"]
+"""What becomes of a record that does not pass: "" is what the connector says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
@@ -25,29 +28,28 @@ class Guarded:
 
     def bind(self, meta: SplitMeta) -> Step:
         """See `Transform.bind`."""
-        step = _with_policy(self.inner.bind(meta), self.name, self.on_error)
-        return step if self.condition is None else _with_condition(step, self.condition, self.name, self.on_error)
+        policy: Policy = self.on_error if self.on_error in ("dlq", "stop") else ""
+        step = self.inner.bind(meta)
+        if self.on_error in ("keep", "drop"):
+            step = _passing(step, self.name, goes_on=self.on_error == "keep")
+        else:
+            step = _raising(step, self.name, policy)
+        return step if self.condition is None else _with_condition(step, self.condition, self.name, policy)
 
 
-def _with_condition(step: Step, matches: Predicate, name: str, on_error: OnError | None) -> Step:
+def _with_condition(step: Step, matches: Predicate, name: str, policy: Policy) -> Step:
     """A record of which nobody can tell whether it matches is never kept as it is: the step may be what hides something in it."""
 
     def when(draft: Draft) -> bool:
         try:
             applies = matches(draft)
         except DataError as error:
-            bad = StepError(name, error, on_error if on_error in ("dlq", "stop") else "")
+            bad = StepError(name, error, policy)
         else:
             return step(draft) if applies else True
         raise bad  # outside the except: what raised it may hold data
 
     return when
-
-
-def _with_policy(step: Step, name: str, on_error: OnError | None) -> Step:
-    if on_error in ("keep", "drop"):
-        return _passing(step, name, goes_on=on_error == "keep")
-    return _raising(step, name, on_error if on_error in ("dlq", "stop") else "")
 
 
 def _passing(step: Step, name: str, *, goes_on: bool) -> Step:
@@ -67,7 +69,7 @@ def _passing(step: Step, name: str, *, goes_on: bool) -> Step:
     return passing
 
 
-def _raising(step: Step, name: str, policy: Literal["", "dlq", "stop"]) -> Step:
+def _raising(step: Step, name: str, policy: Policy) -> Step:
     def raising(draft: Draft) -> bool:
         bad: CopycatError
         try:

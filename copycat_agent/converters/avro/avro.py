@@ -6,17 +6,14 @@ from collections.abc import Iterator
 
 from copycat_agent.converters.avro.options import AvroConverterOptions
 from copycat_agent.converters.base import Converter, ConverterKind, OptionProblem, Site
+from copycat_agent.converters.schemas.building import build
 from copycat_agent.converters.schemas.options import schema_problems
 
 
 def _build(options: AvroConverterOptions, site: Site) -> Converter:
     from copycat_agent.converters.avro import avro_form  # noqa: PLC0415 - imports fastavro, 0.1 s
-    from copycat_agent.converters.schemas import converting, registry  # noqa: PLC0415 - import the registry's client, 0.24 s
 
-    if site.registry is None:
-        msg = "converter avro needs converters.schema_registry"
-        raise ValueError(msg)
-    return converting.SchemaConverter(options, site, avro_form.AvroForm(options), registry.registry_of(site.registry))
+    return build(options, site, avro_form.AvroForm(options))
 
 
 def _problems(options: AvroConverterOptions, site: Site) -> Iterator[OptionProblem]:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.converters.avro.derived import avro_of
 from copycat_agent.converters.avro.writing import AvroType, Compiler, parsed
 from copycat_agent.converters.base import OptionProblem, Site
-from copycat_agent.converters.schemas.form import BadSchemaError, Key, Scalar, Writer
-from copycat_agent.converters.schemas.options import file_problem
+from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
+from copycat_agent.converters.schemas.options import file_problem, underivable
 from copycat_agent.converters.schemas.registry import Registry, Written
 
 if TYPE_CHECKING:
     from copycat_agent.converters.avro.options import AvroConverterOptions
     from copycat_agent.model import Column
 
-_REFERENCES_MAX = 100
 _KEYS: dict[str, Scalar] = {
     "string": "string", "int": "int", "long": "int", "float": "double", "double": "double", "boolean": "boolean", "bytes": "bytes",
 }  # fmt: skip
@@ -78,8 +77,8 @@ def _load_references(schema: Written, registry: Registry, named: dict[str, Any],
         if place in seen:
             continue
         seen.add(place)
-        if len(seen) > _REFERENCES_MAX:
-            raise BadSchemaError(f"it refers to more than {_REFERENCES_MAX} others")
+        if len(seen) > REFERENCES_MAX:
+            raise TooManyReferencesError
         other = registry.version(*place).schema
         _load_references(other, registry, named, seen)
         parsed(_json(other.text), named)
@@ -113,8 +112,7 @@ def problems(options: AvroConverterOptions, site: Site) -> Iterator[OptionProble
         try:
             avro_of(site.columns, "r")
         except BadSchemaError as error:
-            hint = "correct it in transforms, or name a schema FILE"
-            yield OptionProblem((site.part,), f"no schema can be made from the declared fields: {error}", hint)
+            yield underivable(site, error)
 
 
 def _file_problems(options: AvroConverterOptions, site: Site) -> Iterator[OptionProblem]:

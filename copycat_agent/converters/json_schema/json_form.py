@@ -17,8 +17,8 @@ from copycat_agent.converters.json_ import dump
 from copycat_agent.converters.json_schema.bounded import SlowError, bounded, check_patterns, give
 from copycat_agent.converters.json_schema.derived import json_schema_of
 from copycat_agent.converters.json_schema.quick import approver
-from copycat_agent.converters.schemas.form import BadSchemaError, Key, Scalar, Writer
-from copycat_agent.converters.schemas.options import file_problem
+from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
+from copycat_agent.converters.schemas.options import file_problem, underivable
 from copycat_agent.converters.schemas.registry import Registry, Written
 from copycat_agent.converters.schemas.unfit import Unfit
 from copycat_agent.errors import DataError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from copycat_agent.converters.json_schema.options import JsonSchemaOptions
     from copycat_agent.model import Column
 
-_REFERENCES_MAX = 100
 _WORDS_MAX = 100
 _PLAIN = frozenset((str, int, bool, type(None)))
 """What is read back from JSON as it was. A float may be NaN, which is written as null."""
@@ -155,8 +154,8 @@ def _load_references(schema: Written, registry: Registry, others: dict[str, Any]
     for one in schema.references:
         if one.name in others:
             continue
-        if len(others) >= _REFERENCES_MAX:
-            raise BadSchemaError(f"it refers to more than {_REFERENCES_MAX} others")
+        if len(others) >= REFERENCES_MAX:
+            raise TooManyReferencesError
         other = registry.version(one.subject, one.version).schema
         others[one.name] = schema_of(other.text)
         _load_references(other, registry, others)
@@ -194,5 +193,4 @@ def problems(options: JsonSchemaOptions, site: Site) -> Iterator[OptionProblem]:
         try:
             json_schema_of(site.columns, "r")
         except BadSchemaError as error:
-            hint = "correct it in transforms, or name a schema FILE"
-            yield OptionProblem((site.part,), f"no schema can be made from the declared fields: {error}", hint)
+            yield underivable(site, error)

@@ -6,17 +6,14 @@ from collections.abc import Iterator
 
 from copycat_agent.converters.base import Converter, ConverterKind, OptionProblem, Site
 from copycat_agent.converters.json_schema.options import JsonSchemaOptions
+from copycat_agent.converters.schemas.building import build
 from copycat_agent.converters.schemas.options import schema_problems
 
 
 def _build(options: JsonSchemaOptions, site: Site) -> Converter:
     from copycat_agent.converters.json_schema import json_form  # noqa: PLC0415 - imports jsonschema, 0.1 s
-    from copycat_agent.converters.schemas import converting, registry  # noqa: PLC0415 - import the registry's client, 0.24 s
 
-    if site.registry is None:
-        msg = "converter json_schema needs converters.schema_registry"
-        raise ValueError(msg)
-    return converting.SchemaConverter(options, site, json_form.JsonForm(options), registry.registry_of(site.registry))
+    return build(options, site, json_form.JsonForm(options))
 
 
 def _problems(options: JsonSchemaOptions, site: Site) -> Iterator[OptionProblem]:

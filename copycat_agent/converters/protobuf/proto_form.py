@@ -10,7 +10,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from copycat_agent.converters.base import OptionProblem, Site
 from copycat_agent.converters.protobuf.compiling import compile_proto, imports_of, message_indexes, message_of
 from copycat_agent.converters.protobuf.setting import writer_of
-from copycat_agent.converters.schemas.form import BadSchemaError, Key, Scalar, Writer
+from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
 from copycat_agent.converters.schemas.options import file_problem
 from copycat_agent.converters.schemas.registry import Reference, Registry, Written
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _ROOT = "schema.proto"
 """What a schema from the registry is called while it is compiled."""
-_REFERENCES_MAX = 100
 _KEYS: dict[int, Scalar] = {
     FieldDescriptor.CPPTYPE_STRING: "string", FieldDescriptor.CPPTYPE_INT32: "int", FieldDescriptor.CPPTYPE_INT64: "int",
     FieldDescriptor.CPPTYPE_UINT32: "int", FieldDescriptor.CPPTYPE_UINT64: "int", FieldDescriptor.CPPTYPE_DOUBLE: "double",
@@ -92,8 +91,8 @@ def _load_references(schema: Written, registry: Registry, texts: dict[str, str])
     for one in schema.references:
         if one.name in texts or one.name.startswith("google/protobuf/"):
             continue
-        if len(texts) > _REFERENCES_MAX:
-            raise BadSchemaError(f"it refers to more than {_REFERENCES_MAX} others")
+        if len(texts) > REFERENCES_MAX:
+            raise TooManyReferencesError
         other = registry.version(one.subject, one.version).schema
         texts[one.name] = other.text
         _load_references(other, registry, texts)

@@ -6,17 +6,14 @@ from collections.abc import Iterator
 
 from copycat_agent.converters.base import Converter, ConverterKind, OptionProblem, Site
 from copycat_agent.converters.protobuf.options import ProtobufOptions
+from copycat_agent.converters.schemas.building import build
 from copycat_agent.converters.schemas.options import schema_problems
 
 
 def _build(options: ProtobufOptions, site: Site) -> Converter:
     from copycat_agent.converters.protobuf import proto_form  # noqa: PLC0415 - imports protobuf and its compiler, 0.1 s
-    from copycat_agent.converters.schemas import converting, registry  # noqa: PLC0415 - import the registry's client, 0.24 s
 
-    if site.registry is None:
-        msg = "converter protobuf needs converters.schema_registry"
-        raise ValueError(msg)
-    return converting.SchemaConverter(options, site, proto_form.ProtoForm(options), registry.registry_of(site.registry))
+    return build(options, site, proto_form.ProtoForm(options))
 
 
 def _problems(options: ProtobufOptions, site: Site) -> Iterator[OptionProblem]:

@@ -47,5 +47,16 @@ class Form(Protocol):
         """A schema for texts."""
 
 
+REFERENCES_MAX = 100
+"""So many other schemas one may refer to, all in all."""
+
+
 class BadSchemaError(Exception):
     """A schema that is none, or one that cannot be used. Its text says why and holds no data."""
+
+
+class TooManyReferencesError(BadSchemaError):
+    """More than `REFERENCES_MAX`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it refers to more than {REFERENCES_MAX} others")

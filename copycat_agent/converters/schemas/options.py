@@ -8,6 +8,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from copycat_agent.converters.base import OptionProblem, Site
+from copycat_agent.converters.schemas.form import BadSchemaError
 from copycat_agent.converters.schemas.schema_file import SchemaFile, SchemaPath
 from copycat_agent.options import ConverterOptions, Field, SchemaRegistryOptions
 
@@ -93,6 +94,12 @@ def _ca_problems(path: str, scheme: str) -> Iterator[OptionProblem]:
         yield OptionProblem(place, "holds no certificates", "it has to be PEM (-----BEGIN CERTIFICATE-----)")
     except (OSError, ValueError) as error:
         yield OptionProblem(place, f"cannot be read: {getattr(error, 'strerror', None) or 'not a file name'}", "name a readable PEM file")
+
+
+def underivable(site: Site, error: BadSchemaError) -> OptionProblem:
+    """Why no schema can be made from the declared fields."""
+    hint = "correct it in transforms, or name a schema FILE"
+    return OptionProblem((site.part,), f"no schema can be made from the declared fields: {error}", hint)
 
 
 def file_problem(site: Site, file: SchemaFile, why: str, hint: str) -> OptionProblem:

@@ -5,15 +5,13 @@ The text travels with the definition, so that every process has the same one, an
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from copycat_agent.options import BeforeValidator, PlainSerializer, WithJsonSchema
+from copycat_agent.small_files import read_small_file
 
 BYTES_MAX = 2**20
 """Of one file."""
@@ -80,27 +78,14 @@ def is_inside(name: str) -> bool:
 
 
 def _text(path: str) -> str:
-    """A small regular file's text. Opened so that a pipe cannot hold us up."""
+    """A small regular file's text."""
     try:
-        return _bytes(path).decode("utf-8-sig")
+        return read_small_file(path, BYTES_MAX).decode("utf-8-sig")
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}"
     except UnicodeDecodeError:
         msg = f"{path} is not UTF-8 text"
-    except ValueError:
-        msg = "not a file name"
     raise ValueError(msg)
-
-
-def _bytes(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        content = file.read(BYTES_MAX + 1)
-    if len(content) > BYTES_MAX:
-        raise OSError(errno.EFBIG, f"more than {BYTES_MAX} bytes")
-    return content
 
 
 _AS_PATH = PlainSerializer(lambda file: file.path, return_type=str)
