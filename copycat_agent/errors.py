@@ -9,9 +9,12 @@
       RetriableError    the world is unwell: the same split again, with back-off
         BlockedError    a person has to change something outside (topic, permission): retry slowly, say what
         FileError       one file cannot be read now: only that file backs off
+        FencedError     somebody else has taken over a lane: read the truth before anything else
+        RefusedError    Kafka refused something in a transaction, all of which is undone: look for the record
       UnknownConnectorError  a command names a connector that is not there
       BusyError         a command cannot be done now: the connector runs, or the agent stops
       FatalError        retrying cannot help: mark the connector FAILED, the others go on
+        PositionsError  positions in Kafka and here do not belong together: a person decides which to keep
 
 Errors cross processes inside a `SplitResult`: every class pickles with all that it carries.
 """
@@ -90,8 +93,28 @@ class FileError(RetriableError):
     """One file cannot be opened or read now. Only its own partition backs off; its siblings go on."""
 
 
+class FencedError(RetriableError):
+    """A lane is somebody else's now, or not where it was planned to be. Nothing is planned for it before the truth is read."""
+
+
+class RefusedError(RetriableError):
+    """Kafka refused a record somewhere in a transaction, which is undone. `reason` is that refusal."""
+
+    def __init__(self, reason: DataError) -> None:
+        super().__init__(reason.message, reason.hint)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[DataError]]:
+        """Pickle by the reason."""
+        return type(self), (self.reason,)
+
+
 class FatalError(CopycatError):
     """Retrying cannot help. The connector stops as FAILED with this message; other connectors go on."""
+
+
+class PositionsError(FatalError):
+    """Going on would lose records or send them twice. The hint names the commands between which a person has to choose."""
 
 
 class UnknownConnectorError(CopycatError):

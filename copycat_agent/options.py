@@ -333,7 +333,10 @@ class ConvertersOptions(Options):
 class DeliveryOptions(Options):
     """What is promised and how work is cut."""
 
-    guarantee: Literal["at_least_once"] = Field("at_least_once", description="Nothing is lost; repeats only in the uncommitted window.")
+    guarantee: Literal["at_least_once", "exactly_once"] = Field(
+        "at_least_once",
+        description="at_least_once: repeats only in the uncommitted window. exactly_once: none, for read_committed readers.",
+    )
     ordering: Literal["file", "none"] = Field(
         "file",
         description="file: order within one file, and within a rotation chain. none, for spool_dir: a large file is cut into ranges of "

@@ -16,8 +16,8 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files"),
-    ("options",),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints"),
+    ("options", "transactions"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch", "extending"),
     ("executor", "runner", "dlq"),

@@ -1,0 +1,80 @@
+"""Places where a test makes this process die, hang or fail, to prove that nothing is lost or repeated there.
+
+`COPYCAT_FAILPOINT=name[:nth][:kill|hang|error]` acts when the process comes to `name` for the nth time (the first, unless said), and
+`kill` unless said otherwise. Every process of the agent counts for itself. Unset, a place costs one look at a variable.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import NamedTuple
+
+from copycat_agent.errors import RetriableError
+
+VARIABLE = "COPYCAT_FAILPOINT"
+NAMES: dict[str, str] = {
+    "start": "W0: the agent holds its state directory; nothing is fenced yet",
+    "fenced": "W1: a connector's lanes are fenced; their positions are not read yet",
+    "claimed": "W2: the lanes are read and claimed; offsets are not saved, nothing is planned",
+    "begun": "W2: a transaction is begun; nothing is sent in it",
+    "sending": "W3: a run of records is acknowledged; more may follow, no position is sent",
+    "positions-sent": "W4: positions and head are acknowledged; the commit is not asked for",
+    "committing": "W5: the commit is asked for and not answered",
+    "committed": "W6: the commit is acknowledged; the driver does not know",
+    "answered": "W6: the driver knows; SQLite is not written",
+    "saved": "W7: SQLite is written; spooled files are not moved",
+    "moved": "W8: a spooled file is moved; its directories are not on disk",
+    "cleaned": "W8: spooled files are moved; the store does not say so",
+    "recovering": "W11: an outcome is unknown; the lane is not fenced yet",
+}
+"""All places, with the window of `docs/exactly-once.md` that each stands for."""
+
+_HANG_SECONDS = 3600.0
+
+
+class _Armed(NamedTuple):
+    name: str
+    nth: int
+    action: str
+
+
+def _parse(text: str) -> _Armed | None:
+    """What the variable asks for. ValueError, with what would be right, for anything else."""
+    if not text:
+        return None
+    name, _, rest = text.partition(":")
+    nth, _, action = rest.partition(":")
+    if nth and not nth.isdigit():
+        nth, action = "", nth
+    if name not in NAMES or action not in ("", "kill", "hang", "error") or nth == "0":
+        msg = f"{VARIABLE}={text} is not name[:nth][:kill|hang|error] with a name that copycat --failpoints lists"
+        raise ValueError(msg)
+    return _Armed(name, int(nth or 1), action or "kill")
+
+
+_armed = _parse(os.environ.get(VARIABLE, ""))
+_lock = threading.Lock()
+_times = 0
+
+
+def hit(name: str) -> None:
+    """This process comes to the place `name`. RetriableError where the variable asks for an error."""
+    if _armed is not None and _armed.name == name:
+        _act(_armed)
+
+
+def _act(armed: _Armed) -> None:
+    global _times  # noqa: PLW0603 - counted per process
+    with _lock:
+        _times += 1
+        if _times != armed.nth:
+            return
+    if armed.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif armed.action == "hang":
+        threading.Event().wait(_HANG_SECONDS)
+    else:
+        msg = f"failpoint {armed.name}"
+        raise RetriableError(msg, f"unset {VARIABLE}")

@@ -1,0 +1,45 @@
+"""The nouns of the pipeline: frozen values without behaviour, all of them picklable.
+
+A *connector* has up to `tasks_max` *tasks*. A task owns *partitions* (here: files). The driver plans *splits* (a stretch of
+one partition) from committed *offsets*, sends them to a runner as one *batch* per task, and gets one *split result* for each.
+"""
+
+from copycat_agent.model.accounts import Account, AccountState, Counts, Delivered, Loss, LossReason, LossTotal, Rejection, StepFailure
+from copycat_agent.model.batches import Batch, BrokerView, ClientView, Sample, Split, SplitResult
+from copycat_agent.model.lanes import OFFSETS_TOPIC, Head, LaneId, LaneOutcome, LanePlan, LaneState, Place, Position
+from copycat_agent.model.offsets import Fingerprint, Reduced, SourceOffset, SourcePartition, TaskId
+from copycat_agent.model.records import Column, Record, Schema
+
+__all__ = [
+    "OFFSETS_TOPIC",
+    "Account",
+    "AccountState",
+    "Batch",
+    "BrokerView",
+    "ClientView",
+    "Column",
+    "Counts",
+    "Delivered",
+    "Fingerprint",
+    "Head",
+    "LaneId",
+    "LaneOutcome",
+    "LanePlan",
+    "LaneState",
+    "Loss",
+    "LossReason",
+    "LossTotal",
+    "Place",
+    "Position",
+    "Record",
+    "Reduced",
+    "Rejection",
+    "Sample",
+    "Schema",
+    "SourceOffset",
+    "SourcePartition",
+    "Split",
+    "SplitResult",
+    "StepFailure",
+    "TaskId",
+]

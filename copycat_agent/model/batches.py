@@ -1,0 +1,143 @@
+"""Work for a task, and what it made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from copycat_agent.errors import CopycatError
+from copycat_agent.model.accounts import Counts, Delivered, Loss, Rejection, StepFailure
+from copycat_agent.model.lanes import LaneOutcome, LanePlan
+from copycat_agent.model.offsets import Reduced, SourceOffset, SourcePartition, TaskId
+from copycat_agent.model.records import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A bounded stretch of one partition: from `offset.position` up to, not including, byte `end`.
+
+    `path` is the file's name for people and templates (surrogate escapes where it is not UTF-8); `open_path` is what a task
+    opens, which may be the driver's descriptor. `final` makes an unfinished last line a record of its own: nobody will
+    finish it. `flush` ends an open group of lines: it has been quiet for long enough, what is written later is another record.
+    `origins` are offsets of files that this packed one may be the rest of: the task goes on behind the first of them whose bytes
+    it holds, and begins at byte 0 when it holds those of none. Replaying a split is always safe.
+    """
+
+    partition: SourcePartition
+    path: str
+    open_path: str
+    offset: SourceOffset
+    end: int
+    final: bool = False
+    inode: int = 0
+    mtime_ms: int = 0
+    flush: bool = False
+    origins: tuple[SourceOffset, ...] = ()
+
+    def __reduce__(self) -> Reduced:
+        """See `Reduced`."""
+        file = (self.inode, self.mtime_ms, self.flush, self.origins)
+        return Split, (self.partition, self.path, self.open_path, self.offset, self.end, self.final, *file)
+
+
+class Sample(NamedTuple):
+    """One record as it was sent, for `copycat tap`: key, value and header values cut to 4 KiB. `path`, `start`: where it came from."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp_ms: int | None
+    path: str
+    start: int
+    end: int
+
+
+class BrokerView(NamedTuple):
+    """A broker as a producer sees it. `rtt_ms` is the mean round trip of the last window, None without one."""
+
+    name: str
+    state: str
+    rtt_ms: float | None
+
+
+class ClientView(NamedTuple):
+    """What a producer says about itself. `at` in epoch seconds; the queue counts records and bytes not yet acknowledged."""
+
+    at: float
+    brokers: tuple[BrokerView, ...]
+    queue_records: int
+    queue_bytes: int
+    retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """What a task made of a split.
+
+    `offset` is the end of the settled prefix (the split's own offset when nothing settled). `at_end` means that no complete
+    record was left before the split's end. `changed` means that the file no longer holds what was read from it: a new
+    generation begins. `error` is None, or why the task stopped before the end; it is a value, never raised. `rejections`
+    names the first few records that were dead-lettered or passed over. `losses` is what was given up on before `offset`: to
+    be saved with it. `samples` are records that the batch asked for; `client` is new word from the producer, None when there
+    is none (both on one result of a batch). Of a packed file: `unpacked_size` is how many bytes it holds, once its end was
+    reached, else -1; `damage` is why it cannot be unpacked further, "" when it can; `origin` is the index of the one of the
+    split's `origins` that it goes on behind, -1 when it goes on behind none; `packed_position` is how many packed
+    bytes are settled, never too many. `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's,
+    where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`. `undated`: see `Account`.
+    `step_failures` names the first few records of which a step failed and that nobody else tells of. `lane` is what became of the
+    transaction of a batch that had one (on one result of the batch).
+    """
+
+    split: Split
+    offset: SourceOffset
+    counts: Counts = field(default_factory=Counts)
+    at_end: bool = False
+    changed: bool = False
+    error: CopycatError | None = None
+    rejections: tuple[Rejection, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    client: ClientView | None = None
+    unpacked_size: int = -1
+    damage: str = ""
+    origin: int = -1
+    packed_position: int = 0
+    schema: Schema | None = None
+    delivered: tuple[Delivered, ...] = ()
+    undated: int = 0
+    step_failures: tuple[StepFailure, ...] = ()
+    lane: LaneOutcome | None = None
+
+    def __reduce__(self) -> Reduced:
+        """See `Reduced`."""
+        packed = (self.unpacked_size, self.damage, self.origin, self.packed_position)
+        told = (self.schema, self.delivered, self.undated, self.step_failures, self.lane)
+        rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed, *told)
+        return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One task's work for one round trip.
+
+    `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
+    value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
+    many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka.
+    `lane`: all of it is one transaction, None where nothing is.
+    """
+
+    task: TaskId
+    definition: bytes = field(repr=False)
+    splits: tuple[Split, ...]
+    max_bytes: int
+    max_seconds: float
+    max_records: int = 0
+    samples: int = 0
+    tracked: bool = False
+    lane: LanePlan | None = None
+
+    def __reduce__(self) -> Reduced:
+        """See `Reduced`."""
+        most = (self.max_bytes, self.max_seconds, self.max_records, self.samples, self.tracked, self.lane)
+        return Batch, (self.task, self.definition, self.splits, *most)

@@ -1,0 +1,79 @@
+"""The nouns of exactly once: what is kept in Kafka beside the records, and what a task is told to do about it.
+
+A *lane* is one task of a connector whose guarantee is exactly_once. It moves in steps: each transaction takes its *head* from one
+`seq` to the next, and nothing else does. Frozen values, all of them picklable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from copycat_agent.model.accounts import Counts, Loss
+from copycat_agent.model.offsets import SourceOffset, SourcePartition
+
+OFFSETS_TOPIC = "__copycat_offsets"
+"""The compacted topic that holds heads and positions."""
+
+
+class Place(NamedTuple):
+    """The partition that holds everything of one connector."""
+
+    topic: str
+    partition: int
+
+
+class LaneId(NamedTuple):
+    """A lane: the agent's uuid, the connector's name, and the task's number."""
+
+    agent: str
+    connector: str
+    number: int
+
+
+class Head(NamedTuple):
+    """Where a lane is. `nonce` names the start of the agent that took it there; `offset`: where this stands in its `Place`, or -1."""
+
+    seq: int = 0
+    nonce: str = ""
+    offset: int = -1
+
+
+class Position(NamedTuple):
+    """How far a partition is settled, as the transaction that took lane number `lane` to `seq` says; `offset` None: it is forgotten.
+
+    `counts` and `losses` are what that transaction made of it.
+    """
+
+    partition: SourcePartition
+    lane: int
+    seq: int
+    offset: SourceOffset | None
+    counts: Counts = Counts()
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlan:
+    """What a batch is told of its lane: it may commit if, and only if, the head is still `head`.
+
+    `also` are offsets that the driver has changed by itself since the last transaction, None for those it has forgotten: they go along.
+    """
+
+    lane: LaneId
+    head: Head
+    place: Place
+    also: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
+
+
+LaneState = Literal["committed", "idle", "undone", "unknown"]
+"""committed: the transaction is, and the head is the outcome's. idle: there was nothing to commit. undone: nothing is committed, nor can
+be. unknown: it may be committed, or somebody else has moved the lane: the truth has to be read."""
+
+
+class LaneOutcome(NamedTuple):
+    """What became of a batch's transaction. `head` is where the lane is now, as far as the state says; `why` is in words."""
+
+    state: LaneState
+    head: Head
+    why: str = ""
