@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.measuring import Meter, Usage
-from benchmarks.tools import TOOLS, Job, end
+from benchmarks.tools import TOOLS, Job, Process, end
 
 _WARM_SECONDS = 3.0
 _LIMIT_SECONDS = 120.0
 _SETTLE_SECONDS = 2.0
+
+Mark = Callable[[Literal["busy", "settling", "idle", "end"]], None]
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,16 @@ class Latency:
 
 def measure(tool: str, job: Job, per_second: int, seconds: float, idle_seconds: float) -> Latency:
     """Append `per_second` lines a second, one write each, for `seconds`, after a warm-up; then watch the tool idle. One file."""
+    return measured(lambda: TOOLS[tool].start(job), job, per_second, seconds, idle_seconds)
+
+
+def measured(
+    start: Callable[[], list[Process]], job: Job, per_second: int, seconds: float, idle_seconds: float, mark: Mark = lambda _: None
+) -> Latency:
+    """`measure` for whatever `start` starts. `mark` is called where each stretch begins and ends."""
     (path,), (topic,) = job.paths, job.topics
     path.write_text("")
-    processes = TOOLS[tool].start(job)
+    processes = start()
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "benchmark", "fetch.wait.max.ms": 500})
     consumer.assign([TopicPartition(topic, 0, 0)])
     delays: list[float] = []
@@ -43,13 +54,17 @@ def measure(tool: str, job: Job, per_second: int, seconds: float, idle_seconds: 
         reader.start()
         with Meter([process.pid for process in processes], memory=False) as meter:
             _append(path, per_second, _WARM_SECONDS)
+            mark("busy")
             before, begin, warm = meter.usage(), time.monotonic(), len(delays)
             _append(path, per_second, seconds)
             share = _share(meter, before, begin)
+            mark("settling")
             time.sleep(_SETTLE_SECONDS)
+            mark("idle")
             before, begin = meter.usage(), time.monotonic()
             time.sleep(idle_seconds)
             idle = _share(meter, before, begin)
+            mark("end")
     finally:
         stop.set()
         if reader.ident:

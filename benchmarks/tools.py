@@ -15,19 +15,20 @@ from benchmarks.connect_jars import class_path
 from copycat_agent.dev_broker.java import java
 from copycat_agent.dev_broker.ports import free_port
 
-_CONNECT_JVM = (
+CONNECT_JVM = (
     "-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
 """What Kafka's own connect-standalone.sh gives its JVM."""
 
 
-_LOGGING = """status=error
+LOGGING = """status=error
 appender.console.type=Console
 appender.console.name=console
 rootLogger.level=warn
 rootLogger.appenderRef.console.ref=console
 """
+"""log4j2: warnings and errors, to standard output."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +95,16 @@ def connect(work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, st
     """Kafka Connect standalone, as Kafka's own script starts it. `plugin`: its `plugin.path`."""
     work.mkdir(parents=True, exist_ok=True)
     string = "org.apache.kafka.connect.storage.StringConverter"
-    worker = _properties(work / "worker.properties", {
+    worker = write_properties(work / "worker.properties", {
         "bootstrap.servers": bootstrap, "key.converter": string, "value.converter": string,
         "offset.storage.file.filename": str(work / "connect.offsets"), "listeners": f"http://127.0.0.1:{free_port()}",
         "producer.acks": "all", "producer.compression.type": "lz4", **({"plugin.path": plugin} if plugin else {}),
     })  # fmt: skip
     files = [
-        _properties(work / f"{name}.properties", {"name": name, "tasks.max": "1", **settings}) for name, settings in connectors.items()
+        write_properties(work / f"{name}.properties", {"name": name, "tasks.max": "1", **settings}) for name, settings in connectors.items()
     ]
-    (work / "log4j2.properties").write_text(_LOGGING)
-    options = (*_CONNECT_JVM, f"-Dlog4j2.configurationFile={work / 'log4j2.properties'}", "-cp", class_path())
+    (work / "log4j2.properties").write_text(LOGGING)
+    options = (*CONNECT_JVM, f"-Dlog4j2.configurationFile={work / 'log4j2.properties'}", "-cp", class_path())
     return [start(work, [java(), *options, "org.apache.kafka.connect.cli.ConnectStandalone", worker, *files])]
 
 
@@ -141,6 +142,7 @@ def start(work: Path, command: Sequence[str]) -> Process:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def _properties(path: Path, values: dict[str, str]) -> str:
+def write_properties(path: Path, values: Mapping[str, str]) -> str:
+    """A file that Java's Properties read; returns its path."""
     path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
     return str(path)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from copycat_agent.errors import Problem
 from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.sources import FileView
 from copycat_agent.worker import Status
 
 if TYPE_CHECKING:
     from copycat_agent.options import AgentOptions, Definition
+    from copycat_agent.transactions.opening import Adopt
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,21 @@ class Control(Protocol):
         """
 
     def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
-        """Delete these offsets, all of the connector's with None; returns how many. As `set_offsets` otherwise."""
+        """Delete these offsets, all of the connector's with None; returns how many. As `set_offsets` otherwise.
+
+        With None what Kafka says of the connector does not count any more either. `adopt_offsets` says what that is for a copied host.
+        """
+
+    def offset_lanes(self, name: str) -> KeptLanes:
+        """What is known of a connector's exactly-once lanes, running or not, known or not."""
+
+    def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
+        """Decide which positions it goes on from when it starts next: "local" or "topic". As `set_offsets` otherwise.
+
+        `agent`: those of that uuid's agent besides, which is gone. On a host that is a copy, or was copied, "local" gives the agent an
+        identity of its own and has all its exactly-once connectors go on from their positions here, so none of them may run. Returns its
+        uuid then, else "".
+        """
 
     def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
         """Give the offsets of `old` to `new`; returns how many moved. As `set_offsets` otherwise."""

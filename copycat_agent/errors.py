@@ -15,6 +15,7 @@
       BusyError         a command cannot be done now: the connector runs, or the agent stops
       FatalError        retrying cannot help: mark the connector FAILED, the others go on
         PositionsError  positions in Kafka and here do not belong together: a person decides which to keep
+          CopiedError   two state directories have one identity: one of them is a copy
 
 Errors cross processes inside a `SplitResult`: every class pickles with all that it carries.
 """
@@ -115,6 +116,23 @@ class FatalError(CopycatError):
 
 class PositionsError(FatalError):
     """Going on would lose records or send them twice. The hint names the commands between which a person has to choose."""
+
+
+class CopiedError(PositionsError):
+    """Another state directory has this agent's identity, and has moved a lane.
+
+    `positions` (`model.Position`s in their order) are what this start has committed itself and SQLite does not have, as far as Kafka still
+    has them: what this host goes on from must not be behind them. `place` is where they stand.
+    """
+
+    def __init__(self, message: str, hint: str = "", positions: tuple[object, ...] = (), place: object = None) -> None:
+        super().__init__(message, hint)
+        self.positions = positions
+        self.place = place
+
+    def __reduce__(self) -> tuple[type[CopiedError], tuple[object, ...]]:
+        """Pickle with all that it carries."""
+        return type(self), (self.message, self.hint, self.positions, self.place)
 
 
 class UnknownConnectorError(CopycatError):

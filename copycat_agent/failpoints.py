@@ -1,12 +1,14 @@
 """Places where a test makes this process die, hang or fail, to prove that nothing is lost or repeated there.
 
 `COPYCAT_FAILPOINT=name[:nth][:kill|hang|error]` acts when the process comes to `name` for the nth time (the first, unless said), and
-`kill` unless said otherwise. Every process of the agent counts for itself. Unset, a place costs one look at a variable.
+`kill` unless said otherwise. Every process of the agent counts for itself, those that replace a killed one too; with
+`COPYCAT_FAILPOINT_ONCE=FILE` only the one that makes FILE acts. Unset, a place costs one look at a variable.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from typing import NamedTuple
@@ -14,6 +16,8 @@ from typing import NamedTuple
 from copycat_agent.errors import RetriableError
 
 VARIABLE = "COPYCAT_FAILPOINT"
+ONCE = "COPYCAT_FAILPOINT_ONCE"
+"""Names a file that is not there: who makes it acts, and its pid stands in it; nobody else does."""
 NAMES: dict[str, str] = {
     "start": "W0: the agent holds its state directory; nothing is fenced yet",
     "fenced": "W1: a connector's lanes are fenced; their positions are not read yet",
@@ -31,7 +35,15 @@ NAMES: dict[str, str] = {
 }
 """All places, with the window of `docs/exactly-once.md` that each stands for."""
 
+ACTIONS: dict[str, str] = {
+    "kill": "SIGKILL to this process",
+    "hang": "this thread stands still for an hour",
+    "error": "RetriableError, as from a network that fails",
+}
+"""What can happen there."""
+
 _HANG_SECONDS = 3600.0
+_NUMBER = re.compile(r"[1-9]\d{0,8}", re.ASCII)
 
 
 class _Armed(NamedTuple):
@@ -44,19 +56,35 @@ def _parse(text: str) -> _Armed | None:
     """What the variable asks for. ValueError, with what would be right, for anything else."""
     if not text:
         return None
-    name, _, rest = text.partition(":")
-    nth, _, action = rest.partition(":")
-    if nth and not nth.isdigit():
-        nth, action = "", nth
-    if name not in NAMES or action not in ("", "kill", "hang", "error") or nth == "0":
-        msg = f"{VARIABLE}={text} is not name[:nth][:kill|hang|error] with a name that copycat --failpoints lists"
+    name, *rest = text.split(":")
+    nth = rest.pop(0) if rest and _NUMBER.fullmatch(rest[0]) else "1"
+    action = rest.pop(0) if rest else "kill"
+    if name not in NAMES or action not in ACTIONS or rest:
+        msg = f"{VARIABLE} is not name[:nth][:kill|hang|error] with a name that copycat --failpoints lists"
         raise ValueError(msg)
-    return _Armed(name, int(nth or 1), action or "kill")
+    return _Armed(name, int(nth), action)
 
 
-_armed = _parse(os.environ.get(VARIABLE, ""))
+def _read() -> tuple[_Armed | None, str]:
+    try:
+        return _parse(os.environ.get(VARIABLE, "")), ""
+    except ValueError as error:  # whoever imports this need not know of it: the command line says so
+        return None, str(error)
+
+
+_armed, _problem = _read()
 _lock = threading.Lock()
 _times = 0
+
+
+def problem() -> str:
+    """What is wrong with the variable, "" for nothing: the command line ends with it, and no other process is started."""
+    return _problem
+
+
+def is_armed(name: str) -> bool:
+    """Whether somebody waits for the place `name`, for places that it costs something to come to."""
+    return _armed is not None and _armed.name == name
 
 
 def hit(name: str) -> None:
@@ -69,7 +97,7 @@ def _act(armed: _Armed) -> None:
     global _times  # noqa: PLW0603 - counted per process
     with _lock:
         _times += 1
-        if _times != armed.nth:
+        if _times != armed.nth or not _is_first():
             return
     if armed.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -78,3 +106,17 @@ def _act(armed: _Armed) -> None:
     else:
         msg = f"failpoint {armed.name}"
         raise RetriableError(msg, f"unset {VARIABLE}")
+
+
+def _is_first() -> bool:
+    """Whether this process may act, where only one may."""
+    path = os.environ.get(ONCE)
+    if not path:
+        return True
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    with os.fdopen(fd, "w") as made:
+        made.write(f"{os.getpid()}\n")
+    return True

@@ -335,7 +335,8 @@ class DeliveryOptions(Options):
 
     guarantee: Literal["at_least_once", "exactly_once"] = Field(
         "at_least_once",
-        description="at_least_once: repeats only in the uncommitted window. exactly_once: none, for read_committed readers.",
+        description="at_least_once: repeats only in the uncommitted window. exactly_once: none, for consumers with "
+        "isolation.level=read_committed; see exactly-once.md.",
     )
     ordering: Literal["file", "none"] = Field(
         "file",

@@ -21,7 +21,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.batch import run_batch
+from copycat_agent.batch import not_begun, run_batch, untold
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Batch, SplitResult, TaskId
 from copycat_agent.producer import Producers
@@ -79,14 +79,14 @@ def key_path(address: str) -> Path:
     return Path(f"{address}.key")
 
 
-def failed(batch: Batch, error: CopycatError) -> Results:
-    """Results for a batch of which nothing is known: every split stands where it stood."""
-    return tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
+def failed(batch: Batch, error: CopycatError, *, begun: bool = True) -> Results:
+    """Results for a batch of which nothing is known: every split stands where it stood. Not `begun`: no process has ever had it."""
+    return untold(batch, error) if begun else not_begun(batch, error)
 
 
 def unread(batch: Batch) -> Results:
     """Results for a batch that was told to settle before it began."""
-    return tuple(SplitResult(split, split.offset) for split in batch.splits)
+    return not_begun(batch, None)
 
 
 def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool], run: Run) -> Results:

@@ -78,6 +78,7 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "copycat_agent.spark.sql_jobs"): "imports SQL of pyspark, and pyarrow, which connectors without a query do without",
     ("spark", "copycat_agent.spark.sql_task"): "as sql_jobs",
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
+    ("spark", "pyspark"): "as the runner: what runs in an executor looks first whether it can",
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",
     ("sources", "copycat_agent.sources.remote.remote_handle"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
-from copycat_agent import __version__, logs
+from copycat_agent import __version__, failpoints, logs
 from copycat_agent.agent.following import Follower
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
@@ -19,6 +19,7 @@ from copycat_agent.control import AgentView, Reload
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
 from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
+from copycat_agent.spark import workers_lock
 from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
     from copycat_agent.agent.files import DefinitionFiles, Wanted
     from copycat_agent.agent.settings import Settings
+    from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.options import AgentOptions, Definition
     from copycat_agent.sources import FileView
+    from copycat_agent.transactions.opening import Adopt
 
 RUN_DIRECTORY = "run"
 """Below the state directory: sockets, Spark's temporary files."""
@@ -46,11 +49,12 @@ _log = logs.get("agent")
 class Agent:
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
-    def __init__(self, settings: Settings, *, until_idle: bool = False, tracked: bool = False) -> None:
+    def __init__(self, settings: Settings, *, until_idle: bool = False, tracked: bool = False, rebuild: bool = False) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
-        `tracked`: their accounts say where records are in Kafka.
+        `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
+        are in Kafka, see `OffsetStore.open`.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -62,8 +66,12 @@ class Agent:
         self._reloader: Reloader | None = None
         self._follower: Follower | None = None
         with contextlib.ExitStack() as undo:
-            self._store = undo.enter_context(OffsetStore.open(settings.state_dir))
-            self._host = SparkHost(settings.agent.spark, settings.state_dir / RUN_DIRECTORY, on_failure=self._give_up)
+            self._store = undo.enter_context(OffsetStore.open(settings.state_dir, rebuild=rebuild))
+            failpoints.hit("start")
+            lock = settings.state_dir / workers_lock.NAME
+            workers_lock.wait(lock)
+            run_dir = settings.state_dir / RUN_DIRECTORY
+            self._host = SparkHost(settings.agent.spark, run_dir, on_failure=self._give_up, workers_lock=lock)
             self._host.start()
             undo.callback(self._host.close)
             executor = (JobExecutor if until_idle else ChoosingExecutor)(self._host)
@@ -228,11 +236,33 @@ class Agent:
 
     def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
         """See `Control.forget_offsets`."""
+        if partitions is None:
+            with self.worker.at_rest(*self._sharing_identity(name), force=force):
+                return self._store.begin_anew(name)
         with self.worker.at_rest(name, force=force):
-            saved = self._store.read(name)
-            chosen = saved.keys() if partitions is None else saved.keys() & set(partitions)
+            chosen = self._store.read(name).keys() & set(partitions)
             self._store.forget(chosen)
             return len(chosen)
+
+    def offset_lanes(self, name: str) -> KeptLanes:
+        """See `Control.offset_lanes`."""
+        return self._store.lanes(name)
+
+    def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
+        """See `Control.adopt_offsets`."""
+        if agent:
+            with self.worker.at_rest(name, force=force):
+                self._store.take_over(name, agent)
+            return ""
+        with self.worker.at_rest(*(self._sharing_identity(name) if which == "local" else (name,)), force=force):
+            return self._store.adopt(name, which)
+
+    def _sharing_identity(self, name: str) -> tuple[str, ...]:
+        """Who has to be at rest when this one leaves what Kafka says of it: everybody, where the agent leaves its identity with that."""
+        if not self._store.lanes(name).copied:
+            return (name,)
+        lanes = {one.name for one in self.worker.definitions().values() if one.delivery.guarantee == "exactly_once"}
+        return tuple({name, *lanes})
 
     def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
         """See `Control.rename_offsets`."""

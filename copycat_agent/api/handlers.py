@@ -16,6 +16,8 @@ from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError
 from copycat_agent.model import LossReason, LossTotal, SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
+from copycat_agent.offsets.identity import is_uuid
+from copycat_agent.offsets.lanes import to_lanes_document
 
 LIST_MAX = 10_000
 """Files and losses of one answer."""
@@ -119,9 +121,9 @@ def offset_connectors(control: Control, _request: Request) -> object:
 
 
 def offsets(control: Control, request: Request) -> object:
-    """What is saved for a connector."""
-    saved = control.offsets(request.connector)
-    return {"connector": request.connector, **to_documents(saved)}
+    """What is saved for a connector, and what is known of its lanes; `lanes` is null for one that has none."""
+    saved, lanes = control.offsets(request.connector), control.offset_lanes(request.connector)
+    return {"connector": request.connector, **to_documents(saved), "lanes": to_lanes_document(lanes)}
 
 
 def set_offsets(control: Control, request: Request) -> object:
@@ -156,6 +158,16 @@ def rename_offsets(control: Control, request: Request) -> object:
         raise RefusedError("to is no name of a connector", "1 to 63 lowercase letters, digits and -, not - first")
     moved = control.rename_offsets(request.connector, new, force=bool(body.get("force", False)))
     return {"connector": new, "renamed": moved}
+
+
+def adopt_offsets(control: Control, request: Request) -> object:
+    """Decide which positions it goes on from."""
+    body = request.fields("from", "agent", "force")
+    which, agent = body.get("from"), body.get("agent") or ""
+    if which not in {"local", "topic"} or not isinstance(agent, str) or (agent and (which != "topic" or not is_uuid(agent))):
+        raise RefusedError("from is local or topic, and agent the uuid of an agent whose positions are taken from the topic")
+    identity = control.adopt_offsets(request.connector, which, agent=agent, force=bool(body.get("force", False)))
+    return {"connector": request.connector, "identity": identity}
 
 
 def reload(control: Control, _request: Request) -> object:
@@ -204,6 +216,7 @@ ENDPOINTS: tuple[tuple[str, str, Callable[[Control, Request], object]], ...] = (
     ("PUT", "/v1/offsets/<name:connector>", set_offsets),
     ("DELETE", "/v1/offsets/<name:connector>", forget_offsets),
     ("POST", "/v1/offsets/<name:connector>/rename", rename_offsets),
+    ("POST", "/v1/offsets/<name:connector>/adopt", adopt_offsets),
     ("POST", "/v1/connectors/<name:connector>/pause", pause),
     ("POST", "/v1/connectors/<name:connector>/resume", resume),
     ("POST", "/v1/connectors/<name:connector>/stop", stop),
@@ -214,5 +227,5 @@ ENDPOINTS: tuple[tuple[str, str, Callable[[Control, Request], object]], ...] = (
 
 STREAMS = frozenset({tap})
 """Handlers whose answer is lines, as they come."""
-CHANGES = frozenset({set_offsets, forget_offsets, rename_offsets, reload, pause, resume, stop, restart})
+CHANGES = frozenset({set_offsets, forget_offsets, rename_offsets, adopt_offsets, reload, pause, resume, stop, restart})
 """Handlers that return when something has happened, which may take a while."""

@@ -50,7 +50,8 @@ class Backfill:
         self._began = time.time()
         self._troubled = ""
         with contextlib.ExitStack() as undo:
-            self.store = undo.enter_context(OffsetStore.open(job.home))
+            rebuild = job.definition.delivery.guarantee == "exactly_once"
+            self.store = undo.enter_context(OffsetStore.open(job.home, rebuild=rebuild))
             carrier = choose(agent.spark, job.home / "run", self._give_up)
             executor = LateExecutor(carrier, self._give_up)
             undo.callback(executor.close)

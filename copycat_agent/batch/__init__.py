@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from copycat_agent.batch.lanes import LaneBatch
 from copycat_agent.batch.pipeline import Pipeline, compiled
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.errors import CopycatError, DataError, FatalError
-from copycat_agent.model import Batch, SplitResult
+from copycat_agent.model import Batch, LaneOutcome, LaneState, SplitResult
 from copycat_agent.producer import Producers, TaskProducer
 from copycat_agent.registry import FAULT, blamed, told
 
-__all__ = ["run_batch"]
+__all__ = ["not_begun", "run_batch", "untold"]
 
 MakeRun = Callable[[Batch, Pipeline, TaskProducer, Callable[[], bool]], BatchRun]
 """`BatchRun`, or `sql_run.SqlRun` with its way through Spark."""
@@ -37,10 +39,12 @@ def run_batch(
     try:
         pipeline = pipeline or compiled(batch.definition)
         _look_at(pipeline, make_run)
+        if batch.lane is not None:
+            return _in_lane(batch, pipeline, producers, stopping, make_run)
         kafka = pipeline.kafka
         producer = producers.take(batch.task, kafka, tracked=batch.tracked)
     except Exception as error:  # noqa: BLE001 - see invariant 7: a batch never raises
-        return tuple(SplitResult(split, split.offset, error=_as_value(error)) for split in batch.splits)
+        return not_begun(batch, _as_value(error))
     run = make_run(batch, pipeline, producer, stopping)
     failure: CopycatError | None = None
     try:
@@ -56,6 +60,39 @@ def run_batch(
     if results and (samples or client):
         results[0] = replace(results[0], samples=samples, client=client)
     return tuple(results)
+
+
+def not_begun(batch: Batch, error: CopycatError | None) -> tuple[SplitResult, ...]:
+    """Results of a batch of which nothing was done, and nothing will be."""
+    return _nothing(batch, error, "undone")
+
+
+def untold(batch: Batch, error: CopycatError) -> tuple[SplitResult, ...]:
+    """Results of a batch of which nobody knows what became of it."""
+    return _nothing(batch, error, "unknown")
+
+
+def _nothing(batch: Batch, error: CopycatError | None, state: LaneState) -> tuple[SplitResult, ...]:
+    results = [SplitResult(split, split.offset, error=error) for split in batch.splits]
+    if results and batch.lane is not None:
+        results[0] = replace(results[0], lane=LaneOutcome(state, batch.lane.head, str(error or "")))
+    return tuple(results)
+
+
+def _in_lane(
+    batch: Batch, pipeline: Pipeline, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun
+) -> tuple[SplitResult, ...]:
+    kafka = pipeline.kafka
+    lane = producers.take_lane(batch.task, kafka, tracked=batch.tracked)
+    lane.stopping = stopping
+    try:
+        return LaneBatch(batch, pipeline, lane, make_run, _as_value).run()
+    except Exception as error:  # noqa: BLE001 - see invariant 7
+        lane.broken = True
+        return untold(batch, _as_value(error))
+    finally:
+        with contextlib.suppress(Exception):  # what is committed is so, and has to be told
+            producers.give_lane_back(batch.task, lane)
 
 
 def _look_at(pipeline: Pipeline, make_run: MakeRun) -> None:

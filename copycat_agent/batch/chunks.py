@@ -44,7 +44,7 @@ class Chunks:
 
         Returns how many records that made for Kafka. Raises StopAt when it is handed over up to a bad record.
         """
-        is_looked_at = bound.bulk is None and (bound.fast is None or self._samples.are_wanted)
+        is_looked_at = bool(self._sender.refusals) or (bound.bulk is None and (bound.fast is None or self._samples.are_wanted))
         if not is_looked_at and isinstance(chunk, Parsed) and len(parts := chunk.sorted_out()) > 1:
             return self._send_parts(progress, bound, parts)
         way = Way(progress, bound, chunk)
@@ -166,6 +166,7 @@ class Way:
         """So many more are on their way."""
         self.begun += values
         self.records += records
+        self.progress.hand_over(records)
         if counts is not None:
             self.progress.count(counts)
 

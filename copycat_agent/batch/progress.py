@@ -45,6 +45,7 @@ class Progress:
         self._places: dict[tuple[str, int], Delivered] = {}
         self._unsettled_places: dict[tuple[str, int], Delivered] = {}
         self.window: BoundWindow | None = None
+        self.messages = self._unsettled_messages = self.orphans = 0
         self._undated = 0
         self.samples: list[Sample] = []
         self._unsettled_samples: list[Sample] = []
@@ -110,6 +111,10 @@ class Progress:
         """What becomes of records on their way, once they are settled."""
         self._unsettled += counts
 
+    def hand_over(self, messages: int) -> None:
+        """So many messages went to the producer. `messages` are those that are settled, `orphans` those that never will be."""
+        self._unsettled_messages += messages
+
     def reject(self, rejection: Rejection) -> None:
         """Name a bad record, once it is settled."""
         if len(self._rejections) + len(self._unsettled_rejections) < REJECTIONS_NAMED:
@@ -168,6 +173,7 @@ class Progress:
         )
         self._tail = self._settled_tail = tail
         self._counts += self._unsettled
+        self.messages += self._unsettled_messages
         self._rejections += self._unsettled_rejections
         self._step_failures += self._unsettled_step_failures
         for loss in self._unsettled_losses:
@@ -182,6 +188,7 @@ class Progress:
     def rewind(self) -> None:
         """Forget what was sent since the last `settle`: it will be read again, so the end is not reached."""
         self.at_end = False
+        self.orphans += self._unsettled_messages
         self.sent_position, self.sent_records = self.settled.position, self.settled.records
         self._skipping = self.settled.skipping
         self._tail = self._settled_tail
@@ -190,7 +197,7 @@ class Progress:
     def _forget(self) -> None:
         """Nothing is on its way any more."""
         self._unsettled = Counts()
-        self._unsettled_bytes = 0
+        self._unsettled_bytes = self._unsettled_messages = 0
         self._unsettled_rejections.clear()
         self._unsettled_step_failures.clear()
         self._unsettled_losses.clear()

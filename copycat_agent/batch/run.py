@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from copycat_agent import failpoints
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import LOOK_SECONDS, Budget, Watch
 from copycat_agent.batch.chunks import Chunks
@@ -54,7 +55,9 @@ class BatchRun:
         self._grace_seconds = GRACE_SECONDS
         self._open: list[Progress] = []
         self._items = Items(pipeline.definition, pipeline.frames.on_too_long, by_record=getattr(pipeline.frames, "counts_records", False))
-        self._sender = Sender(producer, self._items)
+        self._is_lane = batch.lane is not None
+        self._expects = False
+        self._sender = Sender(producer, self._items, is_atomic=self._is_lane)
         self._chunks = Chunks(producer, self._items, self._sender, self._samples, Watch(self._is_over))
 
     def run(self) -> None:
@@ -71,8 +74,27 @@ class BatchRun:
             for progress in self.progresses:
                 progress.close()
 
+    def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> BatchRun:
+        """Another run, of what is left of the same batch: nothing of this one counts."""
+        return BatchRun(batch, self._pipeline, producer, stopping)
+
+    def expect(self, refusals: Sequence[DataError]) -> None:
+        """Kafka will refuse so many of the first messages, see `Sender`: with the record that they are of the batch is over."""
+        self._sender.refusals = list(refusals)
+        self._expects = bool(refusals)
+
+    @property
+    def refused(self) -> int:
+        """How many messages were refused on the spot."""
+        return self._sender.refused
+
     def _spent(self) -> bool:
-        return self._budget.is_spent or self._stopping()
+        return self._budget.is_spent or self._stopping() or self._has_found
+
+    @property
+    def _has_found(self) -> bool:
+        """Whether the record that was expected to be refused is done with."""
+        return self._expects and not self._sender.refusals
 
     def _is_over(self) -> bool:
         """Whether to send nothing more, asked while a frame is sent."""
@@ -125,6 +147,8 @@ class BatchRun:
 
     def _read_piece(self, progress: Progress, bound: Bound, frame: Frame) -> bool:
         """Send a frame or a piece of one. False when reading should end here."""
+        if self._is_lane and not _is_its_own(progress, frame):
+            return False
         before = progress.unsettled_bytes
         records = self._send(progress, bound, frame)
         self._budget.take(progress.unsettled_bytes - before, records)
@@ -187,6 +211,7 @@ class BatchRun:
             if stop:
                 raise stop
             self._samples.of_items(progress, sent)
+            progress.hand_over(messages_of(sent))
             passed_long_line(progress, frame, sent, self._items.too_long, is_dropped=self._items.drops_long_lines)
             return messages_of(sent)
         if isinstance(frame, Parsed):
@@ -202,6 +227,8 @@ class BatchRun:
                 self._producer.settle()
             except DataError:
                 self._settle_one_by_one(pending)
+            if self._is_lane:
+                failpoints.hit("sending")
         for progress in pending:
             move(progress)
             if progress not in self._open:
@@ -278,6 +305,13 @@ class BatchRun:
                 return False
         passed(progress, chunk)
         return True
+
+
+def _is_its_own(progress: Progress, frame: Frame) -> bool:
+    """Whether the frame is the file's own, as far as is known: what was sent of one that was cut meanwhile would undo the transaction."""
+    stream = progress.stream
+    assert stream is not None
+    return stream.is_whole or stream.was_still(frame.end)
 
 
 def _up_to(frame: Frame, target: int) -> Frame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copycat_agent.batch.items import Item, Items, StopAt
 from copycat_agent.batch.passing import count
 from copycat_agent.batch.progress import Progress
-from copycat_agent.errors import BlockedError, DataError, TimestampError
+from copycat_agent.errors import BlockedError, DataError, RefusedError, TimestampError
 from copycat_agent.producer import Outgoing, Refused, TaskProducer
 
 _TIMESTAMP = 6
@@ -13,12 +13,18 @@ _TIMESTAMP = 6
 
 
 class Sender:
-    """Sends the items of one batch. `refused` counts what Kafka or its client would not take."""
+    """Sends the items of one batch. `refused` counts what Kafka or its client would not take.
 
-    def __init__(self, producer: TaskProducer, items: Items) -> None:
+    `refusals`: so many of the first messages are refused, for these reasons; Kafka has refused them in a transaction that was undone.
+    """
+
+    def __init__(self, producer: TaskProducer, items: Items, *, is_atomic: bool = False) -> None:
+        """`is_atomic`: all of it is one transaction, so the messages of one record go together or not at all."""
         self._producer = producer
         self._items = items
+        self._is_atomic = is_atomic
         self.refused = 0
+        self.refusals: list[DataError] = []
 
     def hand_over(self, progress: Progress, items: list[Item]) -> tuple[list[Item], StopAt | None]:
         """Send `items`; what is refused on the spot becomes a dead letter or is passed over. Returns the items as they went."""
@@ -27,9 +33,11 @@ class Sender:
         while todo:
             sending = [(index, message) for index, item in enumerate(todo) for message in _messages(item)]
             try:
-                self._producer.send_each([message for _, message in sending])
+                self._send([message for _, message in sending])
             except Refused as refused:
                 index = sending[refused.sent][0]
+                if self._is_atomic and refused.sent and sending[refused.sent - 1][0] == index:
+                    raise RefusedError(refused.reason) from None  # its first messages are on their way: not beside a dead letter
                 done += todo[:index]
                 try:
                     replacement, stop_here = self._with_topics([self._instead(progress, todo[index], refused.reason)])
@@ -41,6 +49,11 @@ class Sender:
             else:
                 return done + todo, stop
         return done, stop
+
+    def _send(self, messages: list[Outgoing]) -> None:
+        if self.refusals and messages:
+            raise Refused(0, self.refusals.pop(0))
+        self._producer.send_each(messages)
 
     def _with_topics(self, items: list[Item]) -> tuple[list[Item], StopAt | None]:
         """The items up to the first whose topic is missing or closed to this user, and that one as what stops here."""

@@ -18,6 +18,7 @@ from copycat_agent.batch.sql_rows import Results
 from copycat_agent.converters import Converter
 from copycat_agent.errors import CopycatError, DataError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Row
+from copycat_agent.model import SourcePartition
 from copycat_agent.producer import Outgoing
 from copycat_agent.transforms import Draft, Step, StepError
 from copycat_agent.transforms.sql import SqlStep
@@ -51,11 +52,11 @@ class Answers:
         self.results: Results | None = None
         self.total = 0
         self._query = query
-        self._by_split: dict[int, Asked] = {}
+        self._by_split: dict[SourcePartition, Asked] = {}
 
     def asked(self, progress: Progress) -> Asked:
         """What is known of a split's records, by their numbers."""
-        return self._by_split.setdefault(id(progress), Asked())
+        return self._by_split.setdefault(progress.split.partition, Asked())
 
     def error(self, record: int) -> DataError | None:
         """Why it is a bad one, None when it is not."""

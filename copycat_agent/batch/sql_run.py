@@ -11,7 +11,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import Watch
@@ -24,9 +24,9 @@ from copycat_agent.batch.sql_answers import AnsweredBound, Answers, Query
 from copycat_agent.batch.sql_ask import Asking
 from copycat_agent.batch.sql_rows import Results, Table
 from copycat_agent.converters import Converter
-from copycat_agent.errors import BlockedError, FatalError
+from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Row
-from copycat_agent.model import Batch
+from copycat_agent.model import Batch, SourcePartition
 from copycat_agent.producer import TaskProducer
 from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 from copycat_agent.transforms.sql import SqlStep
@@ -62,13 +62,6 @@ def _converter(pipeline: Pipeline) -> Converter | None:
     return None if pipeline.wants_record or pipeline.value is not None else pipeline.convert_fields or pipeline.convert_value
 
 
-class _Held(NamedTuple):
-    """What was read of a split."""
-
-    progress: Progress
-    frames: list[Frame]
-
-
 class SqlRun(BatchRun):
     """See `BatchRun`."""
 
@@ -81,32 +74,59 @@ class SqlRun(BatchRun):
         self._answers = Answers(step, query)
         self._before = tuple(pipeline.definition.transforms[: step.number])
         self._watch = Watch(self._is_over)
-        self._held: dict[int, _Held] = {}
+        self._held: dict[SourcePartition, list[Frame]] = {}
         self._is_gathering = True
+        self._is_again = False
 
     def run(self) -> None:
         """See `BatchRun.run`."""
         with _no_collector():
             self._run()
 
+    def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> SqlRun:
+        """See `BatchRun.anew`. What was read is still there, and so are the answers: Spark is not asked again."""
+        run = SqlRun(batch, self._pipeline, producer, stopping, self._query)
+        run._answers, run._held, run._is_gathering, run._is_again = self._answers, self._held, False, True
+        return run
+
     def _run(self) -> None:
         for topic in self._pipeline.literal_topics():
             self._producer.topics.partitions(topic)
         try:
-            for progress in self.progresses:
-                if self._spent() or len(self._open) >= RUN_FILES:
-                    break
-                self._one(progress)
-            self._answers.results = Results(self._query.results())
-            self._is_gathering = False
+            if self._is_again:
+                self._open_again()
+            else:
+                self._gather()
             self._replay()
             self._settle()
         finally:
             for progress in self.progresses:
                 progress.close()
 
+    def _gather(self) -> None:
+        for progress in self.progresses:
+            if self._spent() or len(self._open) >= RUN_FILES:
+                break
+            self._one(progress)
+        self._answers.results = Results(self._query.results())
+        self._is_gathering = False
+
+    def _open_again(self) -> None:
+        """The files that were read: whether they are still the same is asked once more when their records are sent."""
+        for progress in self.progresses:
+            if progress.split.partition in self._held:
+                try:
+                    stream = progress.stream = self._pipeline.source.open(progress.split, self._pipeline.frames)
+                    progress.changed = not stream.is_what_was_read()
+                    if not progress.changed:
+                        progress.begin(stream)
+                except FileError as error:
+                    progress.error = error
+
     def _is_over(self) -> bool:
-        return super()._is_over() if self._is_gathering else self._stopping()  # what Spark took is no reason to throw its answers away
+        if self._is_gathering or self._is_again:
+            return super()._is_over()
+        return self._stopping()  # what Spark took is no reason to throw its answers away
 
     def _run_is_full(self) -> bool:
         return not self._is_gathering and super()._run_is_full()
@@ -120,10 +140,10 @@ class SqlRun(BatchRun):
         if not self._is_gathering:
             return super()._send(progress, bound, frame)
         assert isinstance(bound, AnsweredBound)
-        held = self._held.setdefault(id(progress), _Held(progress, []))
+        held = self._held.setdefault(progress.split.partition, [])
         if isinstance(frame, Chunk | Parsed):
-            return self._ask_chunk(progress, bound, held.frames, frame)
-        held.frames.append(frame)
+            return self._ask_chunk(progress, bound, held, frame)
+        held.append(frame)
         if isinstance(frame, LongLine):
             truncates = self._pipeline.frames.on_too_long == "truncate"
             value = frame.head if frame.value is None else frame.value
@@ -156,12 +176,16 @@ class SqlRun(BatchRun):
             self._query.put(batch)
         return len(fields)
 
+    def _pieces(self, frame: Frame) -> Iterator[Frame]:
+        """What Spark answered goes as a whole, unless a record is looked for that Kafka refuses."""
+        return self._budget.pieces(frame) if self._is_again else iter((frame,))
+
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         if self._is_gathering:
             yield from super()._frames(progress, block_bytes)
             return
         position = progress.sent_position
-        for frame in self._held[id(progress)].frames:
+        for frame in self._held[progress.split.partition]:
             if isinstance(frame, Chunk | Parsed) and frame.start < position < frame.end:
                 yield frame.cut(frame.before(position))[1]
             elif frame.start >= position:
@@ -169,30 +193,34 @@ class SqlRun(BatchRun):
 
     def _replay(self) -> None:
         """Hand over what was read, as the answers say."""
-        ends = {key: (held.progress.at_end, held.progress.damage) for key, held in self._held.items()}
-        for progress in self.progresses:
-            if progress.stream is not None and not progress.changed and id(progress) in self._held:
-                progress.rewind()
-                progress.damage = ""
-        self._open = [progress for progress in self._open if id(progress) not in self._held]
-        for key, held in self._held.items():
-            if self._stopping() or not self._replay_one(held):
+        todo = [(one, one.at_end, one.damage) for one in self.progresses if self._is_to_replay(one)]
+        for progress, _, _ in todo:
+            progress.rewind()
+            progress.damage = ""
+        self._open = [progress for progress in self._open if progress.split.partition not in self._held]
+        for progress, at_end, damage in todo:
+            if self._stopping() or not self._replay_one(progress):
                 break
-            held.progress.at_end, held.progress.damage = ends[key]
+            progress.at_end, progress.damage = at_end, damage
 
-    def _replay_one(self, held: _Held) -> bool:
+    def _is_to_replay(self, progress: Progress) -> bool:
+        is_open = progress.stream is not None and not progress.changed
+        return is_open and progress.split.partition in self._held and not (self._is_again and progress.error)
+
+    def _replay_one(self, progress: Progress) -> bool:
         """False when the batch ends here. A bad record ends the batch, as in `_one`."""
-        progress = held.progress
         self._open.append(progress)
         try:
             bound = self._bound(progress)
-            for frame in held.frames:
+            for frame in self._held[progress.split.partition]:
                 part, is_whole = self._answers.answered(progress, frame, progress.sent_records + 1)
-                if part is not None:
-                    super()._send(progress, bound, part)
+                for piece in () if part is None else self._pieces(part):
+                    records = super()._send(progress, bound, piece)
+                    self._budget.take(0, records)
                     if self._run_is_full():
                         self._settle()
-                    is_whole = is_whole and progress.sent_position == part.end
+                    if progress.sent_position != piece.end or self._is_over():
+                        return False
                 if not is_whole or self._stopping():
                     return False
         except BlockedError as error:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from copycat_agent.api import address
 from copycat_agent.cli.client import Name, find_agent
+from copycat_agent.cli.guarantee_view import exactly_once_facts
 from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.shown import age, size, visible, without_nulls
 from copycat_agent.cli.status_view import connectors_table, reasons
@@ -56,6 +57,8 @@ def _show_state(watched: Watch, console: Console) -> None:
     console.print(connectors_table(seen.connectors, seen.rates, time.time(), console.width))
     for paragraph in reasons(seen.connectors):
         console.print(paragraph, soft_wrap=True)
+    for fact in (fact for one in seen.connectors for fact in exactly_once_facts(one)):
+        console.print(Text(fact), soft_wrap=True)
 
 
 def _show_files(followed: Mapping[str, Any], console: Console) -> None:

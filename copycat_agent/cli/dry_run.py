@@ -118,7 +118,8 @@ def dry_run(
 def _harmless(definition: Definition) -> Definition:
     """As it is, but telling where each record comes from, at full speed, and leaving files where they are: Kafka has none of them."""
     record = definition.record.model_copy(update={"origin_headers": True})
-    update = {"source": only_looking(definition.source), "record": record, "limits": LimitsOptions()}
+    delivery = definition.delivery.model_copy(update={"guarantee": "at_least_once"})  # nothing is begun in Kafka
+    update = {"source": only_looking(definition.source), "record": record, "limits": LimitsOptions(), "delivery": delivery}
     return definition.model_copy(update={**update, "converters": _readable(definition.converters)})
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from copycat_agent.cli.first_records import FirstRecord, FirstRecords
+from copycat_agent.cli.guarantee_view import EXACTLY_ONCE, READERS
 from copycat_agent.cli.shown import age, as_json, visible
 from copycat_agent.explain import Answer
 from copycat_agent.model import SourceOffset
@@ -155,6 +156,8 @@ def _sending_facts(definition: Definition) -> Iterator[tuple[str, str]]:
     rule = record.partition
     keyless = rule == "key" and record.key is None
     yield "partition", "in sticky runs, for there is no key" if keyless else _PARTITIONS.get(str(rule), f"always {rule}")
+    if definition.delivery.guarantee == EXACTLY_ONCE:
+        yield "guarantee", f"exactly once, {READERS}; positions are as this host knows them, Kafka is asked at each start"
     if record.headers:
         yield "headers", ", ".join(f"{name}: {text}" for name, text in record.headers.items())
     if record.timestamp != "read":
@@ -239,7 +242,7 @@ def entry(one: Explained) -> dict[str, Any]:
         "state": one.state["state"] if one.state else None,
         "former": [_offset(offset) for offset in answer.former],
         "topic": record.topic, "key": record.key, "partition": record.partition, "headers": dict(record.headers),
-        "timestamp": record.timestamp,
+        "timestamp": record.timestamp, "guarantee": answer.definition.delivery.guarantee,
     }  # fmt: skip
     if answer.closeup is None:
         return found

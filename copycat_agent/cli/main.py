@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from copycat_agent import failpoints
 from copycat_agent.cli import exits
 from copycat_agent.cli.commands import Commands
 from copycat_agent.cli.completion import answer_shells
-from copycat_agent.cli.options import use_color
+from copycat_agent.cli.failpoints_view import listing
+from copycat_agent.cli.options import Format, use_color
 from copycat_agent.cli.streams import forgive_encodings, occupy_standard_streams
 from copycat_agent.definitions import printable, render
 from copycat_agent.errors import CopycatError, DefinitionError
@@ -18,14 +21,29 @@ app = typer.Typer(
     name="copycat",
     cls=Commands,
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
 @app.callback()
-def copycat() -> None:
+def copycat(
+    context: typer.Context,
+    show_failpoints: Annotated[
+        bool, typer.Option("--failpoints", help="List the places where a test can make the agent die, and end.")
+    ] = False,
+    output: Annotated[Format, typer.Option("--format", help="With --failpoints: text or json.")] = Format.TEXT,
+) -> None:
     """Ships log files to Kafka: nothing lost, nothing silent."""
+    if show_failpoints:
+        typer.echo(listing(output))
+        raise typer.Exit(exits.GOOD)
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
+    if wrong := failpoints.problem():
+        typer.echo(f"error: {wrong}", err=True)
+        raise typer.Exit(exits.USAGE)
 
 
 def main() -> None:

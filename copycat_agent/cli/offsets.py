@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +13,10 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.client import Name, SomeName
-from copycat_agent.cli.offsets_access import Access, Changes, access
+from copycat_agent.cli.offsets_access import Access, Changes, access, checked_name
+from copycat_agent.cli.offsets_adopt import adopt
 from copycat_agent.cli.offsets_rules import line_rules
-from copycat_agent.cli.offsets_text import Offsets, by_path, columns, compared, listed
+from copycat_agent.cli.offsets_text import Offsets, by_path, columns, compared, lane_lines, listed
 from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
 from copycat_agent.cli.shown import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
@@ -35,35 +35,41 @@ Force = Annotated[bool, typer.Option("--force", help="Stop a connector that runs
 FileOption = Annotated[Path | None, typer.Option("--path", metavar="FILE", help="The file, by the name it has, or had last.")]
 KeyOption = Annotated[str | None, typer.Option("--key", metavar="KEY", help="The file, by its key, as show prints it.")]
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+offsets.command()(adopt)
 
 
 @offsets.command(name="list")
 def list_(
     name: SomeName = None, output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None
 ) -> None:
-    """List connectors that have saved offsets."""
+    """List connectors that have saved offsets, with the guarantee that they last ran with."""
     with access(socket, state_dir, config) as store:
         names = [_known(store, name)] if name else list(store.connectors())
-        found = [_summary(one, store.read(one)) for one in names]
+        found = [_summary(one, store.read(one), store.lanes(one)) for one in names]
     if output is Format.JSON:
         typer.echo(json.dumps(found, indent=2))
     elif found:
-        rows = [(one["name"], f"{one['files']:,}", f"{one['gone']:,}", f"{one['bytes']:,}") for one in found]
-        typer.echo("\n".join(columns([("connector", "files", "gone", "bytes settled"), *rows])))
+        rows = [(one["name"], f"{one['files']:,}", f"{one['gone']:,}", f"{one['bytes']:,}", one["guarantee"]) for one in found]
+        typer.echo("\n".join(columns([("connector", "files", "gone", "bytes settled", "guarantee"), *rows])))
     else:
         typer.echo("no connector has saved offsets", err=True)
 
 
 @offsets.command()
 def show(name: Name, output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None) -> None:
-    """Show the offsets of a connector, file by file: the next byte to read, the size it was known to have, its key."""
+    """Show the offsets of a connector, file by file: the next byte to read, the size it was known to have, its key.
+
+    Of one with exactly_once also its lanes as they were last saved here: the agent asks Kafka when it starts.
+    """
     with access(socket, state_dir, config) as store:
-        found = store.read(_known(store, name))
+        lanes = store.lanes(name)
+        found = store.read(name if lanes else _known(store, name))
     if output is Format.JSON:
-        typer.echo(json.dumps({"connector": name, **to_documents(found)}, indent=2))
-    else:
-        typer.echo("\n".join(listed(found)) or f"no file of {name} has an offset", err=not by_path(found))
+        typer.echo(json.dumps({"connector": name, **to_documents(found), "lanes": lanes}, indent=2))
+        return
+    typer.echo("\n".join(listed(found)) or f"no file of {name} has an offset", err=not by_path(found))
+    for line in lane_lines(lanes):
+        typer.echo(line)
 
 
 @offsets.command(name="set")
@@ -94,7 +100,7 @@ def set_(  # noqa: PLR0913, PLR0917 - the command's options
     """
     _one_of(path, key)
     with access(socket, state_dir, config) as store:
-        saved = store.read(_checked_name(name))
+        saved = store.read(checked_name(name))
         rules = line_rules(name, definition) if definition else store.line_rules(name)
         chosen = place(name, saved, position, path=os.path.abspath(path) if path else "", key=key or "", rules=rules)  # noqa: PTH100 - no links followed
         for doubt in chosen.doubts:
@@ -119,14 +125,17 @@ def reset(  # noqa: PLR0913, PLR0917 - the command's options
     """Delete the offsets of a connector, or of one file: what they cover is read again.
 
     A connector without offsets begins as if it had never run: start_at holds for the files that are there. A single file is read
-    from its beginning.
+    from its beginning. With exactly_once the positions in Kafka do not count any more either, once it starts.
     """
     with access(socket, state_dir, config) as store:
-        saved = store.read(_checked_name(name))
+        saved = store.read(checked_name(name))
         chosen = _selected(name, saved, path, key)
         if chosen and not yes and sys.stdin.isatty():
             typer.echo("\n".join(compared({one: saved[one] for one in chosen}, {})), err=True)
             typer.confirm(f"delete {len(chosen)} offsets of {name}, so that what they cover is sent again?", abort=True, err=True)
+        if path is None and key is None:
+            store.reset(name, force=force)
+            chosen = []
         _change(store, name, saved, dict.fromkeys(chosen), force=force, output=output)
 
 
@@ -162,7 +171,7 @@ def import_(
     config: Config = None,
 ) -> None:
     """Save the offsets in FILE over those that are there. Others stay; an offset of null deletes."""
-    given = _read_documents(_checked_name(name), source)
+    given = _read_documents(checked_name(name), source)
     with access(socket, state_dir, config) as store:
         _change(store, name, store.read(name), given, force=force, output=output)
 
@@ -183,7 +192,7 @@ def rename(
     """
     with access(socket, state_dir, config) as store:
         _known(store, name)
-        kept = store.read(_checked_name(new)).keys()
+        kept = store.read(checked_name(new)).keys()
         moved = store.rename(name, new, force=force)
     if output is Format.JSON:
         typer.echo(json.dumps({"from": name, "to": new, "renamed": moved, "kept": len(kept)}, indent=2))
@@ -227,13 +236,6 @@ def _one_of(path: Path | None, key: str | None) -> None:
         raise typer.Exit(exits.USAGE)
 
 
-def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        msg = f"no connector can have the name {name!a:.80}"
-        raise UnknownConnectorError(msg, "1 to 63 lower-case letters, digits and -, not - first")
-    return name
-
-
 def _known(store: Access, name: str) -> str:
     """`name`, when it has offsets."""
     names = store.connectors()
@@ -262,10 +264,19 @@ def _read_documents(name: str, source: str) -> Changes:
     return given
 
 
-def _summary(name: str, saved: Offsets) -> Mapping[str, Any]:
+def _summary(name: str, saved: Offsets, lanes: Mapping[str, Any] | None) -> Mapping[str, Any]:
     files = [offset for _, offset in by_path(saved)]
     gone = sum(offset.gone_ms > 0 or (offset.done and not offset.mtime_ns) for offset in files)
-    return {"name": name, "files": len(files), "gone": gone, "bytes": sum(map(_settled_bytes, files))}
+    guarantee = "exactly_once" if lanes else "at_least_once"
+    size = sum(map(_settled_bytes, files))
+    return {
+        "name": name,
+        "files": len(files),
+        "gone": gone,
+        "bytes": size,
+        "guarantee": guarantee,
+        "lanes": lanes["heads"] if lanes else [],
+    }
 
 
 def _settled_bytes(offset: SourceOffset) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,8 +18,12 @@ from copycat_agent.errors import CopycatError, FatalError, UnknownConnectorError
 from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.document import from_document, to_document
+from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import AgentOptions
 from copycat_agent.sources.beginning.placing import LineRules
+from copycat_agent.transactions.opening import Adopt
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 Changes = Mapping[SourcePartition, SourceOffset | None]
 """What to save; None deletes."""
@@ -37,11 +42,20 @@ class Access(Protocol):
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
         """What is saved for a connector; empty for one that is not known."""
 
+    def lanes(self, name: str) -> Mapping[str, Any] | None:
+        """`to_lanes_document` of a connector's exactly-once lanes, None for one that has none."""
+
     def line_rules(self, name: str) -> LineRules | None:
         """What a line is for the connector; None when nobody here knows its definition."""
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:
         """Save and delete; what is not named stays."""
+
+    def reset(self, name: str, *, force: bool) -> None:
+        """Delete everything; what Kafka says of the connector does not count any more either."""
+
+    def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:
+        """Decide which positions it goes on from. Returns the agent's new uuid where it got one, else ""."""
 
     def rename(self, old: str, new: str, *, force: bool) -> int:
         """Returns how many moved."""
@@ -68,6 +82,10 @@ class ByFile:
         """See `Access`."""
         return self._store.read(name)
 
+    def lanes(self, name: str) -> Mapping[str, Any] | None:
+        """See `Access`."""
+        return to_lanes_document(self._store.lanes(name))
+
     def line_rules(self, name: str) -> LineRules | None:  # noqa: ARG002 - nobody knows it
         """See `Access`."""
         return None
@@ -76,6 +94,17 @@ class ByFile:
         """See `Access`."""
         given = {partition: offset for partition, offset in changes.items() if offset is not None}
         self._store.reset(given, [partition for partition in changes if partition not in given])
+
+    def reset(self, name: str, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
+        """See `Access`."""
+        self._store.begin_anew(name)
+
+    def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:  # noqa: ARG002 - nothing runs
+        """See `Access`."""
+        if agent:
+            self._store.take_over(name, agent)
+            return ""
+        return self._store.adopt(name, which)
 
     def rename(self, old: str, new: str, *, force: bool) -> int:  # noqa: ARG002 - nothing runs
         """See `Access`."""
@@ -107,6 +136,11 @@ class BySocket:
         found = dict(from_document(name, document) for document in documents)
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
+    def lanes(self, name: str) -> Mapping[str, Any] | None:
+        """See `Access`."""
+        found: Mapping[str, Any] | None = self._client.get(address("offsets", name))["lanes"]
+        return found
+
     def line_rules(self, name: str) -> LineRules | None:
         """See `Access`."""
         try:
@@ -118,6 +152,15 @@ class BySocket:
         """See `Access`."""
         documents = [to_document(one, offset) if offset else {"key": one.key, "offset": None} for one, offset in changes.items()]
         self._client.put(address("offsets", name), {"offsets": documents, "force": force})
+
+    def reset(self, name: str, *, force: bool) -> None:
+        """See `Access`."""
+        self._client.delete(address("offsets", name), {"force": force})
+
+    def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:
+        """See `Access`."""
+        asked = {"from": which, "agent": agent, "force": force}
+        return str(self._client.post(address("offsets", name, "/adopt"), asked)["identity"])
 
     def rename(self, old: str, new: str, *, force: bool) -> int:
         """See `Access`."""
@@ -135,14 +178,17 @@ class BySocket:
 
 
 @contextlib.contextmanager
-def access(socket: Path | None, state_dir: Path | None, config: Path | None) -> Iterator[Access]:
-    """The agent that these options mean if it answers, else the file in the state directory, locked meanwhile."""
+def access(socket: Path | None, state_dir: Path | None, config: Path | None, *, create: bool = False) -> Iterator[Access]:
+    """The agent that these options mean if it answers, else the file in the state directory, locked meanwhile.
+
+    `create`: made anew where there is none.
+    """
     client = find_agent(socket, state_dir, config)
     if _is_the_one(client, state_dir, asked_for=socket is not None):
         yield BySocket(client)
         return
     try:
-        store = OffsetStore.open_existing(_directory(state_dir, config))
+        store = (OffsetStore.open if create else OffsetStore.open_existing)(_directory(state_dir, config))
     except FatalError as error:
         if "another agent" not in error.message:
             raise
@@ -150,6 +196,14 @@ def access(socket: Path | None, state_dir: Path | None, config: Path | None) -> 
         raise CopycatError(error.message, hint) from error
     with store:
         yield ByFile(store)
+
+
+def checked_name(name: str) -> str:
+    """`name`, when a connector can have it. UnknownConnectorError when none can."""
+    if not _NAME.fullmatch(name):
+        msg = f"no connector can have the name {name!a:.80}"
+        raise UnknownConnectorError(msg, "1 to 63 lower-case letters, digits and -, not - first")
+    return name
 
 
 def _directory(state_dir: Path | None, config: Path | None) -> Path:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from copycat_agent.cli.shown import age, visible
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.followed import STARTED
+
+GOES_ON = {"local": "the positions of this host", "topic": "the positions in Kafka"}
 
 Offsets = Mapping[SourcePartition, SourceOffset]
 
@@ -26,6 +29,25 @@ def listed(offsets: Offsets) -> list[str]:
         for partition, offset in by_path(offsets)
     ]
     return columns([("position", "size", "records", "state", "key", "path"), *rows]) if rows else []
+
+
+def lane_lines(lanes: Mapping[str, Any] | None) -> list[str]:
+    """What is known of a connector's lanes, below its files; nothing for one that has none."""
+    if lanes is None:
+        return []
+    where = "not chosen yet" if lanes["partition"] is None else f"partition {lanes['partition']} of {lanes['topic']}"
+    lines = ["", f"exactly once: positions in {where}, Kafka cluster {lanes['cluster'] or 'not known yet'}"]
+    lines += [f"lane {one['lane']}: step {one['step']}, at offset {one['offset']}" for one in lanes["heads"]]
+    lines += [f"takes over {_whose(one)} when it starts" for one in lanes["before"]]
+    if lanes["copied"]:
+        lines.append("another state directory with this agent's identity has moved a lane: this host is a copy, or was copied")
+    if lanes["adopt"]:
+        lines.append(f"goes on from {GOES_ON[lanes['adopt']]} when it starts")
+    return lines
+
+
+def _whose(one: Mapping[str, Any]) -> str:
+    return f"{one['connector']} of agent {one['agent']}" if one["agent"] else f"the lanes of {one['connector']}"
 
 
 def compared(before: Offsets, after: Offsets) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from copycat_agent.batch.pipeline import host_name
+from copycat_agent.cli.guarantee_view import EXACTLY_ONCE
 from copycat_agent.cli.shown import visible
 from copycat_agent.errors import DataError
 from copycat_agent.model import Loss, Record
@@ -53,7 +54,8 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
     rest = sum(file.unread for file in one.files)
     key = "" if record.key is None else f", key {visible(record.key)}"
     head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} files have {rest:,} bytes to read"
-    yield f"{head} -> {visible(record.topic)}{key}"
+    exactly = ", exactly once" if one.definition.delivery.guarantee == EXACTLY_ONCE else ""
+    yield f"{head} -> {visible(record.topic)}{key}{exactly}"
     shown = sorted(one.files, key=lambda file: (_rank(file), file.path))
     topic, usual = _PerFile(one.definition), _usual(one.files)
     if usual:
@@ -168,6 +170,7 @@ def entry(one: Planned) -> dict[str, Any]:
         "enabled": one.definition.enabled,
         "topic": one.definition.record.topic,
         "key": one.definition.record.key,
+        "guarantee": one.definition.delivery.guarantee,
         "to_read_bytes": sum(file.unread for file in one.files),
         "lost_bytes": one.lag.lost_bytes,
         "unreadable": one.lag.troubled_files,

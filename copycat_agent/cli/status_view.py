@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from copycat_agent.cli.guarantee_view import EXACTLY_ONCE, guarantee_of
 from copycat_agent.cli.rates import Rates
 from copycat_agent.cli.shown import age, count, lost_bytes, rate, size, spark, visible
 from copycat_agent.cli.tables import Column, table
@@ -32,6 +33,8 @@ def connectors_table(connectors: Sequence[Connector], rates: Rates, now: float, 
         Column("state", [state_text(one) for one in connectors], left=True),
         Column("since", [age(now - one["since"]) for one in connectors], rank=3),
     ]
+    if any(one.get("guarantee") == EXACTLY_ONCE for one in connectors):
+        columns.append(Column("guarantee", [guarantee_of(one) for one in connectors], rank=6, left=True))
     known = [rates.of(one["name"]) for one in connectors]
     if any(value is not None for value in known):
         columns.append(Column("records/s", [_rate(value) for value in known], rank=1))

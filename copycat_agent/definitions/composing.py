@@ -13,6 +13,7 @@ from copycat_agent.definitions.document import Mapping as MappingNode
 from copycat_agent.definitions.document import Scalar
 from copycat_agent.definitions.document import Sequence as SequenceNode
 from copycat_agent.definitions.elsewhere import action_here
+from copycat_agent.definitions.exactly_once_rules import check_exactly_once
 from copycat_agent.definitions.implied import with_implied
 from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.merging import under
@@ -51,6 +52,8 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
     parts: dict[str, Any] = {name: read(reader) for name, read in own.items()} | {name: reader.field(Definition, name) for name in simple}
     parts["kafka"] = _kafka(reader, agent.kafka)
     _check(reader, parts)
+    if parts["delivery"] is not FAILED and parts["kafka"] is not FAILED:
+        check_exactly_once(reader, parts["delivery"], parts["kafka"], under(agent.kafka, parts["kafka"]))
     if reader.offline:
         parts |= {name: Definition.model_fields[name].get_default(call_default_factory=True) for name in ONLINE if parts[name] is FAILED}
     if reader.findings or any(part is FAILED for part in parts.values()):

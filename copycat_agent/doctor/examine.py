@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from copycat_agent.definitions import Loaded, LoadedFile
+from copycat_agent.doctor.exactly_once import agent_uuid
 from copycat_agent.doctor.files import Seen, examine_files, examine_secrets, examine_shared
 from copycat_agent.doctor.host import examine_host
 from copycat_agent.doctor.kafka import clusters, examine_clusters
@@ -40,7 +41,7 @@ def examine(subject: Subject) -> list[Step]:
     definitions = [one for one in subject.loaded.definitions.values() if one.enabled]
     pid = holder(subject.state_dir)
     with ThreadPoolExecutor(2, thread_name_prefix="doctor-network") as beside:
-        kafka = beside.submit(examine_clusters, clusters(definitions))
+        kafka = beside.submit(examine_clusters, clusters(definitions, agent_uuid(subject.state_dir)))
         schemas = beside.submit(lambda: examine_registries(registries(definitions)))
         connectors, seen = _examine_connectors(subject)
         directories = {path for one in seen if one.watched for path in one.directories}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from copycat_agent.doctor.exactly_once import Lanes, examine_exactly_once
 from copycat_agent.doctor.model import Notes, Step, names
 from copycat_agent.doctor.network import Broker, Trouble, meet, reach, split_address
 from copycat_agent.doctor.topics import Want, examine_topics
@@ -31,6 +32,7 @@ class Cluster:
     connectors: list[str] = field(default_factory=list)
     topics: dict[str, Want] = field(default_factory=dict)
     templates: list[str] = field(default_factory=list)
+    lanes: Lanes = field(default_factory=Lanes)
 
     @property
     def section(self) -> str:
@@ -39,14 +41,14 @@ class Cluster:
         return f"kafka {','.join(self.options.bootstrap_servers)}" + (f" as {user}" if user else "")
 
 
-def clusters(definitions: Iterable[Definition]) -> list[Cluster]:
-    """The distinct clusters, each with the topics its connectors write to."""
+def clusters(definitions: Iterable[Definition], agent: str = "") -> list[Cluster]:
+    """The distinct clusters, each with the topics its connectors write to. `agent` is this agent's uuid, "" when it has none yet."""
     found: list[Cluster] = []
     for definition in definitions:
         key = definition.kafka.model_copy(update={"create_topics": None})
         cluster = next((one for one in found if one.options == key), None)
         if cluster is None:
-            cluster = Cluster(key)
+            cluster = Cluster(key, lanes=Lanes(agent))
             found.append(cluster)
         cluster.connectors.append(definition.name)
         _add_topics(cluster, definition)
@@ -56,12 +58,17 @@ def clusters(definitions: Iterable[Definition]) -> list[Cluster]:
 def _add_topics(cluster: Cluster, definition: Definition) -> None:
     create, most, record = definition.kafka.create_topics, _most_bytes(definition.source), definition.record
     topic = compile_template(record.topic)
+    topics = [topic.literal_prefix] if topic.is_literal else [*record.allowed_topics]
     if not topic.is_literal:
         cluster.templates.append(f"{definition.name}: {record.topic}")
-    for name in (topic.literal_prefix,) if topic.is_literal else record.allowed_topics:
+    for name in topics:
         _want(cluster, name, create, most, keyed=record.key is not None, timestamp=record.timestamp)
     if definition.errors.dlq is not None:
+        topics.append(definition.errors.dlq.topic)
         _want(cluster, definition.errors.dlq.topic, create, (0, ""), keyed=True)
+    if definition.delivery.guarantee == "exactly_once":
+        cluster.lanes.connectors.append(definition.name)
+        cluster.lanes.topics.update(topics)
 
 
 def _most_bytes(source: SourceOptions) -> tuple[int, str]:
@@ -103,16 +110,22 @@ def examine_cluster(cluster: Cluster) -> list[Step]:
         notes.fail("settings", error.message, error.hint)
         return notes.steps
     try:
-        state = _examine_login(notes, cluster, probe)
+        _examine_inside(notes, cluster, probe, deadline)
     finally:
         probe.close()
+    return notes.steps
+
+
+def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadline: float) -> None:
+    """What only a client that is let in can be told."""
+    state = _examine_login(notes, cluster, probe)
     if state is None:
         _skip(notes, ("topics",), "not asked: see the step that failed")
-        return notes.steps
+        return
     examine_topics(notes, cluster.options, cluster.topics, state)
     for template in cluster.templates:
         notes.skip("topic", f"{template}: made from data, so it is known with the first record only")
-    return notes.steps
+    examine_exactly_once(notes, cluster.options, cluster.lanes, state, probe.cannot_create, deadline)
 
 
 def _examine_addresses(notes: Notes, options: KafkaOptions) -> bool:
@@ -176,7 +189,7 @@ def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> Clust
         notes.ok("login", who)
         if not _examine_advertised(notes, cluster.options, brokers):
             return None
-        state = probe.look(cluster.topics)
+        state = probe.look({*cluster.topics, *cluster.lanes.asked_topics()})
     except BlockedError as error:
         notes.fail("login", error.message, error.hint)
     except CopycatError as error:

@@ -14,7 +14,8 @@ from copycat_agent.api import AgentClient
 from copycat_agent.doctor.model import Notes, Step
 from copycat_agent.doctor.mounts import Mount, mount_of
 from copycat_agent.doctor.users import User
-from copycat_agent.errors import CopycatError
+from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.offsets import identity
 from copycat_agent.offsets.schema import APPLICATION_ID, VERSION
 
 SOCKET_BYTES = 107
@@ -32,6 +33,7 @@ def examine_state(state_dir: Path, socket: Path, user: User, mounted: list[Mount
     else:
         _examine_directory(notes, state_dir, user)
         _examine_store(notes, state_dir)
+        _examine_identity(notes, state_dir)
         _examine_holder(notes, state_dir)
     _examine_room(notes, state_dir)
     _examine_mount(notes, state_dir, mounted)
@@ -123,6 +125,17 @@ def _examine_store(notes: Notes, state_dir: Path) -> None:
         notes.fail("offsets", text, "install that version again, or restore the state directory from before the upgrade")
     else:
         notes.ok("offsets", f"schema {version}" + (f", this version makes {VERSION} of it" if version < VERSION else ""))
+
+
+def _examine_identity(notes: Notes, state_dir: Path) -> None:
+    """Who the agent is in Kafka; before its first start nobody."""
+    try:
+        kept = identity.load(state_dir)
+    except FatalError as error:
+        notes.fail("identity", error.message, error.hint)
+        return
+    if kept is not None:
+        notes.ok("identity", f"agent {kept.uuid}")
 
 
 def _examine_holder(notes: Notes, state_dir: Path) -> None:

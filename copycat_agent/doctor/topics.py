@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from copycat_agent.doctor.commands import allow, alter_topic, create_topic
 from copycat_agent.doctor.model import Notes
 from copycat_agent.options import KafkaOptions, TopicOptions, format_duration, format_size
 from copycat_agent.producer.probing import ClusterState, TopicState
@@ -37,7 +37,11 @@ def examine_topics(notes: Notes, options: KafkaOptions, topics: Mapping[str, Wan
         elif topic.missing:
             _examine_missing(notes, options, name, want, state)
         elif topic.hidden:
-            notes.fail("topic", f"{name} is closed to this user, or does not exist: the broker does not say which", _grant(options, name))
+            notes.fail(
+                "topic",
+                f"{name} is closed to this user, or does not exist: the broker does not say which",
+                allow(options, "Write", "Describe", topic=name),
+            )
         elif topic.error is not None:
             notes.fail("topic", topic.error.message, topic.error.hint)
         else:
@@ -51,16 +55,16 @@ def _examine_missing(notes: Notes, options: KafkaOptions, name: str, want: Want,
         if may:
             notes.ok("topic", text)
         else:
-            fix = f"{_acls(options)} --operation Create --topic {shlex.quote(name)}"
+            fix = allow(options, "Create", topic=name)
             notes.warn("topic", f"{text}, but this user may not create every topic", fix)
     elif state.creates_topics:
         text = f"{name} is not there; the broker makes it with its first record (auto.create.topics.enable), as its defaults say"
-        notes.warn("topic", text, _create(options, name))
+        notes.warn("topic", text, create_topic(options, name))
     else:
         notes.fail(
             "topic",
             f"{name} does not exist",
-            f"{_create(options, name)}\nor let the agent do it: kafka: {{create_topics: {{partitions: 1}}}}",
+            f"{create_topic(options, name)}\nor let the agent do it: kafka: {{create_topics: {{partitions: 1}}}}",
         )
 
 
@@ -74,7 +78,7 @@ def _examine_topic(notes: Notes, options: KafkaOptions, topic: TopicState, want:
         keep = int(config["retention.ms"])
         shown.append("kept for ever" if keep < 0 else f"kept {format_duration(keep / 1000)}")
     if topic.operations is not None and "WRITE" not in topic.operations:
-        notes.fail("topic", f"{topic.name}: this user may not write to it", _grant(options, topic.name))
+        notes.fail("topic", f"{topic.name}: this user may not write to it", allow(options, "Write", "Describe", topic=topic.name))
         return
     notes.ok("topic", f"{topic.name}: {', '.join(shown)}" + ("" if topic.operations is None else ", may be written to"))
     _examine_replicas(notes, topic, config)
@@ -110,7 +114,7 @@ def _examine_config(notes: Notes, options: KafkaOptions, topic: TopicState, want
     largest = int(config.get("max.message.bytes", "0"))
     if 0 < largest < want.record_bytes:
         text = f"{topic.name} takes {largest:,} bytes at once (after compression), {want.limit} is {format_size(want.record_bytes)}"
-        fix = f"{_alter(options, topic.name)} --add-config max.message.bytes={want.record_bytes + 1024}\nor lower source.{want.limit}"
+        fix = f"{alter_topic(options, topic.name, f'max.message.bytes={want.record_bytes + 1024}')}\nor lower source.{want.limit}"
         notes.warn("size", text, fix)
     if "compact" in config.get("cleanup.policy", "") and not want.keyed:
         text = f"{topic.name} is compacted, and records without a key are refused there"
@@ -120,7 +124,7 @@ def _examine_config(notes: Notes, options: KafkaOptions, topic: TopicState, want
         notes.warn(
             "retention",
             f"{topic.name} keeps records for {format_duration(keep / 1000)} only",
-            f"{_alter(options, topic.name)} --add-config retention.ms=604800000",
+            alter_topic(options, topic.name, "retention.ms=604800000"),
         )
 
 
@@ -128,29 +132,8 @@ def _examine_timestamps(notes: Notes, options: KafkaOptions, name: str, wanted: 
     own = sorted(wanted & {"event", "file"})
     if kept == "CreateTime" and "broker" in wanted:
         text = f"{name} keeps the time of sending (message.timestamp.type=CreateTime), and record.timestamp is broker"
-        notes.warn("timestamp", text, f"{_alter(options, name)} --add-config message.timestamp.type=LogAppendTime")
+        notes.warn("timestamp", text, alter_topic(options, name, "message.timestamp.type=LogAppendTime"))
     elif kept == "LogAppendTime" and own:
         text = f"{name} replaces the time of every record by the broker's (message.timestamp.type=LogAppendTime); "
-        fix = f"{_alter(options, name)} --add-config message.timestamp.type=CreateTime\nor set record.timestamp: broker"
+        fix = f"{alter_topic(options, name, 'message.timestamp.type=CreateTime')}\nor set record.timestamp: broker"
         notes.warn("timestamp", f"{text}record.timestamp is {' and '.join(own)}", fix)
-
-
-def _server(options: KafkaOptions) -> str:
-    return shlex.quote(options.bootstrap_servers[0])
-
-
-def _create(options: KafkaOptions, name: str) -> str:
-    return f"kafka-topics.sh --bootstrap-server {_server(options)} --create --topic {shlex.quote(name)} --partitions 1"
-
-
-def _alter(options: KafkaOptions, name: str) -> str:
-    return f"kafka-configs.sh --bootstrap-server {_server(options)} --alter --entity-type topics --entity-name {shlex.quote(name)}"
-
-
-def _acls(options: KafkaOptions) -> str:
-    principal = shlex.quote(f"User:{options.security.username or 'NAME'}")
-    return f"kafka-acls.sh --bootstrap-server {_server(options)} --add --allow-principal {principal}"
-
-
-def _grant(options: KafkaOptions, name: str) -> str:
-    return f"{_acls(options)} --operation Write --operation Describe --topic {shlex.quote(name)}"

@@ -47,6 +47,11 @@ FAMILIES: tuple[Family, ...] = (
         "Errors, by the stage in which they happened and their class."),
     Family("retries_total", "counter", _C, samples.each(lambda s: s.retries),
         "Times a batch had to be tried again."),
+    Family("transactions_total", "counter", (*_C, "outcome"), samples.transactions,
+        "Transactions of exactly_once connectors. committed. undone: given up, no reader sees any of it. "
+        "unknown: Kafka had to be asked what became of it, and it counts as one of the others as well by then."),
+    Family("lanes_opened_total", "counter", _C, samples.lanes_opened,
+        "Times an exactly_once connector took over its lanes in Kafka and read its positions there: at a start, after an unknown outcome."),
     Family("lag_bytes", "gauge", _C, samples.each(lambda s: s.lag.bytes),
         "Bytes that are there and not yet settled."),
     Family("lag_files", "gauge", _C, samples.each(lambda s: s.lag.files),

@@ -51,6 +51,21 @@ def errors(snapshot: Snapshot) -> Iterator[Sample]:
             yield (status.name, stage, kind), count
 
 
+def transactions(snapshot: Snapshot) -> Iterator[Sample]:
+    """By connector and outcome, from 0 on; of those whose guarantee is exactly_once."""
+    for status in snapshot.statuses:
+        if status.guarantee == "exactly_once":
+            for outcome in ("committed", "undone", "unknown"):
+                yield (status.name, outcome), status.lane_outcomes.get(outcome, 0)
+
+
+def lanes_opened(snapshot: Snapshot) -> Iterator[Sample]:
+    """By connector, of those whose guarantee is exactly_once."""
+    for status in snapshot.statuses:
+        if status.guarantee == "exactly_once":
+            yield (status.name,), status.lane_outcomes.get("openings", 0)
+
+
 def states(snapshot: Snapshot) -> Iterator[Sample]:
     """One-hot: every connector has every state."""
     for status in snapshot.statuses:

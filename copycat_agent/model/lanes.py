@@ -42,7 +42,7 @@ class Head(NamedTuple):
 class Position(NamedTuple):
     """How far a partition is settled, as the transaction that took lane number `lane` to `seq` says; `offset` None: it is forgotten.
 
-    `counts` and `losses` are what that transaction made of it.
+    `counts` and `losses` are what that transaction made of it. `nonce` names the start of the agent whose transaction it was.
     """
 
     partition: SourcePartition
@@ -51,6 +51,7 @@ class Position(NamedTuple):
     offset: SourceOffset | None
     counts: Counts = Counts()
     losses: tuple[Loss, ...] = ()
+    nonce: str = ""
 
 
 @dataclass(frozen=True, slots=True)

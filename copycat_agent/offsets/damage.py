@@ -28,6 +28,14 @@ def marker_of(database: Path) -> Path:
     return database.with_name(database.name + ".quarantined")
 
 
+def marker_text(database: Path) -> str:
+    """What the marker says, "" when there is none."""
+    try:
+        return marker_of(database).read_text("utf-8", "replace").strip() or "the offset store was damaged"
+    except FileNotFoundError:
+        return ""
+
+
 def find_damage(database: Path) -> str:
     """Why the store cannot be trusted, or "". Reads only: the evidence stays as it is. FatalError for a newer version.
 
@@ -79,13 +87,8 @@ def quarantine(directory: StateDir, database: Path, reason: str) -> FatalError:
     The marker is durable before the first rename: wherever a crash falls, the next start does not find a clean slate.
     """
     target = _free_name(database)
-    marker = marker_of(database)
     try:
-        with marker.open("w") as stream:
-            stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {reason}; moved to {target}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        directory.sync()
+        leave_marker(directory, database, f"the offset store was damaged ({reason}) and moved to {target}")
         for suffix in ("", "-wal", "-shm"):
             _move(Path(f"{database}{suffix}"), Path(f"{target}{suffix}"))
         directory.sync()
@@ -96,12 +99,21 @@ def quarantine(directory: StateDir, database: Path, reason: str) -> FatalError:
     return FatalError(msg, way_out(database))
 
 
+def leave_marker(directory: StateDir, database: Path, why: str) -> None:
+    """From now on nothing starts without the offsets that were there, until a person decides. OSError when it cannot be left."""
+    with marker_of(database).open("w") as stream:
+        stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {why}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    directory.sync()
+
+
 def way_out(database: Path) -> str:
     """What a person can do once a store is quarantined."""
     marker = marker_of(database)
     return (
-        f"restore a backup as {database} and remove {marker}; or remove only {marker} to start without offsets:"
-        " every file is then read from its start_at again, which repeats what was delivered"
+        f"restore a backup as {database}, with no {database.name}-wal beside it, and remove {marker}; or remove only {marker} to start"
+        " without offsets: every file is then read from its start_at again, which repeats what was delivered"
     )
 
 

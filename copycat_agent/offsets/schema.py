@@ -45,6 +45,14 @@ _ALL = ", ".join((*COLUMNS, "checksum"))
 SELECT = f"SELECT {_ALL} FROM offsets"  # noqa: S608 - constants
 _SINCE = {3: (("compression", "''"),), 4: (("mtime_ns", "0"), ("trouble", "''"))}
 """Columns that came later, by version, with what they hold where nothing is known."""
+_OF_LANES = {
+    "bindings": "connector, cluster, adopt, copied, unused",
+    "places": "connector, agent, name, topic, part",
+    "lanes": "connector, agent, name, number, seq, nonce, position",
+    "unpublished": "connector, key",
+}
+"""Tables of lanes, with the columns that their checksums are of: what is read again is decided by them, as by offsets."""
+_LANES_SINCE = 6
 _ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
 UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
 
@@ -125,6 +133,18 @@ def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
     for row in connection.execute(select(connection)):
         if offset_checksum(row[:-1]) != row[-1]:
             yield "a row does not match its checksum"
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for table, columns in _OF_LANES.items() if version >= _LANES_SINCE else ():
+        for row in connection.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608 - constants
+            if checksum(row[:-1]) != row[-1]:
+                yield f"a row of {table} does not match its checksum"
+
+
+def set_uuid(connection: sqlite3.Connection, agent: str) -> None:
+    """Whose store this is."""
+    row = (agent, time.time_ns() // 1_000_000)
+    connection.execute("DELETE FROM agent")
+    connection.execute("INSERT INTO agent VALUES (?, ?, ?)", (*row, checksum(row)))
 
 
 def migrate(connection: sqlite3.Connection, migrations: Migrations | None = None) -> None:
@@ -155,8 +175,7 @@ def _create(connection: sqlite3.Connection) -> None:
         " updated_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
         " PRIMARY KEY (connector, key)) WITHOUT ROWID",
     )
-    identity = (str(uuid.uuid4()), time.time_ns() // 1_000_000)
-    connection.execute("INSERT INTO agent VALUES (?, ?, ?)", (*identity, checksum(identity)))
+    set_uuid(connection, str(uuid.uuid4()))
 
 
 def _add_ledger(connection: sqlite3.Connection) -> None:
@@ -197,6 +216,28 @@ def _add_accounts(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts}
+def _add_lanes(connection: sqlite3.Connection) -> None:
+    """What is known of exactly-once lanes (see `lanes`); offsets are not touched."""
+    connection.execute(
+        "CREATE TABLE bindings (connector TEXT NOT NULL PRIMARY KEY, cluster TEXT NOT NULL, adopt TEXT NOT NULL,"
+        " copied INTEGER NOT NULL, unused INTEGER NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
+    )
+    connection.execute(
+        "CREATE TABLE places (connector TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, topic TEXT NOT NULL,"
+        " part INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (connector, agent, name)) WITHOUT ROWID",
+    )
+    connection.execute(
+        "CREATE TABLE lanes (connector TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, number INTEGER NOT NULL,"
+        " seq INTEGER NOT NULL, nonce TEXT NOT NULL, position INTEGER NOT NULL, checksum INTEGER NOT NULL,"
+        " PRIMARY KEY (connector, agent, name, number)) WITHOUT ROWID",
+    )
+    connection.execute(
+        "CREATE TABLE unpublished (number INTEGER PRIMARY KEY, connector TEXT NOT NULL, key TEXT NOT NULL, wish INTEGER NOT NULL,"
+        " checksum INTEGER NOT NULL, UNIQUE (connector, key))",
+    )
+    connection.execute("CREATE INDEX unpublished_by_age ON unpublished (connector, number)")
+
+
+MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts, 5: _add_lanes}
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sqlite3
-import threading
 from collections import deque
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import SourcePartition
+from copycat_agent.model import Account, SourcePartition
 from copycat_agent.offsets import accounts as books
-from copycat_agent.offsets import ledger, schema
+from copycat_agent.offsets import identity, lanes, ledger, schema
 from copycat_agent.offsets.commits import Commit
-from copycat_agent.offsets.opening import DATABASE, connect, open_checked, open_existing
+from copycat_agent.offsets.lane_store import LaneStore
+from copycat_agent.offsets.opening import Opened, connect, open_checked, open_existing
 from copycat_agent.offsets.outcomes import translate
 from copycat_agent.offsets.state_dir import StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Self
 
-    from copycat_agent.model import Account, Loss, LossReason, LossTotal, SourceOffset
-
-_WAL_LIMIT_BYTES = 4 * 2**20  # above this the write-ahead log is folded into the database
-_LOOK_ROWS = 64  # rows between two looks at its size: each writes two pages of 4 KiB, seldom three
-_FREE_PAGES_LIMIT = 256  # 1 MiB of unused pages; above this a prune gives them back to the file system
+    from copycat_agent.model import Head, Loss, LossReason, LossTotal, SourceOffset
 
 TARGETS = ("running", "paused", "stopped")
 """What a person may ask a connector to be."""
 
-_log = logs.get("offsets")
 
-
-class OffsetStore:
+class OffsetStore(LaneStore):
     """All methods are thread-safe and serialised; connectors that commit at the same time share one transaction.
 
     A write that returns is on disk (WAL, synchronous=FULL). Writes raise `RetriableError` when nothing was written and the
@@ -45,29 +36,22 @@ class OffsetStore:
     call raises it too, and only a new process may look at the file again.
     """
 
-    def __init__(self, connection: sqlite3.Connection, directory: StateDir | None = None) -> None:
+    def __init__(self, opened: Opened, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
         """For `open` and `in_memory`."""
-        self._connection = connection
-        self._directory = directory
-        self._lock = threading.RLock()
+        super().__init__(opened, directory, rebuilds=rebuilds)
         self._waiting: deque[Commit] = deque()
-        self._ledger = ledger.Ledger()
-        self._refusal: FatalError | None = None
-        self._failure: FatalError | None = None
-        self._path = str(directory.path / DATABASE) if directory else ""
-        self._rows_since_look = 0
-        self._inode = os.stat(self._path).st_ino if directory else 0  # noqa: PTH116 - a str path
-        (self.agent_uuid,) = connection.execute("SELECT uuid FROM agent").fetchone()
 
     @classmethod
-    def open(cls, state_dir: str | os.PathLike[str], *, accept_empty: bool = False) -> OffsetStore:
+    def open(cls, state_dir: str | os.PathLike[str], *, accept_empty: bool = False, rebuild: bool = False) -> OffsetStore:
         """Lock `state_dir` and open its store, made anew when there is none.
 
         FatalError, with what to do: the directory is not private, another agent holds it, a newer version wrote it, or the
         store is damaged. A damaged store is moved aside and a marker is left, so that later starts refuse as well, until a
-        person removes the marker or passes `accept_empty`, which means: go on with an empty store.
+        person removes the marker or passes `accept_empty`, which means: go on with an empty store. With `rebuild`, since there are
+        exactly-once connectors, a new store is begun while the marker stands: see `damaged`.
         """
-        return cls._open(StateDir.acquire(Path(state_dir)), lambda directory: open_checked(directory, accept_empty=accept_empty))
+        directory = StateDir.acquire(Path(state_dir))
+        return cls._open(directory, lambda: open_checked(directory, accept_empty=accept_empty, rebuild=rebuild), rebuilds=rebuild)
 
     @classmethod
     def open_existing(cls, state_dir: str | os.PathLike[str]) -> OffsetStore:
@@ -75,12 +59,13 @@ class OffsetStore:
 
         FatalError as for `open`, also when there is no store. An older one is migrated, as the agent would.
         """
-        return cls._open(StateDir.acquire(Path(state_dir), create=False), open_existing)
+        directory = StateDir.acquire(Path(state_dir), create=False)
+        return cls._open(directory, lambda: open_existing(directory))
 
     @classmethod
-    def _open(cls, directory: StateDir, connection_to: Callable[[StateDir], sqlite3.Connection]) -> OffsetStore:
+    def _open(cls, directory: StateDir, opened: Callable[[], Opened], *, rebuilds: bool = False) -> OffsetStore:
         try:
-            return cls(connection_to(directory), directory)
+            return cls(opened(), directory, rebuilds=rebuilds)
         except sqlite3.Error as error:
             directory.release()
             raise translate(error) from error
@@ -97,7 +82,9 @@ class OffsetStore:
         """A store without a file, for dry runs and tests."""
         connection = connect(":memory:")
         schema.migrate(connection)
-        return cls(connection)
+        kept = identity.fresh()
+        schema.set_uuid(connection, kept.uuid)
+        return cls(Opened(connection, kept))
 
     def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
         """Everything committed for one connector; empty for one that is not known."""
@@ -113,27 +100,42 @@ class OffsetStore:
         with self._using() as connection:
             return tuple(name for (name,) in connection.execute("SELECT DISTINCT connector FROM offsets ORDER BY connector"))
 
-    def commit(
+    def commit(  # noqa: PLR0913 - one transaction
         self,
         offsets: Mapping[SourcePartition, SourceOffset],
         forget: Collection[SourcePartition] = (),
         losses: Collection[Loss] = (),
         accounts: Mapping[SourcePartition, Account] | None = None,
+        *,
+        heads: Mapping[int, Head] | None = None,
+        told: Collection[SourcePartition] = (),
+        also: Iterable[tuple[SourcePartition, SourceOffset | None]] = (),
+        connector: str = "",
     ) -> None:
         """Save `offsets`, delete `forget`, enter `losses` and add to `accounts` in one transaction, all or none.
 
-        What is in both `offsets` and `forget` is deleted. FatalError when an offset would move backwards: that is a bug.
+        What is in both `offsets` and `forget` is deleted. FatalError when an offset, or a lane, would move backwards: that is a bug.
+        `heads` are those of lanes whose transaction is committed, all of one connector, which has to be named where it has no
+        offset in this. `told` are partitions of which it told how far they are; others of a connector with lanes are `unpublished`
+        from now on. `also` is a `LanePlan`'s: what the transaction told besides, which stays unpublished where something else is saved
+        by now.
         """
         rows = [schema.encode(*item) for item in offsets.items()]
-        self._write(Commit(rows, list(forget), list(losses), may_rewind=False, accounts=accounts or {}))
+        commit = Commit(rows, list(forget), list(losses), may_rewind=False, accounts=accounts or {})
+        commit.heads, commit.told, commit.also = heads or {}, frozenset(told), dict(also)
+        if heads:
+            names = {connector or None, *(one.connector for one in (*offsets, *forget, *commit.told, *commit.also))} - {None}
+            assert len(names) == 1, "heads are saved with offsets of one connector"
+            commit.connector = str(names.pop())
+        self._write(commit)
 
     def reset(self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = ()) -> None:
         """Like `commit`, but on a person's request: positions may move backwards."""
         self._write(Commit([schema.encode(*item) for item in offsets.items()], list(forget), [], may_rewind=True))
 
     def forget(self, partitions: Iterable[SourcePartition]) -> None:
-        """Delete the offsets of exactly these partitions; unknown ones are ignored. Space goes back to the file system."""
-        self.commit({}, forget=list(partitions))
+        """Delete the offsets of exactly these partitions, on a person's request; unknown ones are ignored."""
+        self.reset({}, forget=list(partitions))
 
     def losses(self, connector: str | None, limit: int) -> tuple[Loss, ...]:
         """The newest entries of the loss ledger, newest first; of all connectors with None.
@@ -185,30 +187,8 @@ class OffsetStore:
             connection.execute("DELETE FROM offsets WHERE connector = ?", (old,))
             ledger.rename(connection, old, new)
             books.rename(connection, old, new)
+            lanes.rename(connection, old, new)
         return len(moved)
-
-    @property
-    def failure(self) -> FatalError | None:
-        """Why the store refuses everything, when a new process that opens it helps; else None. For any thread.
-
-        Not when its file was removed or replaced: a new process would begin with other offsets, or none.
-        """
-        return self._failure
-
-    @property
-    def refusal(self) -> str:
-        """Why it refuses everything, in words; "" while it works. For any thread."""
-        return str(self._refusal) if self._refusal else ""
-
-    def close(self) -> None:
-        """Fold the write-ahead log into the database, close it, free the lock. Idempotent; later calls raise FatalError."""
-        with self._lock:
-            if self._refusal is None:
-                self._refusal = FatalError("the offset store is closed")
-                with suppress(sqlite3.Error):  # the log stays, and the next open reads it
-                    self._connection.close()
-            if self._directory:
-                self._directory.release()
 
     def __enter__(self) -> Self:
         """Return the store; `close` follows."""
@@ -220,7 +200,7 @@ class OffsetStore:
 
     def _write(self, commit: Commit) -> None:
         """Queue it; whoever gets the lock first writes those of everyone who waits."""
-        if not (commit.rows or commit.forget or commit.losses or commit.accounts):
+        if not commit:
             return
         self._waiting.append(commit)
         with self._lock:
@@ -250,92 +230,3 @@ class OffsetStore:
             for commit in group:
                 commit.error = commit.error if written or commit.error else failure
                 commit.settled = True
-
-    def _look_at_wal(self, rows: int) -> None:
-        """Fold the write-ahead log when it is over its limit; a few rows more cannot have made it so."""
-        self._rows_since_look += rows
-        if self._rows_since_look >= _LOOK_ROWS:
-            self._rows_since_look = 0
-            self._fold_wal(_WAL_LIMIT_BYTES)
-
-    def _give_back_space(self) -> None:
-        """Unused pages go back to the file system. After a commit: that one is durable whatever happens here."""
-        with self._using() as connection:
-            (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
-            if free_pages > _FREE_PAGES_LIMIT:
-                connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop after one page
-                self._fold_wal(limit_bytes=0)
-
-    @contextmanager
-    def _using(self) -> Iterator[sqlite3.Connection]:
-        """The connection, locked; errors of SQLite translated, the fatal ones remembered."""
-        with self._lock:
-            self._check_usable()
-            try:
-                yield self._connection
-            except sqlite3.Error as error:
-                failure = translate(error)
-                if isinstance(failure, FatalError):
-                    self._give_up(failure)
-                    self._failure = self._failure or failure
-                raise failure from error
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """`_using` with a transaction around it: committed at the end, rolled back on any exception."""
-        with self._using() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    with suppress(sqlite3.Error):
-                        connection.execute("ROLLBACK")
-                raise
-
-    def _check_usable(self) -> None:
-        if self._refusal is None and self._directory and not self._is_in_place():
-            self._give_up(
-                FatalError(
-                    f"{self._path} was removed or replaced while the agent runs: commits would be lost",
-                    "stop the agent, put the file back, start again; without it every file is read from its start_at again",
-                )
-            )
-        if self._refusal:
-            raise FatalError(self._refusal.message, self._refusal.hint)
-
-    def _is_in_place(self) -> bool:
-        try:
-            return os.stat(self._path, follow_symlinks=False).st_ino == self._inode  # noqa: PTH116 - a str path
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            msg = f"the offset store cannot be reached: {error.strerror}"
-            raise RetriableError(msg) from error
-
-    def _give_up(self, failure: FatalError) -> None:
-        """Refuse everything from now on, and keep SQLite from touching the file again.
-
-        Closing would checkpoint, which is to retry a failed fsync and then drop the log that the next start recovers from.
-        Hence one reference too many: the connection lives until the process ends.
-        """
-        if self._refusal is None:
-            self._refusal = failure
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-
-    def _fold_wal(self, limit_bytes: int) -> None:
-        """Checkpoint when the log is over the limit. Called after a commit: that one is durable whatever happens here.
-
-        Not SQLite's automatic checkpoint: that one swallows its errors and would retry a failed fsync.
-        """
-        with suppress(FileNotFoundError):
-            if self._directory is None or os.stat(f"{self._path}-wal").st_size <= limit_bytes:  # noqa: PTH116 - a str path
-                return
-            try:
-                with self._using() as connection:
-                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            except RetriableError as error:
-                _log.warning("write-ahead log of the offset store keeps growing", error=error)
-            except FatalError as error:
-                _log.error("offset store failed; offsets committed so far are safe", error=error)

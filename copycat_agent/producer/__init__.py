@@ -8,12 +8,16 @@ import time
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.delivery import Outgoing, Place, Refused, TaskProducer
+from copycat_agent.producer.lanes import Lane, Lanes, MakeSteps
 from copycat_agent.producer.pace import Pace
+from copycat_agent.producer.transactional import KafkaSteps
 
 __all__ = ["Outgoing", "Place", "Producers", "Refused", "TaskProducer"]
 
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""
+LANE_IDLE_SECONDS = 60.0
+"""As for lanes, which hold up to two, and are ready again in 40 ms."""
 _LOOK_SECONDS = 5.0
 """How often idle producers are looked after."""
 
@@ -24,13 +28,15 @@ class Producers:
     Sharing one between tasks would make a flush wait for, and an error be taken for, somebody else's records.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, make_steps: MakeSteps = KafkaSteps) -> None:
+        """`make_steps`: what performs the steps of lanes."""
         self._lock = threading.Lock()
         self._kept: dict[TaskId, tuple[KafkaOptions, TaskProducer, float]] = {}
         self._batch_bytes: dict[TaskId, tuple[KafkaOptions, int]] = {}
         self._paces: dict[TaskId, tuple[KafkaOptions, Pace]] = {}
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
+        self._lanes = Lanes(make_steps)
 
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
         """The task's producer, for one batch; the caller gives it back. Raises FatalError for a refused configuration."""
@@ -44,6 +50,18 @@ class Producers:
             kept[1].close()
         client_id = f"copycat-{task.connector}-{task.number}"
         return TaskProducer(options, client_id, batch_bytes if known == options else 0, pace, tracked=tracked)
+
+    def take_lane(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> Lane:
+        """The task's lane, for one batch; the caller gives it back. Raises as `take`."""
+        with self._lock:
+            pace = self._pace(task, options)
+        return self._lanes.take(task, options, pace, tracked=tracked)
+
+    def give_lane_back(self, task: TaskId, lane: Lane) -> None:
+        """Keep `lane` for the task's next batch, unless it cannot be."""
+        self._lanes.give_back(task, lane)
+        with self._lock:
+            self._start_keeper()
 
     def _pace(self, task: TaskId, options: KafkaOptions) -> Pace:
         """What the task has learnt of its line to this cluster."""
@@ -86,6 +104,7 @@ class Producers:
                 producer.attend()
         for one in leaving:
             one.close()
+        self._lanes.attend(LANE_IDLE_SECONDS)
 
     def close(self) -> None:
         """Close every producer that is kept."""
@@ -94,3 +113,4 @@ class Producers:
             leaving, self._kept = list(self._kept.values()), {}
         for _, producer, _ in leaving:
             producer.close()
+        self._lanes.close()

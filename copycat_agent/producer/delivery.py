@@ -7,9 +7,10 @@ for one, and hears where each record came to lie.
 
 from __future__ import annotations
 
+import logging
 import operator
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat, starmap
 from typing import Any
 
@@ -20,7 +21,7 @@ from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.outcomes import classify, translate, with_trouble
 from copycat_agent.producer.pace import Pace
-from copycat_agent.producer.settings import MESSAGE_TIMEOUT_MS, producer_settings
+from copycat_agent.producer.settings import message_timeout_ms, producer_settings
 from copycat_agent.producer.statistics import client_view
 from copycat_agent.producer.topics import Topics
 
@@ -48,8 +49,11 @@ _RUN_SECONDS = 5.0
 _TROUBLE_SECONDS = 35.0
 """An error of a connection that came before the batch is its affair for so long: the library tells the same one every 30 s only."""
 
-_LEAST_BATCH_BYTES = 4096
-"""A topic that takes less than this at once gets its records through, but each batch has to be sent again to find out."""
+
+_SILENT = logging.getLogger("librdkafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+"""The library writes of a fenced producer on stderr, whatever its log level; what matters reaches us as errors."""
 
 
 class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` is the error
@@ -63,6 +67,11 @@ class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` i
 
 class TaskProducer:
     """An idempotent producer that one task uses, from one thread at a time."""
+
+    _least_batch_bytes = 4096
+    """A topic that takes less than this at once gets its records through, but each batch has to be sent again to find out."""
+    _flush_step_seconds = 0.2
+    """How long one wait for receipts lasts before failures are looked at."""
 
     def __init__(
         self, options: KafkaOptions, client_id: str, batch_bytes: int = 0, pace: Pace | None = None, *, tracked: bool = False
@@ -81,19 +90,26 @@ class TaskProducer:
         self._pace = pace or Pace()
         self.tracked = tracked
         self._report: Report | None = None
-        settings: dict[str, Any] = producer_settings(options, client_id, batch_bytes, tracked=tracked)
-        timeout_ms = int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)
-        self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
-        self._run_seconds = min(_RUN_SECONDS, timeout_ms / 6000)
-        try:
-            callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error, "stats_cb": self._on_statistics}
-            self._client = Producer({**settings, **callbacks})
-        except KafkaException as exception:
-            raise _refused_settings(exception.args[0]) from None
-        self.topics = Topics(self._client, options, self._is_stopping, lambda: self._trouble)
         self.broken = False
         self.batch_bytes = self.next_batch_bytes = batch_bytes
+        self._start(client_id)
+
+    def _start(self, client_id: str) -> None:
+        """A client of its own."""
+        settings = producer_settings(self._options, client_id, self.batch_bytes, tracked=self.tracked)
+        self._connect(settings, message_timeout_ms(self._options))
+
+    def _connect(self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None) -> None:
+        """`timeout_ms` is that of a record, `partitions` what is known of topics. Raises as the constructor does."""
+        self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
+        self._run_seconds = min(_RUN_SECONDS, timeout_ms / 6000)
         self._present_bytes = int(settings["batch.size"])
+        try:
+            callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error, "stats_cb": self._on_statistics}
+            self._client = Producer({**settings, **callbacks}, logger=_SILENT)
+        except KafkaException as exception:
+            raise _refused_settings(exception.args[0]) from None
+        self.topics = Topics(self._client, self._options, self._is_stopping, lambda: self._trouble, partitions)
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
@@ -126,13 +142,13 @@ class TaskProducer:
 
         Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
         """
-        told = tail if self._report is None else _told((topic, b"", *tail), self._report)[2:]
+        told = tail if self._report is None else _reported((topic, b"", *tail), self._report)[2:]
         self._drive(values, lambda rest: map(self._client.produce, repeat(topic), rest, *map(repeat, told)))
 
     def send_each(self, messages: Iterable[Outgoing]) -> None:
         """Send messages that differ in more than their value. Otherwise like `send`."""
         report = self._report
-        going = list(messages) if report is None else [_told(message, report) for message in messages]
+        going = list(messages) if report is None else [_reported(message, report) for message in messages]
         self._drive(going, lambda rest: starmap(self._client.produce, rest))
 
     def _drive(self, items: list[Any], produce: Callable[[Iterator[Any]], Iterator[None]]) -> None:
@@ -149,13 +165,13 @@ class TaskProducer:
                 self._wait_for_room(lambda one: next(produce(iter((one,)))), items[index], index)
             except KafkaException as exception:
                 raise self._refusal(exception, len(items) - operator.length_hint(rest) - 1) from None
-        self._client.poll(0)
+        self._poll(0)
 
     def _wait_for_room(self, send_one: Callable[[Any], None], item: object, sent: int) -> None:
         deadline = time.monotonic() + self._flush_seconds
         while True:
-            self._client.poll(_ROOM_SECONDS)
-            self._raise_failures_that_are_not_a_records_own()
+            self._poll(_ROOM_SECONDS)
+            self._check()
             if self._is_over(deadline):
                 raise self._gave_up("the queue to Kafka stays full")
             try:
@@ -182,15 +198,15 @@ class TaskProducer:
         be counted as settled, and after the latter three `broken` asks for a new producer.
         """
         deadline = time.monotonic() + self._flush_seconds
-        while self._client.flush(0.2):
-            self._raise_failures_that_are_not_a_records_own()
+        while self._flush(self._flush_step_seconds):
+            self._check()
             if self._is_over(deadline):
                 raise self._gave_up("no acknowledgement from Kafka")
-        self._raise_failures_that_are_not_a_records_own()
-        if self._failures:
-            first = translate(next(iter(self._failures.values())), "Kafka refused a record")
+        self._check()
+        refused = self._failure()
+        if refused is not None:
             self._failures.clear()
-            raise first
+            raise translate(refused, "Kafka refused a record")
         self._trouble = None
         self.topics.rest()
         self._pace.settled(self._run_seconds)
@@ -200,7 +216,7 @@ class TaskProducer:
 
         The library does not cut such a batch in two, as Java's does. The task's next producer makes batches a quarter as large.
         """
-        self.next_batch_bytes = max(_LEAST_BATCH_BYTES, self._present_bytes // 4)
+        self.next_batch_bytes = max(self._least_batch_bytes, self._present_bytes // 4)
 
     def take_view(self) -> ClientView | None:
         """What the client said about itself since the last call, None when that was nothing. There is new word every few seconds."""
@@ -209,7 +225,25 @@ class TaskProducer:
 
     def attend(self) -> None:
         """Take in what the client has to say while no batch uses it: its events would pile up. From any thread; never blocks."""
-        self._client.poll(0)
+        self._poll(0)
+
+    def _poll(self, seconds: float) -> None:
+        """Serve callbacks. What ends the whole client is raised by the library wherever it is polled first: it is noted as a failure."""
+        self._serve(self._client, seconds)
+
+    def _serve(self, client: Producer, seconds: float) -> None:
+        try:
+            client.poll(seconds)
+        except KafkaException as exception:
+            self._on_delivery(exception.args[0], None)
+
+    def _flush(self, seconds: float) -> int:
+        """How many messages are left."""
+        try:
+            return self._client.flush(seconds)
+        except KafkaException as exception:
+            self._on_delivery(exception.args[0], None)
+            return 0
 
     def _is_stopping(self) -> bool:
         return self._stopping()
@@ -221,12 +255,21 @@ class TaskProducer:
             self._stop_deadline = now + _SETTLE_SECONDS
         return now > min(deadline, self._stop_deadline or deadline)
 
-    def _raise_failures_that_are_not_a_records_own(self) -> None:
-        worst = next((error for error in self._failures.values() if not issubclass(classify(error), DataError)), None)
-        if worst is not None:
+    def _failure(self) -> KafkaError | None:
+        """What was reported since the last `settle`, as far as it matters: trouble of the cluster before that of a record."""
+        trouble = (error for error in self._failures.values() if not issubclass(classify(error), DataError))
+        return next(trouble, None) or next(iter(self._failures.values()), None)
+
+    def _check(self) -> None:
+        """Raise what was reported so far and is not a record's own fault."""
+        worst = self._failure()
+        if worst is not None and not issubclass(classify(worst), DataError):
             self.broken = True
             self._pace.failed()
-            raise with_trouble(translate(worst, self._where()), self._trouble)
+            raise self._told(worst, self._where())
+
+    def _told(self, error: KafkaError, what: str) -> CopycatError:
+        return with_trouble(translate(error, what), self._trouble)
 
     def _gave_up(self, words: str) -> CopycatError:
         self.broken = True
@@ -244,7 +287,7 @@ class TaskProducer:
     def _where(self) -> str:
         return f"sending to {','.join(self._options.bootstrap_servers)}"
 
-    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, _message: Message | None) -> None:
         if error is not None:
             self._failures.setdefault(error.code(), error)
 
@@ -259,17 +302,24 @@ class TaskProducer:
         """Give up what is queued and free the client, which cannot be used any more. Never blocks for the network."""
         self.broken = True
         self._client.purge(in_queue=True, in_flight=True, blocking=False)
-        self._client.poll(0)
+        self._poll(0)
         self.topics.rest()
         # Both hold the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
         del self.topics, self._client
 
 
-def _told(message: Outgoing, report: Report) -> Outgoing:
+def _reported(message: Outgoing, report: Report) -> Outgoing:
     """The message with its callback."""
     topic, value, key, partition, _, _, *rest = (*message, *_USUAL[len(message) - 2 :])
     return topic, value, key, partition, report, None, *rest
 
 
 def _refused_settings(error: KafkaError) -> CopycatError:
+    if error.code() == KafkaError._CRIT_SYS_RESOURCE:  # noqa: SLF001 - its spelling
+        return no_more_threads(error.str())
     return FatalError(f"librdkafka refuses the kafka settings: {error.str()}", "correct the kafka section")
+
+
+def no_more_threads(words: str) -> RetriableError:
+    """The error for a client that could not be made: each needs a few threads."""
+    return RetriableError(f"no Kafka client could be made: {words}", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks")

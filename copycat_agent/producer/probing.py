@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.options import KafkaOptions
@@ -47,13 +48,16 @@ class TopicState:
 class ClusterState:
     """A cluster. `operations` as a topic's.
 
-    `creates_topics`: the broker makes missing ones by itself; None where this user may not see it.
+    `creates_topics`: the broker makes missing ones by itself; None where this user may not see it. `brokers`: how many there are.
+    `settings` are those of one of them, empty where this user may not see them.
     """
 
     cluster_id: str
     operations: frozenset[str] | None
     creates_topics: bool | None
     topics: Mapping[str, TopicState] = field(default_factory=dict)
+    brokers: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class ClusterProbe:
@@ -89,16 +93,28 @@ class ClusterProbe:
 
     def look(self, topics: Collection[str]) -> ClusterState:
         """The cluster and these topics. Raises as `brokers` does."""
-        client = self._client
         try:
-            cluster = self._wait(client.describe_cluster(include_authorized_operations=True, request_timeout=self._left()))
+            cluster = self._wait(self._client.describe_cluster(include_authorized_operations=True, request_timeout=self._left()))
         except KafkaException as exception:
             raise with_trouble(translate(exception.args[0], "asking for the cluster"), self._trouble) from None
         first = min((node.id for node in cluster.nodes), default=None)
-        creates = None if first is None else self._config(ResourceType.BROKER, str(first)).get("auto.create.topics.enable")
+        settings = {} if first is None else self._config(ResourceType.BROKER, str(first))
+        creates = settings.get("auto.create.topics.enable")
         return ClusterState(
-            cluster.cluster_id or "", _operations(cluster), None if creates is None else creates == "true", self._topics(topics)
-        )
+            cluster.cluster_id or "", _operations(cluster), None if creates is None else creates == "true", self._topics(topics),
+            len(cluster.nodes), settings,
+        )  # fmt: skip
+
+    def cannot_create(self, topic: str, partitions: int, replicas: int, config: Mapping[str, str]) -> CopycatError | None:
+        """Why the broker would not let this user make the topic so, None when it would. Nothing is made."""
+        wanted = NewTopic(topic, partitions, replicas, config=dict(config))
+        try:
+            self._wait(self._client.create_topics([wanted], validate_only=True, request_timeout=self._left())[topic])
+        except KafkaException as exception:
+            return translate(exception.args[0], f"creating topic {topic}")
+        except CopycatError as error:
+            return error
+        return None
 
     def close(self) -> None:
         """Free the client."""

@@ -5,6 +5,8 @@ Names and meanings: https://github.com/confluentinc/librdkafka/blob/master/CONFI
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from copycat_agent.errors import FatalError
 from copycat_agent.options import KafkaOptions, SecurityOptions
 from copycat_agent.producer.statistics import INTERVAL_SECONDS
@@ -34,6 +36,13 @@ _OURS: dict[str, str | bool] = {
     "enable.idempotence": "true",
     "acks": "all",
     "delivery.report.only.error": True,  # successes cost no call into Python: a flush with nothing left is the receipt
+}
+
+TRANSACTION_TIMEOUT_MS = 60_000
+"""After this time without an end the broker aborts a transaction; until then it keeps readers waiting (transaction.timeout.ms)."""
+_LANE_DEFAULTS = {
+    "retry.backoff.ms": "10",  # an init that finds the transaction before it not quite at its end asks again soon
+    "reconnect.backoff.ms": "20",  # the library waits for half of it, too, before it makes its second connection
 }
 
 
@@ -83,6 +92,32 @@ def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 
     `batch_bytes` overrides both: what a topic was found to take at once; 0 when none was found to take less. `tracked`: successes
     are reported, too.
     """
+    return _settings(options, _DEFAULTS, client_id, batch_bytes, tracked=tracked)
+
+
+def _settings(
+    options: KafkaOptions, defaults: Mapping[str, str], client_id: str, batch_bytes: int, *, tracked: bool
+) -> dict[str, str | bool]:
     found = {"batch.size": str(batch_bytes)} if batch_bytes else {}
     ours = {**_OURS, "delivery.report.only.error": not tracked}
-    return {"client.id": client_id, **_DEFAULTS, **options.client, **found, **connection_settings(options), **ours}
+    return {"client.id": client_id, **defaults, **options.client, **found, **connection_settings(options), **ours}
+
+
+def transactional_settings(
+    options: KafkaOptions, client_id: str, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS, batch_bytes: int = 0
+) -> dict[str, str | bool]:
+    """The whole configuration of a producer for one transaction, which the broker aborts after `timeout_ms`; else as `producer_settings`.
+
+    Records and requests give up well before that. Every delivery is reported: where the head of a lane came to lie has to be known,
+    and the library tells that of all records or of none.
+    """
+    settings = _settings(options, {**_DEFAULTS, **_LANE_DEFAULTS}, client_id, batch_bytes, tracked=True)
+    settings.pop("delivery.timeout.ms", None)  # another name of message.timeout.ms
+    waits = {"message.timeout.ms": message_timeout_ms(options), "socket.timeout.ms": int(settings["socket.timeout.ms"])}
+    within = {name: str(min(wait, timeout_ms // 2)) for name, wait in waits.items()}
+    return {**settings, **within, "transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
+
+
+def message_timeout_ms(options: KafkaOptions) -> int:
+    """How long a record may take to be acknowledged, as far as `kafka.client` has a say."""
+    return int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)

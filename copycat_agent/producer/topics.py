@@ -34,14 +34,22 @@ class Topics:
     """Knows the partition count of the topics that one producer has used."""
 
     def __init__(
-        self, client: Producer, options: KafkaOptions, stopping: Callable[[], bool], last_trouble: Callable[[], KafkaError | None]
+        self,
+        client: Producer,
+        options: KafkaOptions,
+        stopping: Callable[[], bool],
+        last_trouble: Callable[[], KafkaError | None],
+        known: dict[str, int] | None = None,
     ) -> None:
-        """`last_trouble` gives the client's latest connection error, None when it had none, to explain a time-out."""
+        """`last_trouble` gives the client's latest connection error, None when it had none, to explain a time-out.
+
+        `known` are partition counts that the producers of one task share.
+        """
         self._client = client
         self._options = options
         self._stopping = stopping
         self._last_trouble = last_trouble
-        self._partitions: dict[str, int] = {}
+        self._partitions: dict[str, int] = {} if known is None else known
         self._missing: set[str] = set()
         self._kept_admin: AdminClient | None = None
         self._admin_trouble: KafkaError | None = None

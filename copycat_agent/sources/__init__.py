@@ -20,7 +20,7 @@ def _wrong(name: str, part: SourceKind) -> str:
 
 
 def _fenced(kind: SourceKind, fence: Fence) -> SourceKind:
-    return replace(kind, make=fence(kind.make), open=fence(kind.open), framing=fence(kind.framing))
+    return replace(kind, make=fence(kind.make), open=fence(kind.open), framing=fence(kind.framing), saved=fence(kind.saved))
 
 
 SOURCES = Registry("source", _BUILT_IN, _wrong, _fenced)

@@ -176,6 +176,16 @@ class Source(Protocol):
         """Close every file."""
 
 
+Saved = tuple[SourceOffset, tuple[Loss, ...]]
+"""An offset, and what was given up on before it."""
+
+
+def as_brought(result: SplitResult, options: SourceOptions) -> Saved:
+    """The offset and the losses that the task brings back are what its driver saves."""
+    del options
+    return result.offset, result.losses
+
+
 @dataclass(frozen=True, slots=True)
 class SourceKind:
     """An entry of `SOURCES`.
@@ -183,12 +193,15 @@ class SourceKind:
     `make(connector, options, delivery options, saved offsets, log)` builds the driver's half; `open` and `framing` are the task's:
     how to open a split for what `framing` made, and how to find records in it. `framing(options, raw=...)`: `raw` asks for the
     bytes of records as they stand in the file, else text comes as UTF-8 whatever the file's encoding.
+    `saved(result, options)` is the task's too: the offset that the driver would save of a result, and what that gives up. With
+    exactly_once the task's transaction says so.
     """
 
     options: type[SourceOptions]
     make: Callable[..., Source]
     open: Callable[[Split, Any], Stream]
     framing: Callable[..., Frames | RecordFormat]
+    saved: Callable[[SplitResult, Any], Saved] = as_brought
 
 
 def only_looking(options: SourceOptions) -> SourceOptions:

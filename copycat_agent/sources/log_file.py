@@ -419,4 +419,4 @@ def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
     return LineFrames(options.line, encoding=options.encoding, raw=raw)
 
 
-LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing)
+LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing, packed_files.saved)

@@ -106,6 +106,11 @@ class Stream:
         except OSError as error:
             raise self._trouble("read", error) from None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file was still the one that it had been, whenever something was read of it."""
+        return self._is_whole
+
     def was_still(self, position: int) -> bool:
         """Whether what was read up to `position` was the file's own, though it is not what was read any more.
 

@@ -87,7 +87,7 @@ class ClusterExecutor:
                 flight = self._flights[batch.task] = Flight(batch, next(self._numbers))
                 return self._threads.submit(self._carry, flight)
         future: Future[Results] = Future()
-        future.set_result(failed(batch, error or RetriableError("the agent is stopping")))
+        future.set_result(failed(batch, error or RetriableError("the agent is stopping"), begun=False))
         return future
 
     def _refusal(self, pickled: bytes) -> FatalError | None:
@@ -112,7 +112,7 @@ class ClusterExecutor:
         try:
             return self._fly(flight)
         except CopycatError as error:
-            return failed(flight.batch, error)
+            return failed(flight.batch, error, begun=flight.is_sent)
         finally:
             with self._lock:
                 if self._flights.get(flight.batch.task) is flight:
@@ -141,6 +141,7 @@ class ClusterExecutor:
             jobs: list[Job] = []
 
             def new_job() -> Job:
+                flight.is_sent = True
                 seconds = batch.max_seconds + self._answer_seconds
                 jobs.append(Job(session, flight, self._closed, self._pulse, self._place_seconds, seconds))
                 return jobs[-1]
@@ -148,7 +149,7 @@ class ClusterExecutor:
             try:
                 answer = self._run_errand(session, errand, new_job)
             except RetriableError:
-                if flight.settled and not any(job.has_begun for job in jobs):
+                if flight.settled and batch.lane is None and not any(job.has_begun for job in jobs):
                     return unread(batch)
                 raise
         results = unpacked(batch, answer)

@@ -35,12 +35,13 @@ _log = logs.get("spark")
 
 
 class Flight:
-    """A batch on its way: what its job and `settle` share. Thread-safe."""
+    """A batch on its way: what its job and `settle` share. Thread-safe. `is_sent`: an executor may have it."""
 
     def __init__(self, batch: Batch, number: int) -> None:
         self.batch = batch
         self.number = number
         self.settled_at = 0.0
+        self.is_sent = False
         self.line = Line(None)
         self._lock = threading.Lock()
 

@@ -16,6 +16,7 @@ import pyspark.daemon
 import pyspark.worker
 
 import copycat_agent.runner
+from copycat_agent.spark import workers_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ def bind_forks_to_parent() -> None:
 def main() -> None:
     """Serve forks until Spark closes stdin."""
     bind_forks_to_parent()
+    workers_lock.hold()
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page shared with the workers
     pyspark.daemon.manager()

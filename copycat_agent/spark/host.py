@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import copycat_agent
-from copycat_agent import logs
+from copycat_agent import failpoints, logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.spark import java, rundir
 from copycat_agent.spark.jvm import EXIT_SECONDS, RECORD_SECONDS, Jvm, child_environment
+from copycat_agent.spark.workers_lock import VARIABLE as WORKERS_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ class SparkHost:
 
     `run_dir` is a directory for this host alone (the caller holds the state directory's lock): what an earlier run left in it is
     deleted. `runners` overrides what `options.master` says. `on_failure` is called once, from the host's thread, when Spark does
-    not come up any more; the agent then exits with 75, so that its service manager decides.
+    not come up any more; the agent then exits with 75, so that its service manager decides. Workers hold `workers_lock`, see there.
     """
 
     failure_hint = "look at the JVM's messages with log level debug"
@@ -73,6 +74,7 @@ class SparkHost:
         *,
         on_failure: Callable[[FatalError], None] = lambda _: None,
         young_seconds: float = YOUNG_SECONDS,
+        workers_lock: Path | None = None,
     ) -> None:
         """Touches nothing yet. Raises FatalError when `options.master` is not local."""
         self.runners = runners or runners_of(options.master)
@@ -83,6 +85,7 @@ class SparkHost:
         self.run_dir = run_dir
         self._on_failure = on_failure
         self._young_seconds = young_seconds
+        self._for_workers = {WORKERS_LOCK: str(workers_lock.absolute())} if workers_lock else {}
         self._changed = threading.Condition()
         self._state: State = "new"
         self._session: Session | None = None
@@ -209,7 +212,9 @@ class SparkHost:
 
     def _environment(self) -> dict[str, str]:
         """The JVM's, and its workers'."""
-        return child_environment(os.environ, PYTHONPATH=python_path(os.environ), TMPDIR=str(self.run_dir / rundir.TEMPORARY))
+        armed = {name: os.environ[name] for name in (failpoints.VARIABLE, failpoints.ONCE) if name in os.environ}
+        paths = {"PYTHONPATH": python_path(os.environ), "TMPDIR": str(self.run_dir / rundir.TEMPORARY)}
+        return child_environment(os.environ, **paths, **self._for_workers, **armed)
 
     def _settings(self) -> dict[str, str]:
         """Spark's. pyspark is imported by now."""

@@ -76,7 +76,7 @@ class JobExecutor:
             if not self._closed.is_set():
                 return self._threads.submit(self._carry, batch, stop_file)
         future: Future[Results] = Future()
-        future.set_result(failed(batch, RetriableError("the agent is stopping")))
+        future.set_result(failed(batch, RetriableError("the agent is stopping"), begun=False))
         return future
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
@@ -118,18 +118,22 @@ class JobExecutor:
 
     def _carry(self, batch: Batch, stop_file: Path) -> Results:
         """On a thread of the pool. Raises nothing."""
+        sent = threading.Event()
         try:
-            return self._job(batch, stop_file)
+            return self._job(batch, stop_file, sent)
         except CopycatError as error:
-            return failed(batch, error)
+            return failed(batch, error, begun=sent.is_set())
         finally:
             with self._lock:
                 if self._stop_files.get(batch.task) is stop_file:
                     del self._stop_files[batch.task]
             stop_file.unlink(missing_ok=True)
 
-    def _job(self, batch: Batch, stop_file: Path) -> Results:
-        """Raises RetriableError when the job fails, takes too long or is cancelled by `close`, FatalError when no job can run any more."""
+    def _job(self, batch: Batch, stop_file: Path, sent: threading.Event) -> Results:
+        """Raises RetriableError when the job fails, takes too long or is cancelled by `close`, FatalError when no job can run any more.
+
+        `sent` is set before a worker can have it.
+        """
         from copycat_agent.spark.session import reason_of  # noqa: PLC0415 - imports pyspark, and is not needed before
 
         session = self._session(stop_file)
@@ -139,7 +143,7 @@ class JobExecutor:
         threading.Thread(target=job.guard, args=(batch.max_seconds + self._answer_seconds,), name=f"{job.group}-guard", daemon=True).start()
         try:
             session.context.setJobGroup(job.group, f"{batch.task.connector}/{batch.task.number}", interruptOnCancel=True)
-            results = self._carried(session.context, batch, str(stop_file))
+            results = self._carried(session.context, batch, str(stop_file), sent)
         except CopycatError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever py4j raises: the job is over
@@ -149,22 +153,24 @@ class JobExecutor:
         self._unfit_since = None
         return unpacked(batch, results)
 
-    def _carried(self, context: SparkContext, batch: Batch, stop_file: str) -> bytes:
+    def _carried(self, context: SparkContext, batch: Batch, stop_file: str, sent: threading.Event) -> bytes:
         """Packed results. Raises what py4j raises, RefusedQueryError when the definition's query cannot be run."""
         step = step_of(batch.definition)
         if step is not None:
-            return self._queried(context, batch, stop_file, step)
+            return self._queried(context, batch, stop_file, step, sent)
         from copycat_agent.spark.session import run_task  # noqa: PLC0415 - as above
 
+        sent.set()
         (results,) = run_task(context, functools.partial(bounded, stop_file, self._run), (batch, credentials(batch, os.environ)))
         return results
 
-    def _queried(self, context: SparkContext, batch: Batch, stop_file: str, step: SqlStep) -> bytes:
+    def _queried(self, context: SparkContext, batch: Batch, stop_file: str, step: SqlStep, sent: threading.Event) -> bytes:
         from copycat_agent.spark import sql_jobs, sql_task  # noqa: PLC0415 - imports SQL of pyspark, and pandas
 
         sql, meeting = self._sql_on(context), str(self._host.socket_dir)
 
         def job(part: Batch, prepared: sql_jobs.Prepared, condemned: str, why: str, careful: bool) -> bytes:  # noqa: FBT001 - see `carry`
+            sent.set()
             errand = sql_task.SqlErrand(sql_task.here, (stop_file, part, credentials(part, os.environ)), condemned, why)
             return sql.run(prepared, errand, sql_jobs.meeting_place(meeting), careful=careful)
 

@@ -31,21 +31,21 @@ _UCRED = struct.Struct("3i")
 class Pending:
     """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
 
-    __slots__ = ("batch", "data", "deadline", "future", "late", "number")
+    __slots__ = ("batch", "data", "deadline", "future", "is_sent", "late", "number")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
-        """`data` is what goes to the runner; `late` is set when the deadline has passed once."""
+        """`data` is what goes to the runner, `is_sent` from when it may have; `late` is set when the deadline has passed once."""
         self.batch = batch
         self.number = number
         self.deadline = deadline
         self.data = b""
-        self.late = False
+        self.late = self.is_sent = False
         self.future: Future[Results] = Future()
         self.future.set_running_or_notify_cancel()  # a batch on its way cannot be taken back
 
     def fail(self, error: CopycatError) -> None:
         """Resolve it as if nothing had been read."""
-        self.future.set_result(failed(self.batch, error))
+        self.future.set_result(failed(self.batch, error, begun=self.is_sent))
 
 
 class Link:

@@ -148,6 +148,7 @@ class RunnerExecutor:
                     self._look_by(self._waiting[0].deadline if self._waiting else float("inf"))
                     return
                 pending = self._waiting.popleft()
+                pending.is_sent = True
                 pending.deadline = time.monotonic() + pending.batch.max_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from copycat_agent.errors import PositionsError
@@ -21,7 +21,7 @@ _HEAD, _POSITION = "head", "position"
 
 def partition_of(agent: str, connector: str, count: int) -> int:
     """In which of the topic's `count` partitions a connector's entries stand: all of them in one, so that they have an order."""
-    return zlib.crc32(f"{agent}/{connector}".encode()) % count
+    return zlib.crc32(f"{agent}/{connector}".encode(errors="surrogatepass")) % count
 
 
 def transactional_id(lane: LaneId, seq: int) -> str:
@@ -39,68 +39,92 @@ def head_entry(lane: LaneId, head: Head) -> Entry:
 
 def position_entry(agent: str, position: Position) -> Entry:
     """A partition's position; without a value where it is forgotten."""
-    partition, lane, seq, offset, counts, losses = position
+    partition, lane, seq, offset, counts, losses, nonce = position
     key = _key(agent, partition.connector, _POSITION, partition.key)
     if offset is None:
         return Entry(key, None)
-    told = {
-        "v": VERSION, "lane": lane, "seq": seq, "offset": asdict(offset), "counts": asdict(counts),
-        "losses": [one._replace(partition=None)._asdict() for one in losses],  # type: ignore[arg-type]
-    }  # fmt: skip
+    place = {**_of_slots(offset), "fingerprint": _of_slots(offset.fingerprint)}
+    lost = [one[1:] for one in losses]  # whose partition is the entry's
+    told = {"v": VERSION, "lane": lane, "seq": seq, "nonce": nonce, "offset": place, "counts": _of_slots(counts), "losses": lost}
     return Entry(key, _text(told))
 
 
 class Found(NamedTuple):
-    """What entries say about one connector: heads by lane, positions in their order, and the keys of those that are forgotten."""
+    """What entries say about one connector: heads by lane, positions in their order without those that were forgotten after them."""
 
     heads: dict[int, Head]
     positions: list[Position]
-    forgotten: set[SourcePartition]
 
 
 def read(entries: Iterable[Entry], agent: str, connector: str) -> Found:
     """Those of one connector. Raises PositionsError for an entry that a newer version wrote, or that is none of ours."""
-    found = Found({}, [], set())
-    begin = json.dumps([agent, connector])[:-1].encode()
-    for entry in entries:
-        if entry.key.startswith(begin):
-            _take(found, entry, connector)
-    return found
+    begin = _key(agent, connector)[:-1]
+    heads: dict[int, Head] = {}
+    told: dict[str, list[tuple[int, Position]]] = {}
+    for order, entry in enumerate(entries):
+        if not entry.key.startswith(begin):
+            continue
+        try:
+            kind, name = _kind_and_name(entry.key)
+            if entry.value is None:
+                told.pop(name, None)
+            elif kind == _HEAD:
+                heads[name] = _head(entry.value)._replace(offset=entry.offset)
+            else:
+                told.setdefault(name, []).append((order, _position(SourcePartition(connector, name), entry.value)))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            words = f"offset {entry.offset} of the offsets topic was written by another version, or by somebody else"
+            raise PositionsError(words, "run the newer version of copycat-agent") from None
+    return Found(heads, [position for _, position in sorted(one for some in told.values() for one in some)])
 
 
-def _take(found: Found, entry: Entry, connector: str) -> None:
-    _, _, kind, name = json.loads(entry.key)
-    if kind == _POSITION and entry.value is None:
-        partition = SourcePartition(connector, name)
-        found.forgotten.add(partition)
-        found.positions[:] = [one for one in found.positions if one.partition != partition]
-    elif entry.value is not None:
-        told = _told(entry)
-        if kind == _HEAD:
-            found.heads[name] = Head(told["seq"], told["nonce"], entry.offset)
-        else:
-            partition = SourcePartition(connector, name)
-            found.forgotten.discard(partition)
-            found.positions.append(_position(partition, told))
+def _kind_and_name(key: bytes) -> tuple[str, Any]:
+    """Raises ValueError for a key that is none of this version's."""
+    _, _, kind, name = json.loads(key)
+    expected = {_HEAD: int, _POSITION: str}[kind]
+    if type(name) is not expected:
+        raise ValueError
+    return kind, name
 
 
-def _told(entry: Entry) -> dict[str, Any]:
-    try:
-        told: dict[str, Any] = json.loads(entry.value or b"")
-        version = told["v"]
-    except (ValueError, TypeError, KeyError):
-        version = 0
-    if version != VERSION:
-        words = f"offset {entry.offset} of the offsets topic was written by another version, or by somebody else"
-        raise PositionsError(words, "run the newer version of copycat-agent")
+def _loaded(value: bytes) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(value)
+    if told["v"] != VERSION:
+        raise ValueError
     return told
 
 
-def _position(partition: SourcePartition, told: dict[str, Any]) -> Position:
+def _head(value: bytes) -> Head:
+    told = _loaded(value)
+    return Head(_number(told["seq"]), told["nonce"])
+
+
+def _position(partition: SourcePartition, value: bytes) -> Position:
+    told = _loaded(value)
     offset = told["offset"]
     offset["fingerprint"] = Fingerprint(**offset["fingerprint"])
-    losses = tuple(Loss(**{**one, "partition": partition}) for one in told["losses"])
-    return Position(partition, told["lane"], told["seq"], SourceOffset(**offset), Counts(**told["counts"]), losses)
+    _number(offset["position"])
+    losses = tuple(Loss(partition, *one) for one in told["losses"])
+    lane, seq = _number(told["lane"]), _number(told["seq"])
+    return Position(partition, lane, seq, SourceOffset(**offset), Counts(**told["counts"]), losses, told.get("nonce", ""))
+
+
+def _number(told: Any) -> int:  # noqa: ANN401 - what JSON holds
+    """Raises ValueError for anything else: a seq or an offset that is no number must not be compared with one."""
+    if type(told) is not int:
+        raise ValueError
+    return told
+
+
+def _of_slots(value: SourceOffset | Counts | Fingerprint) -> dict[str, Any]:
+    """Its fields, where they are not what they are unless said: those are most of them."""
+    kind = type(value)
+    return {name: told for name in kind.__slots__ if (told := getattr(value, name)) != _DEFAULTS[kind].get(name)}
+
+
+_DEFAULTS: dict[type, dict[str, Any]] = {
+    kind: {one.name: one.default for one in fields(kind)} for kind in (SourceOffset, Counts, Fingerprint)
+}
 
 
 def _key(*parts: str | int) -> bytes:
@@ -109,8 +133,3 @@ def _key(*parts: str | int) -> bytes:
 
 def _text(told: dict[str, Any]) -> bytes:
     return json.dumps(told, separators=(",", ":")).encode()
-
-
-def entries_of(agent: str, positions: Sequence[Position]) -> list[Entry]:
-    """`position_entry` of each."""
-    return [position_entry(agent, one) for one in positions]

@@ -3,22 +3,25 @@
 The order matters. After the fence nobody who began before it can commit; so what is read then is the truth, and what is planned from it
 is not done yet. The claim takes each head one step further, under the nonce of this start: a batch that was planned before, and whose
 process only wakes up now, finds a head that is not the one it was planned at.
+
+Lanes are taken over a few at a time, lanes of earlier names first, and what is read after the last fence counts. Everybody begins with the
+same lane: of two copies of one agent that open at the same time, one gets it, and the other finds out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from copycat_agent import failpoints
-from copycat_agent.errors import PositionsError
-from copycat_agent.model import Head, LaneId, Place, Position, SourcePartition
-from copycat_agent.transactions.entries import Found, head_entry, read, transactional_id
-from copycat_agent.transactions.protocol import Handle, Lines, Step
+from copycat_agent.errors import CopiedError, PositionsError
+from copycat_agent.model import Head, LaneId, Place, Position, SourceOffset, SourcePartition
+from copycat_agent.transactions.entries import Found, head_entry, position_entry, read, transactional_id
+from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
 
 _AT_ONCE = 8
-"""Lanes that are fenced at a time: each takes two producers."""
+"""Lanes that are taken over at a time: each has two producers meanwhile."""
 
 Adopt = Literal["", "local", "topic"]
 """Which positions a person has decided for; "" for none: then they have to belong together."""
@@ -26,11 +29,15 @@ Adopt = Literal["", "local", "topic"]
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The lanes of one name: the connector's, or one that it had before. `known` are their heads as SQLite has them."""
+    """The lanes of one name: the connector's, or one that it had before. `known` are their heads as SQLite has them.
+
+    `agent`: of another agent, whose state directory is gone and whose work this one takes over; "" for this one's own.
+    """
 
     connector: str
     place: Place
     known: Mapping[int, Head] = field(default_factory=dict)
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,11 @@ class Opening:
 
     `before` are the lanes of its earlier names. `nonce` is this start's, `nonces` are those of all starts of this state directory, this
     one included. `cluster` is where its positions belong, "" when that is not known yet.
+
+    `publish` are positions that SQLite has and the topic has not, None for what is forgotten: after a rename, an adoption, or another
+    guarantee. They go there with the last claim, so that the topic is complete before anything is planned; none of them may be in flight.
+    `only`: just these lanes of a connector that is open already are opened again, and the others, which go on working meanwhile, are left
+    alone; empty for all.
     """
 
     agent: str
@@ -49,6 +61,12 @@ class Opening:
     cluster: str = ""
     before: tuple[Lanes, ...] = ()
     adopt: Adopt = ""
+    publish: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
+    only: frozenset[int] = frozenset()
+
+    def lane(self, group: Lanes, number: int) -> LaneId:
+        """A lane of one of its groups."""
+        return LaneId(group.agent or self.agent, group.connector, number)
 
 
 class Truth(NamedTuple):
@@ -59,8 +77,8 @@ class Truth(NamedTuple):
     positions: tuple[Position, ...]
 
 
-Fenced = dict[LaneId, tuple[Handle, Handle]]
-"""Producers of each lane, by the parity of the step that they may take."""
+Read = list[tuple[Lanes, Found]]
+"""What the topic says of each group: those of earlier names first."""
 
 
 def open_lanes(asked: Opening) -> Lines[Truth]:
@@ -71,113 +89,158 @@ def open_lanes(asked: Opening) -> Lines[Truth]:
     cluster = yield Step("cluster_id")
     if asked.cluster and cluster != asked.cluster and asked.adopt != "local":
         raise _other_cluster(asked, cluster)
-    fenced: Fenced = {}
-    try:
-        groups = (asked.lanes, *asked.before)
-        found = yield from _fence_and_read(asked, groups, fenced)
-        positions: list[Position] = []
-        for group in reversed(groups):  # what its present name says comes last, and counts
-            _check(asked, group, found[group.connector])
-            _take_news(asked, group, found[group.connector], positions)
-        heads = yield from _claim(asked, groups, found, fenced)
-    except Exception:
-        yield from _close(fenced)
-        raise
-    yield from _close(fenced)
+    groups = (asked.lanes,) if asked.only else (*asked.before, asked.lanes)
+    todo, done = _known(asked, groups), set[LaneId]()
+    heads: dict[int, Head] = {}
+    positions: list[Position] = []
+    while todo:
+        some = sorted(todo, key=lambda lane: (_is_present(asked, lane), lane))[:_AT_ONCE]
+        done.update(some)
+        handles: list[Handle] = []
+        try:
+            yield from _fence(some, handles)
+            found = yield from _read(asked, groups)
+            positions = _check(asked, found)
+            todo = (todo | _lanes_in(asked, found)) - done
+            if not (todo or _is_present(asked, some[-1])):
+                todo = {min(lane for lane in done if _is_present(asked, lane))}  # once more: what is published goes with the last claim
+            publish = [] if todo else _missing(asked, found, positions)
+            fenced = {lane: (handles[2 * n], handles[2 * n + 1]) for n, lane in enumerate(some)}
+            heads |= yield from _claim(asked, found, fenced, publish)
+        except Exception:
+            yield from _close(handles)
+            raise
+        yield from _close(handles)
     return Truth(cluster, heads, tuple(positions))
 
 
-def _fence_and_read(asked: Opening, groups: Iterable[Lanes], fenced: Fenced) -> Lines[dict[str, Found]]:
-    """Fence every lane that there is, also those that only the topic knows of; then read."""
-    groups = tuple(groups)
-    todo = {LaneId(asked.agent, asked.lanes.connector, number) for number in asked.wanted}
-    todo |= {LaneId(asked.agent, group.connector, number) for group in groups for number in group.known}
-    found: dict[str, Found] = {}
-    while todo:
-        for some in _portions(sorted(todo)):
-            yield from _fence(some, fenced)
-        failpoints.hit("fenced")
-        for group in groups:
-            found[group.connector] = yield from _read(asked, group)
-        todo = {LaneId(asked.agent, name, number) for name, one in found.items() for number in one.heads} - fenced.keys()
-    return found
+def _is_present(asked: Opening, lane: LaneId) -> bool:
+    """Whether the lane has the connector's present name."""
+    return lane[:2] == asked.lane(asked.lanes, 0)[:2]
 
 
-def _portions(lanes: list[LaneId]) -> Iterator[list[LaneId]]:
-    for begin in range(0, len(lanes), _AT_ONCE):
-        yield lanes[begin : begin + _AT_ONCE]
+def _known(asked: Opening, groups: Iterable[Lanes]) -> set[LaneId]:
+    """Lanes that there are, or are to be, as far as one knows without the topic."""
+    todo = {asked.lane(asked.lanes, number) for number in asked.only or asked.wanted}
+    return todo | {asked.lane(group, number) for group in groups for number in group.known if not asked.only}
 
 
-def _fence(lanes: Iterable[LaneId], fenced: Fenced) -> Lines[None]:
-    """Both ids of each lane: a batch that was planned one step earlier uses the other one."""
-    mine = []
+def _lanes_in(asked: Opening, found: Read) -> set[LaneId]:
+    """Lanes that the topic knows."""
+    return {asked.lane(group, number) for group, one in found for number in one.heads if not asked.only}
+
+
+def _fence(lanes: Iterable[LaneId], handles: list[Handle]) -> Lines[None]:
+    """Both ids of each lane: a batch that was planned one step earlier uses the other one. All `handles` are the caller's to close."""
     for lane in lanes:
-        even = yield Step("prepare", (transactional_id(lane, 0),))
-        odd = yield Step("prepare", (transactional_id(lane, 1),))
-        fenced[lane] = even, odd
-        mine += [even, odd]
-    for handle in mine:
+        for parity in (0, 1):
+            handle = yield Step("prepare", (transactional_id(lane, parity),))
+            handles.append(handle)
+    for handle in handles:
         yield Step("ready", (handle,))
+    failpoints.hit("fenced")
 
 
-def _read(asked: Opening, group: Lanes) -> Lines[Found]:
-    end = yield Step("end", (group.place,))
-    offsets = [head.offset for head in group.known.values()] if asked.adopt != "topic" else []
-    since = max(0, min(offsets, default=0))
-    known = set(group.known)
-    entries = yield Step("replay", (group.place, since, end))
-    found = read(entries, asked.agent, group.connector)
-    if since and not found.heads.keys() >= known:
-        entries = yield Step("replay", (group.place, 0, end))  # SQLite was wrong about where they stand
-        found = read(entries, asked.agent, group.connector)
+def _read(asked: Opening, groups: Iterable[Lanes]) -> Lines[Read]:
+    found = []
+    for group in groups:
+        there = yield from _read_group(asked, group)
+        found.append((group, there))
     return found
 
 
-def _check(asked: Opening, group: Lanes, found: Found) -> None:
-    """Whether SQLite and the topic belong together. Raises PositionsError."""
-    if asked.adopt:
-        return
-    for number, head in found.heads.items():
-        if head.nonce not in asked.nonces:
-            raise _foreign(asked, number)
-    for number, known in group.known.items():
-        head = found.heads.get(number, Head())
-        if head.seq < known.seq:
-            raise _behind(asked, number, known, head, group.place)
+def _read_group(asked: Opening, group: Lanes) -> Lines[Found]:
+    agent = group.agent or asked.agent
+    end = yield Step("end", (group.place,))
+    known = {number: head for number, head in group.known.items() if not asked.only or number in asked.only}
+    since = 0 if asked.adopt else max(0, min((head.offset for head in known.values()), default=0))
+    entries = yield Step("replay", (group.place, since, end))
+    found = read(entries, agent, group.connector)
+    if since and not found.heads.keys() >= known.keys():
+        entries = yield Step("replay", (group.place, 0, end))  # SQLite was wrong about where they stand
+        found = read(entries, agent, group.connector)
+    return found
 
 
-def _take_news(asked: Opening, group: Lanes, found: Found, positions: list[Position]) -> None:
-    """What the topic has and SQLite has not, under the connector's present name."""
-    if asked.adopt == "local":
+def _check(asked: Opening, found: Read) -> list[Position]:
+    """What the topic has and SQLite has not. Raises PositionsError where they do not belong together and nobody has decided."""
+    news = [one for group, there in found for one in _news(asked, group, there)]
+    for group, there in found:
+        for number, head in there.heads.items():
+            if not asked.adopt and not group.agent and head.nonce not in asked.nonces:
+                raise _foreign(asked, number, [one for one in news if one.nonce == asked.nonce])
+        for number, known in group.known.items():
+            head = there.heads.get(number, Head())
+            if not asked.adopt and head.seq < known.seq and (not asked.only or number in asked.only):
+                raise _behind(asked, number, known, head, group.place)
+    return news
+
+
+def _news(asked: Opening, group: Lanes, found: Found) -> Iterable[Position]:
+    """Of one group, under the connector's present name."""
+    if asked.adopt == "local" and not group.agent:
         return
-    name = asked.lanes.connector
     for one in found.positions:
         known = group.known.get(one.lane, Head()).seq if asked.adopt != "topic" else 0
-        if one.seq > known:
-            positions.append(one._replace(partition=SourcePartition(name, one.partition.key)))
+        if one.seq > known and (not asked.only or one.lane in asked.only):
+            yield one._replace(partition=SourcePartition(asked.lanes.connector, one.partition.key))
 
 
-def _claim(asked: Opening, groups: Iterable[Lanes], found: dict[str, Found], fenced: Fenced) -> Lines[dict[int, Head]]:
-    """One step for each lane, in a transaction that holds nothing but its head."""
-    places = {group.connector: group.place for group in groups}
+def _missing(asked: Opening, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SourceOffset | None]]:
+    """What the topic has to be told before anything is planned, so that it is complete under the connector's present name."""
+    present = found[-1][1]
+    rows: dict[SourcePartition, SourceOffset | None] = {}
+    if asked.adopt == "local":
+        rows = {one.partition: None for one in present.positions}
+    rows |= dict(asked.publish)
+    there = {one.partition for one in present.positions} & {one.partition for one in news}
+    moved = {one.partition: one.offset for one in news}
+    if asked.before or asked.publish:
+        rows |= moved
+    return [(partition, offset) for partition, offset in rows.items() if partition not in there]
+
+
+def _claim(
+    asked: Opening,
+    found: Read,
+    fenced: Mapping[LaneId, tuple[Handle, Handle]],
+    publish: Sequence[tuple[SourcePartition, SourceOffset | None]],
+) -> Lines[dict[int, Head]]:
+    """One step for each lane, in a transaction that holds nothing but its head; the last one's holds `publish` as well.
+
+    By then all lanes are fenced, and those of earlier names are claimed. A head never goes back, not even where the topic was made anew.
+    """
     heads = {}
     for lane, handles in fenced.items():
-        before = found[lane.connector].heads.get(lane.number, Head())
-        head = Head(before.seq + 1, asked.nonce)
-        handle = handles[before.seq % 2]
-        yield Step("begin", (handle,))
-        yield Step("send", (handle, places[lane.connector], [head_entry(lane, head)]))
-        offset = yield Step("flush", (handle,))
-        yield Step("commit", (handle,))
-        if lane.connector == asked.lanes.connector:
+        group, there = next(one for one in found if asked.lane(one[0], lane.number) == lane)
+        before = there.heads.get(lane.number, Head())
+        head = Head(max(before.seq, group.known.get(lane.number, Head()).seq) + 1, asked.nonce)
+        entries = [head_entry(lane, head)]
+        if lane == list(fenced)[-1]:
+            entries = [*_published(asked, lane, head, publish), *entries]
+        offset = yield from _commit(handles[before.seq % 2], group.place, entries)
+        if group is asked.lanes:
             heads[lane.number] = head._replace(offset=offset)
     return heads
 
 
-def _close(fenced: Fenced) -> Lines[None]:
-    for handles in fenced.values():
-        for handle in handles:
-            yield Step("close", (handle,))
+def _published(asked: Opening, lane: LaneId, head: Head, publish: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[Entry]:
+    told = [Position(partition, lane.number, head.seq, offset, nonce=head.nonce) for partition, offset in publish]
+    return [position_entry(asked.agent, one) for one in told]
+
+
+def _commit(handle: Handle, place: Place, entries: Sequence[Entry]) -> Lines[int]:
+    """A transaction. Returns where its last entry stands."""
+    yield Step("begin", (handle,))
+    yield Step("send", (handle, place, entries))
+    offset: int = yield Step("flush", (handle,))
+    yield Step("commit", (handle,))
+    return offset
+
+
+def _close(handles: Iterable[Handle]) -> Lines[None]:
+    for handle in handles:
+        yield Step("close", (handle,))
 
 
 def _ways(name: str, local: str, topic: str) -> str:
@@ -202,11 +265,15 @@ def _behind(asked: Opening, number: int, known: Head, head: Head, place: Place) 
     return PositionsError(words, ways)
 
 
-def _foreign(asked: Opening, number: int) -> PositionsError:
+def _foreign(asked: Opening, number: int, mine: Sequence[Position]) -> CopiedError:
     name = asked.lanes.connector
     words = (
         f"lane {number} of connector {name} was moved by an agent with this agent's identity and another state directory:"
         " this host, or its state directory, is a copy"
     )
-    hint = "stop this agent for good, or give it an identity of its own, and go on from the positions of this host"
-    return PositionsError(words, f"{hint}: copycat offsets adopt {name}")
+    hint = (
+        "if this is a backup or a snapshot that was put back, and no other agent uses this state directory:"
+        f" copycat offsets adopt {name} --from-topic; if it is a second host, stop one of the two for good, or let this one go on"
+        f" as an agent of its own from the positions it has: copycat offsets adopt {name}"
+    )
+    return CopiedError(words, hint, tuple(mine), asked.lanes.place)

@@ -45,11 +45,8 @@ class Steps(Protocol):
     def commit(self, handle: Handle) -> None:
         """Commit. When it returns, that is so; when it raises, nobody knows."""
 
-    def abort(self, handle: Handle) -> None:
-        """Abort, so that readers need not wait for the time-out. Raises nothing: the next `prepare` of the id does it as well."""
-
     def close(self, handle: Handle) -> None:
-        """Free the producer. Raises nothing, never blocks for the network."""
+        """Free the producer; an open transaction is left to the next `prepare` of its id. Raises nothing, never blocks for the network."""
 
     def cluster_id(self) -> str:
         """Which cluster this is."""

@@ -4,6 +4,9 @@ A transaction that takes the head from `seq` to `seq + 1` uses the id that `tran
 So whoever else would take that step has to fence this one first, and an EndTxn that the network delivers late finds a newer epoch.
 The producer for the step after it is prepared before the commit: nobody can then have taken that step before us without fencing it, and
 the head need not be read again. A producer that was not prepared so has to read it.
+
+A transaction is given up by preparing its id anew, not by asking for an abort: the markers of such an abort have the epoch of the
+transaction, and a broker that does not verify would take a produce request that comes late, for the next transaction to commit.
 """
 
 from __future__ import annotations
@@ -14,15 +17,19 @@ from typing import NamedTuple
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FencedError
 from copycat_agent.model import Head, LaneOutcome, LanePlan, Position
-from copycat_agent.transactions.entries import entries_of, head_entry, read, transactional_id
+from copycat_agent.transactions.entries import head_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Handle, Lines, Step
 
 
 class _Prepared(NamedTuple):
-    """A producer that was made ready before the head came to be `head`. `is_begun`: its transaction is open, and empty."""
+    """A producer for the step from `seq` on. `head`: it was made ready before the head came to be this; None: the head has to be read.
 
-    head: Head
+    `is_begun`: its transaction is open, and empty.
+    """
+
+    seq: int
     handle: Handle
+    head: Head | None = None
     is_begun: bool = False
 
 
@@ -30,11 +37,12 @@ class LaneWriter:
     """What one process knows of a lane between two batches. For one batch at a time.
 
     A batch: `begin`, records and dead letters sent with the handle that it returns, then `finish`, or `undo` where it cannot be
-    finished, or `keep` where nothing was sent.
+    finished, or `keep` where nothing was sent. Whatever happens, `rest` frees every producer that it holds.
     """
 
     def __init__(self) -> None:
         self._prepared: _Prepared | None = None
+        self._open: Handle | None = None
         self._next: Handle | None = None
 
     def begin(self, plan: LanePlan) -> Lines[Handle]:
@@ -42,88 +50,105 @@ class LaneWriter:
 
         After any error nothing is open, and nothing is sent.
         """
+        try:
+            yield from self._get_ready(plan)
+        except Exception:
+            yield from self.rest()
+            raise
+        if self._next is None:
+            self._next = yield from self._prepare(plan, plan.head.seq + 1)
+        return self._open
+
+    def _prepare(self, plan: LanePlan, seq: int) -> Lines[Handle | None]:
+        """A producer for a step that is not taken yet; None where there can be none now: nothing depends on it."""
+        try:
+            return (yield Step("prepare", (transactional_id(plan.lane, seq),)))
+        except CopycatError:
+            return None
+
+    def _get_ready(self, plan: LanePlan) -> Lines[None]:
         prepared, self._prepared = self._prepared, None
         if prepared is not None and prepared.head == plan.head:
-            handle = prepared.handle
-            if prepared.is_begun:
-                return handle
-        else:
-            following, self._next = self._next, None
-            yield from self._drop(prepared and prepared.handle, following)
-            handle = yield from self._fence(plan)
-        try:
-            yield Step("begin", (handle,))
-        except Exception:
-            yield Step("close", (handle,))
-            raise
-        self._next = yield Step("prepare", (transactional_id(plan.lane, plan.head.seq + 1),))
-        return handle
+            self._open = prepared.handle
+            if not prepared.is_begun:
+                yield Step("begin", (self._open,))
+            return
+        again = prepared.handle if prepared and prepared.head is None and prepared.seq == plan.head.seq else None
+        unused = None if again else prepared and prepared.handle
+        leftover, self._open, self._next = (self._open, self._next), again, None
+        yield from self._drop(*leftover, unused)
+        if self._open is None:
+            self._open = yield Step("prepare", (transactional_id(plan.lane, plan.head.seq),))
+        yield from self._make_sure(plan, self._open)
+        yield Step("begin", (self._open,))
 
-    def _fence(self, plan: LanePlan) -> Lines[Handle]:
-        """A new producer, and with it the certainty that the head is as planned. Fence before read."""
-        handle = yield Step("prepare", (transactional_id(plan.lane, plan.head.seq),))
-        try:
-            yield Step("ready", (handle,))
-            end = yield Step("end", (plan.place,))
-            entries = yield Step("replay", (plan.place, max(0, plan.head.offset), end))
-            head = read(entries, plan.lane.agent, plan.lane.connector).heads.get(plan.lane.number, Head())
-            _compare(plan, head)
-        except Exception:
-            yield Step("close", (handle,))
-            raise
-        return handle
+    def _make_sure(self, plan: LanePlan, handle: Handle) -> Lines[None]:
+        """The head is as planned, and nobody can move it before `handle` does. Fence before read."""
+        yield Step("ready", (handle,))
+        end = yield Step("end", (plan.place,))
+        entries = yield Step("replay", (plan.place, max(0, plan.head.offset), end))
+        head = read(entries, plan.lane.agent, plan.lane.connector).heads.get(plan.lane.number, Head())
+        _compare(plan, head)
 
     def finish(self, plan: LanePlan, handle: Handle, positions: Sequence[Position]) -> Lines[LaneOutcome]:
         """Commit what was sent, together with `positions`. Never raises a CopycatError: the outcome says what is known."""
         now = Head(plan.head.seq + 1, plan.head.nonce)
         assert all(one.seq == now.seq and one.lane == plan.lane.number for one in positions), "a transaction takes one step of one lane"
+        told = [position_entry(plan.lane.agent, one._replace(nonce=now.nonce)) for one in positions]
         try:
-            yield Step("send", (handle, plan.place, [*entries_of(plan.lane.agent, positions), head_entry(plan.lane, now)]))
+            yield Step("send", (handle, plan.place, [*told, head_entry(plan.lane, now)]))
             offset = yield Step("flush", (handle,))
+            yield from self._make_next_ready()
+            failpoints.hit("positions-sent")
         except CopycatError as error:
-            return (yield from self.undo(plan, handle, str(error)))
-        now = now._replace(offset=offset)
-        following = yield from self._make_ready()
-        failpoints.hit("positions-sent")
+            return (yield from self.undo(plan, handle, error))
         try:
             yield Step("commit", (handle,))
+            failpoints.hit("committed")
         except CopycatError as error:
-            yield from self._drop(handle, following)
+            yield from self.rest()
             return LaneOutcome("unknown", plan.head, str(error))
-        failpoints.hit("committed")
+        now = now._replace(offset=offset)
+        following, self._open, self._next = self._next, None, None
         yield Step("close", (handle,))
         if following is not None:
-            self._prepared = _Prepared(now, following)
+            self._prepared = _Prepared(now.seq, following, now)
         return LaneOutcome("committed", now)
 
-    def undo(self, plan: LanePlan, handle: Handle, why: str) -> Lines[LaneOutcome]:
-        """Give the transaction up. It was never asked to commit, so nothing of it can be committed any more."""
-        following, self._next = self._next, None
-        yield Step("abort", (handle,))
-        yield from self._drop(handle, following)
-        return LaneOutcome("undone", plan.head, why)
+    def undo(self, plan: LanePlan, handle: Handle, why: Exception | str) -> Lines[LaneOutcome]:
+        """Give the transaction up. It was never asked to commit, so nothing of it can be committed any more.
+
+        After FencedError the outcome is unknown: somebody else has taken the lane, perhaps for this very batch.
+        """
+        self._open = handle
+        yield from self.rest()
+        if isinstance(why, FencedError):
+            return LaneOutcome("unknown", plan.head, str(why))
+        again = yield from self._prepare(plan, plan.head.seq)
+        if again is not None:
+            self._prepared = _Prepared(plan.head.seq, again)
+        return LaneOutcome("undone", plan.head, str(why))
 
     def keep(self, plan: LanePlan, handle: Handle) -> LaneOutcome:
         """Nothing was sent and nothing is to be said: the next batch uses the same transaction."""
-        self._prepared = _Prepared(plan.head, handle, is_begun=True)
+        self._open = None
+        self._prepared = _Prepared(plan.head.seq, handle, plan.head, is_begun=True)
         return LaneOutcome("idle", plan.head)
 
     def rest(self) -> Lines[None]:
-        """No batch follows for a while: free the producers that are kept for it."""
-        prepared, self._prepared = self._prepared, None
-        following, self._next = self._next, None
-        yield from self._drop(prepared and prepared.handle, following)
+        """No batch follows for a while, or none can: free every producer."""
+        mine = (self._open, self._next, self._prepared and self._prepared.handle)
+        self._open = self._next = self._prepared = None
+        yield from self._drop(*mine)
 
-    def _make_ready(self) -> Lines[Handle | None]:
-        """The next transaction's producer, ready before this one commits; None where that did not work: then the head is read."""
-        following, self._next = self._next, None
-        if following is not None:
+    def _make_next_ready(self) -> Lines[None]:
+        """The next transaction's producer, before this one commits; where that does not work, the next one reads the head."""
+        if self._next is not None:
             try:
-                yield Step("ready", (following,))
+                yield Step("ready", (self._next,))
             except CopycatError:
+                following, self._next = self._next, None
                 yield Step("close", (following,))
-                return None
-        return following
 
     def _drop(self, *handles: Handle | None) -> Lines[None]:
         for handle in handles:

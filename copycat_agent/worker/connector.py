@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from copycat_agent import logs
-from copycat_agent.errors import BusyError, CopycatError, RetriableError
+from copycat_agent.errors import BusyError, CopycatError, PositionsError, RetriableError
+from copycat_agent.worker.opening import opened
 from copycat_agent.worker.orders import Orders
-from copycat_agent.worker.rounds import Books, Rounds, Tools
+from copycat_agent.worker.rounds import Rounds
 from copycat_agent.worker.standing import Standing
 from copycat_agent.worker.status import State, Status
+from copycat_agent.worker.tools import Books, Tools
 
 if TYPE_CHECKING:
     from copycat_agent.options import Definition
@@ -90,6 +92,9 @@ class Connector:
             delivery_seconds=tally.delivery_seconds,
             clients=tally.clients,
             errors=tally.errors,
+            guarantee=self.definition.delivery.guarantee,
+            lane_outcomes=tally.lane_outcomes,
+            **(rounds.lanes if rounds else {}),
         )
 
     @property
@@ -178,17 +183,18 @@ class Connector:
         begun = time.monotonic()
         try:
             self._prepare()
-            self._rounds = Rounds(
-                self.definition,
-                self._tools,
-                Books(self._orders, self._standing, self._tally, self._taps, self._log),
-                until_idle=self._until_idle,
-                careful=self._pause_seconds > 0,
-            )
+            books = Books(self._orders, self._standing, self._tally, self._taps, self._log)
+            lanes = opened(self.definition, self._tools, books)
+            if lanes is None and self._orders.stop_at is not None:
+                return False
+            careful = self._pause_seconds > 0
+            self._rounds = Rounds(self.definition, self._tools, books, lanes, until_idle=self._until_idle, careful=careful)
             self._rounds.run()
         except RetriableError as error:
             self._falls(begun, str(error))
         except CopycatError as error:
+            if isinstance(error, PositionsError):
+                self._remember(error)
             self._fail(error.message, error.hint)
             return False
         except Exception as error:  # noqa: BLE001 - a bug in one connector must not take the others with it
@@ -205,6 +211,13 @@ class Connector:
         finally:
             self._rounds = None
         return True
+
+    def _remember(self, error: PositionsError) -> None:
+        """For who decides: commands look at what is saved."""
+        try:
+            self._tools.store.lanes_refused(self.definition.name, error)
+        except CopycatError as unsaved:
+            self._log.warning("why the lanes could not be opened could not be saved", why=str(unsaved))
 
     def _falls(self, begun: float, reason: str) -> None:
         """It ended by something that may be over next time: the pauses grow as long as that is not so."""

@@ -54,8 +54,10 @@ class Life:
         connector, name = self.connector, self.definition.name
         if connector is None:
             state, reason = self._at_rest()
-            enabled = self.definition.enabled
-            return Status(name, state, reason, self.since, self.tally.counts, self.tally.lag, errors=self.tally.errors, enabled=enabled)
+            return Status(
+                name, state, reason, self.since, self.tally.counts, self.tally.lag, errors=self.tally.errors,
+                enabled=self.definition.enabled, guarantee=self.definition.delivery.guarantee, lane_outcomes=self.tally.lane_outcomes,
+            )  # fmt: skip
         status = connector.status
         if self.target == "stopped" and connector.ended:
             return replace(status, state=State.STOPPED, reason=STOPPED.format(name))

@@ -91,12 +91,15 @@ class Patience:
             self._standing.become(state, str(error))
         self._tally.retries += 1
 
-    def go_on(self, blocked_files: int) -> None:
-        """The connector works: RUNNING, or BLOCKED as long as the source holds single files back."""
+    def go_on(self, blocked_files: int, trouble: RetriableError | None = None) -> None:
+        """The connector works: RUNNING, or BLOCKED as long as the source holds single files back. `trouble` holds up some of its tasks."""
         if self.backoff.active:
             return
         if not blocked_files:
             self._held.release()
+        if trouble is not None:
+            self._standing.become(State.BLOCKED if isinstance(trouble, BlockedError) else State.RETRYING, str(trouble))
+            return
         self._standing.become(State.BLOCKED if self._held.reason else State.RUNNING, self._held.reason)
 
     def end(self) -> None:

@@ -5,30 +5,26 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.executor import Examiner
-from copycat_agent.model import Account, Batch, Counts, SourcePartition, SplitResult, TaskId
-from copycat_agent.sources import SOURCES, Changes, Source
+from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
+from copycat_agent.sources import SOURCES, Changes
 from copycat_agent.transforms.sql import sql_at
-from copycat_agent.worker.limits import Grant, Limits
+from copycat_agent.worker.flights import Flight, Unsaved, accounts_of, entered, is_empty
+from copycat_agent.worker.lanes import PACE_SECONDS, Lanes
+from copycat_agent.worker.limits import Limits
 from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import more_to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from copycat_agent.executor import Executor, Results
-    from copycat_agent.logs import Log
-    from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.watch import Watcher
-    from copycat_agent.worker.orders import Orders
-    from copycat_agent.worker.standing import Standing
-    from copycat_agent.worker.tally import Tally
-    from copycat_agent.worker.taps import Taps
+    from copycat_agent.worker.tools import Books, Tools
 
 QUERY_SECONDS = 1.0
 """Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
@@ -46,65 +42,35 @@ PAUSED = "paused on request; go on with: copycat ctl resume {}"
 """Reason of a connector that is paused."""
 
 
-class Tools(NamedTuple):
-    """What every connector works with, shared by all.
-
-    `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
-    as sending them. `make_source` stands in for `SourceKind.make`.
-    """
-
-    store: OffsetStore
-    executor: Executor
-    watcher: Watcher
-    accounts: bool = False
-    make_source: Callable[..., Source] | None = None
-    tracked: bool = False
-
-
-class Books(NamedTuple):
-    """Where a connector's thread reads what it should do, and writes what it did."""
-
-    orders: Orders
-    standing: Standing
-    tally: Tally
-    taps: Taps
-    log: Log
-
-
-class _Flight(NamedTuple):
-    """A batch under way."""
-
-    results: Results
-    since: float
-    grant: Grant
-
-
-class _Unsaved(NamedTuple):
-    """Changes that are not in the store yet, and the batch they came from, if any."""
-
-    changes: Changes
-    results: tuple[SplitResult, ...] = ()
-    task: int = 0
-    seconds: float = 0.0
-
-
 class Rounds:
     """Used once, from one thread. The source is opened when this is made: what the store or the source raise comes as it is."""
 
-    def __init__(self, definition: Definition, tools: Tools, books: Books, *, until_idle: bool = False, careful: bool = False) -> None:
-        """`careful`: something has gone wrong before, so begin with a small batch."""
+    def __init__(
+        self,
+        definition: Definition,
+        tools: Tools,
+        books: Books,
+        lanes: Lanes | None = None,
+        *,
+        until_idle: bool = False,
+        careful: bool = False,
+    ) -> None:
+        """`careful`: something has gone wrong before, so begin with a small batch. `lanes` are open; they are closed at the end."""
         self._definition = definition
-        self._store, self._executor, self._watcher, self._keeps_accounts, make_source, self._tracked = tools
+        self._lanes = lanes
+        self._store, self._executor, self._watcher, self._keeps_accounts, make_source, self._tracked, *_ = tools
         self._orders, self._standing, self._tally, self._taps, self._log = books
         self._wake = self._orders.wake
         self._until_idle = until_idle
         self._pickled = pickle.dumps(definition)
         has_query = sql_at(definition.transforms) is not None
-        self._linger = max(definition.delivery.linger, QUERY_SECONDS) if has_query else definition.delivery.linger
+        self._linger = max(
+            definition.delivery.linger, QUERY_SECONDS if has_query else 0.0, PACE_SECONDS if lanes and not until_idle else 0.0
+        )
         executor = self._executor
         self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None
-        self._flying: dict[TaskId, _Flight] = {}
-        self._uncommitted: list[_Unsaved] = []
+        self._flying: dict[TaskId, Flight] = {}
+        self._uncommitted: list[Unsaved] = []
         self._patience = Patience(definition, self._standing, self._tally, self._log, careful=careful)
         self._limits = Limits(definition.limits)
         self._next_scan = 0.0
@@ -123,6 +89,11 @@ class Rounds:
         """Batches under way. For any thread."""
         return len(self._flying)
 
+    @property
+    def lanes(self) -> dict[str, Any]:
+        """What a `Status` says of open lanes. For any thread."""
+        return {"lanes": self._lanes.heads, "place": self._lanes.place, "cluster": self._lanes.cluster} if self._lanes else {}
+
     def run(self) -> None:
         """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
         try:
@@ -139,6 +110,8 @@ class Rounds:
                     self._leave()
                 finally:
                     self._source.close()
+                    if self._lanes is not None:
+                        self._lanes.close()
 
     def _cycle(self) -> None:
         """One round: look, take in results, hand out work."""
@@ -157,10 +130,12 @@ class Rounds:
             self._obey_pause()
         if not self._pausing:
             self._hand_out(eager=not grown)
+        if self._lanes and self._scanned and not (self._flying or self._uncommitted or self._patience.careful):
+            self._lanes.telling.begin()
         lag = self._source.lag()
         self._tally.look(lag)
         if self._scanned and not self._pausing:
-            self._patience.go_on(lag.blocked_files)
+            self._patience.go_on(lag.blocked_files, self._lanes.trouble if self._lanes else None)
 
     def _hear_of_the_query(self) -> None:
         """One that cannot be run ends the connector also while there is nothing to read. Raises FatalError."""
@@ -184,10 +159,12 @@ class Rounds:
         begin = time.monotonic()
         changes = self._source.scan()
         cost = time.monotonic() - begin  # without saving it: where that is slow, logs would be rotated unseen
-        if _is_empty(changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
+        if is_empty(changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
             self._source.finish((), changes)
         else:
-            self._uncommitted.append(_Unsaved(changes))
+            self._uncommitted.append(Unsaved(changes))
+            if self._lanes is not None:
+                self._lanes.telling.postpone()
         self._commit()
         self._watcher.watch(self._wake, self._source.directories)
         now = time.monotonic()
@@ -197,47 +174,57 @@ class Rounds:
 
     def _harvest(self) -> None:
         """Take in the results of batches that are done, and save what they settled."""
+        if self._lanes is not None:
+            self._lanes.tend()
+            if back := self._lanes.telling.take_back():
+                self._source.finish(back, self._source.settle(back))
         for task in [task for task, flight in self._flying.items() if flight.results.done()]:
             flight = self._flying.pop(task)
             results = flight.results.result()
+            if self._lanes is not None:
+                known_later = self._lanes.take_in(flight.batch, results)
+                if known_later is not None:
+                    self._flying[task] = flight._replace(results=known_later)
+                    continue
+                results = self._lanes.results_of(task.number, results)
+            failpoints.hit("answered")
             self._limits.settle(flight.grant, sum((result.counts for result in results), Counts()))
             for result in results:
                 if result.samples:
                     self._taps.give(result.samples)
             changes = self._source.settle(results)
-            self._uncommitted.append(_Unsaved(changes, results, task.number, time.monotonic() - flight.since))
+            self._uncommitted.append(Unsaved(changes, results, task.number, time.monotonic() - flight.since))
         self._commit()
 
     def _commit(self) -> None:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
         while self._uncommitted and time.monotonic() >= self._patience.save_at:
             one = self._uncommitted[0]
-            if not self._save(one.changes, self._accounts([one])):
+            entry = self._lanes.entry(one.task, one.results, one.changes) if self._lanes and one.results else {}
+            if not self._save(one.changes, self._accounts([one]), entry):
                 return
             self._uncommitted.pop(0)
+            if self._lanes and one.results:
+                self._lanes.saved(one.task, one.results)
             if one.results:
+                failpoints.hit("saved")
                 self._tally.take_in(one.task, one.results, one.seconds)  # whatever the source makes of it
             self._source.finish(self._patience.for_source(one.results), one.changes)
             if one.results:
                 self._patience.judge(one.results)
-                if more_to_read(one.results):
+                if more_to_read(one.results) or (self._lanes and self._source.lag().bytes > self._definition.delivery.max_batch_bytes):
                     self._plan_at = 0.0  # no pause
 
-    def _accounts(self, unsaved: Iterable[_Unsaved]) -> dict[SourcePartition, Account]:
-        """What became of the files in these results, when accounts are kept."""
-        accounts: dict[SourcePartition, Account] = {}
-        for result in (result for one in unsaved if self._keeps_accounts for result in one.results):
-            partition = result.split.partition
-            accounts[partition] = accounts.get(partition, Account()) + _account(result)
-        return accounts
+    def _accounts(self, unsaved: Iterable[Unsaved]) -> dict[SourcePartition, Account]:
+        return accounts_of(unsaved) if self._keeps_accounts else {}
 
-    def _save(self, changes: Changes, accounts: dict[SourcePartition, Account]) -> bool:
-        """Whether they are in the store. Raises what is not retriable."""
-        if _is_empty(changes) and not accounts:
+    def _save(self, changes: Changes, accounts: dict[SourcePartition, Account], lane: dict[str, Any]) -> bool:
+        """Whether they are in the store, with what became of a `lane`. Raises what is not retriable."""
+        if is_empty(changes) and not (accounts or lane):
             return True
         begin = time.monotonic()
         try:
-            self._store.commit(changes.offsets, changes.forget, changes.losses, **_entered(accounts, changes))
+            self._store.commit(changes.offsets, changes.forget, changes.losses, **entered(accounts, changes), **lane)
         except RetriableError as error:
             self._patience.not_saved(error)
             return False
@@ -250,22 +237,23 @@ class Rounds:
         delivery, name = self._definition.delivery, self._definition.name
         careful = self._patience.careful
         tasks = [TaskId(name, number) for number in range(1 if careful else delivery.tasks_max)]
-        idle = [task for task in tasks if task not in self._flying]
+        idle = [task for task in tasks if task not in self._flying and (self._lanes is None or self._lanes.is_free(task.number))]
         for index, task in enumerate(idle):
             if self._limits.seconds_left() > 0:
                 return
             plan = self._source.plan(len(idle) - index)
-            if not plan.splits:
+            splits = self._lanes.admit(plan.splits) if self._lanes else plan.splits
+            if not splits:
                 return
             grant = self._limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
             most = min(most, grant.bytes) if grant.bytes else most
-            batch = Batch(
-                task, self._pickled, plan.splits, most, plan.max_seconds, grant.records, self._taps.wanted(), tracked=self._tracked
-            )
+            lane = self._lanes.plan(task.number, splits) if self._lanes else None
+            told = (self._taps.wanted(), self._tracked, lane)
+            batch = Batch(task, self._pickled, splits, most, plan.max_seconds, grant.records, *told)
             now = time.monotonic()
             results = self._executor.submit(batch)
-            self._flying[task] = _Flight(results, now, grant)
+            self._flying[task] = Flight(batch, results, now, grant)
             results.add_done_callback(lambda _: self._wake.nudge())
             self._plan_at = now + self._linger
 
@@ -318,7 +306,7 @@ class Rounds:
         give_up_at = time.monotonic() + FAILED_SETTLE_SECONDS
         for task in self._flying:
             self._executor.settle(task)
-        while self._flying or self._uncommitted:
+        while self._flies_for_sure or self._uncommitted:
             self._patience.save_at = 0.0
             try:
                 self._harvest()
@@ -327,18 +315,26 @@ class Rounds:
             left = (self._orders.stop_at or give_up_at) - time.monotonic()
             if left <= 0:
                 break
-            if self._flying or self._uncommitted:
+            if self._flies_for_sure or self._uncommitted:
                 self._standing.beat()
                 self._wake.wait(min(left, 0.2), deaf=True)
         self._tell_what_is_left()
         if failure is not None:
             raise failure
 
+    @property
+    def _flies_for_sure(self) -> bool:
+        """Whether there are batches that are answered soon. To know what became of others may take long: the next start asks Kafka."""
+        doubtful = self._lanes.doubtful if self._lanes else ()
+        return any(task.number not in doubtful for task in self._flying)
+
     def _tell_what_is_left(self) -> None:
-        if any(one.changes.offsets for one in self._uncommitted if one.results):
+        if any(one.changes.offsets for one in self._uncommitted if one.results) and not self._lanes:
             self._log.error("offsets could not be saved; what they cover will be sent again", why=self._standing.unsaved)
             self._standing.lost_grip = True
-        if self._flying:
+        if self._flying and self._lanes:
+            self._log.warning("stopped before it was known what became of everything in flight; the next start asks Kafka")
+        elif self._flying:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
 
     def _leave(self) -> None:
@@ -346,22 +342,9 @@ class Rounds:
         changes = self._source.leave()
         self._tally.look(self._source.lag()._replace(open_files=0))
         accounts = self._accounts(self._uncommitted)  # of offsets that are in `changes` once more
+        unsaved = [(one.task, one.results) for one in self._uncommitted if one.results]
+        heads = self._lanes.heads_of(unsaved) if self._lanes and changes.offsets else {}
         try:
-            self._store.commit(changes.offsets, changes.forget, changes.losses, **_entered(accounts, changes))
+            self._store.commit(changes.offsets, changes.forget, changes.losses, **entered(accounts, changes), **heads)
         except CopycatError as error:
             self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)
-
-
-def _account(result: SplitResult) -> Account:
-    """What one batch made of a file."""
-    return Account(result.counts, result.delivered, result.split.path, undated=result.undated)
-
-
-def _entered(accounts: dict[SourcePartition, Account], changes: Changes) -> dict[str, Any]:
-    """The store's argument: what tasks did, and what the source says of files; nothing when no accounts are kept."""
-    both = {**accounts, **{one: accounts.get(one, Account()) + account for one, account in changes.accounts.items()}}
-    return {"accounts": both} if both else {}
-
-
-def _is_empty(changes: Changes) -> bool:
-    return not (changes.offsets or changes.forget or changes.losses or changes.accounts)

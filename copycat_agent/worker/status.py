@@ -7,8 +7,9 @@ import enum
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from copycat_agent.model import ClientView, Counts
+from copycat_agent.model import ClientView, Counts, Head, Place
 from copycat_agent.sources import Lag
 
 
@@ -69,6 +70,13 @@ class Status:
     """The producers' latest words, task by task."""
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Errors by stage (`send`, `read`, `parse`, ...) and class name, since the start."""
+    guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    lanes: Mapping[int, Head] = field(default_factory=dict)
+    """Where each lane of an exactly_once connector is; empty while they are not open."""
+    place: Place | None = None
+    cluster: str = ""
+    lane_outcomes: Mapping[str, int] = field(default_factory=dict)
+    """committed, idle, undone and unknown transactions, and openings of lanes, since the start."""
 
     @property
     def troubled_files(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import FileError
@@ -27,6 +28,7 @@ class Tally:
         self.acknowledged_at = 0.0
         self.commit_seconds = Timing()
         self.delivery_seconds = Timing()
+        self._lane_outcomes: Counter[str] = Counter()
         self._clients: dict[int, ClientView] = {}
         self._errors: dict[tuple[str, str], int] = {}
         self._earlier = self._lag = Lag()
@@ -40,6 +42,11 @@ class Tally:
     def errors(self) -> dict[tuple[str, str], int]:
         """By stage and class."""
         return self._errors.copy()
+
+    @property
+    def lane_outcomes(self) -> Counter[str]:
+        """What became of transactions, by outcome; `unknown` ones count once more as what they were found to be. `openings` of lanes."""
+        return self._lane_outcomes.copy()
 
     @property
     def lag(self) -> Lag:
@@ -84,6 +91,10 @@ class Tally:
     def count_error(self, stage: str, kind: str, times: int = 1) -> None:
         """So many more errors of this kind."""
         self._errors[stage, kind] = self._errors.get((stage, kind), 0) + times
+
+    def count_lane(self, what: str) -> None:
+        """One more of these, see `lane_outcomes`."""
+        self._lane_outcomes = self._lane_outcomes + Counter([what])
 
     def _count_bad(self, rejections: Sequence[Rejection], counts: Counts) -> None:
         """Bad records. Only the first are named with their stage: the others are taken to be like the last of these."""

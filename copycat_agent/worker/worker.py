@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
+from copycat_agent.worker.attempts import MakeWorld, kafka_world
 from copycat_agent.worker.connector import Connector
 from copycat_agent.worker.life import Life
-from copycat_agent.worker.rounds import Tools
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.targets import Target, Targets
+from copycat_agent.worker.tools import Tools
+from copycat_agent.worker.turns import Turns
 
 if TYPE_CHECKING:
     from copycat_agent.executor import Executor
@@ -37,7 +39,7 @@ _log = logs.get("worker")
 class Worker:
     """Owns the connectors. Every method is thread-safe; operations happen one after the other, questions wait for none of them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what all connectors work with
         self,
         store: OffsetStore,
         executor: Executor,
@@ -47,12 +49,13 @@ class Worker:
         accounts: bool = False,
         make_source: Callable[..., Source] | None = None,
         tracked: bool = False,
+        make_world: MakeWorld = kafka_world,
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`, `tracked`: see `rounds.Tools`.
+        `accounts`, `make_source`, `tracked`, `make_world`: see `tools.Tools`.
         """
-        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked)
+        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(), make_world)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import typer
+
+from copycat_agent.cli import main as cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,3 +62,38 @@ def define(connectors: Path, tmp_path: Path) -> Callable[..., Path]:
         return directory
 
     return write
+
+
+@cache
+def built() -> object:
+    return typer.main.get_command(cli.app)
+
+
+class Said(NamedTuple):
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """`offsets("show", "app")` in this process, on the store in `tmp_path / "state"`. `losses` and `ctl` are commands, too."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "app", built())  # typer builds its parsers anew for each call
+    for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*arguments: str | Path, state: Path = tmp_path / "state") -> Said:
+        command = arguments if arguments[0] in {"losses", "ctl"} else ("offsets", *arguments)
+        monkeypatch.setattr(sys, "argv", ["copycat", *map(str, command), "--state-dir", str(state)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return call

@@ -161,7 +161,7 @@ def test_dead_letters_of_the_running_agent_need_no_directory(
 def test_ls_names_the_file_of_each_connector(live: Live, ask: Callable[..., Done], ask_json: Callable[..., Any]) -> None:
     path = str(live.agent.connectors_dir / "app.yaml")
     app, vault = ask_json("ls")
-    assert app == {"name": "app", "enabled": True, "state": "running", "path": path}
+    assert app == {"name": "app", "enabled": True, "state": "running", "guarantee": "at_least_once", "path": path}
     assert (vault["name"], vault["enabled"], vault["state"]) == ("vault", False, "stopped")
     words = "".join(ask("ls").stdout.split())  # a long path may be folded
     assert words.endswith(f"appyesRUNNING{path}vaultnoDISABLED{path.replace('app', 'vault')}")

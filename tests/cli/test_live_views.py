@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.cli import status, top
+from copycat_agent.cli.guarantee_view import exactly_once_facts
 from copycat_agent.cli.rates import Rates
 from copycat_agent.cli.shown import age, rate, size, spark, visible
 from copycat_agent.cli.status_view import connectors_table, is_degraded
@@ -124,6 +125,30 @@ def test_a_wide_table_shows_everything() -> None:
         "nginx-access  RUNNING      3m        500     1,234,567  3.0 GiB     12             5m       17    5     0            2  2.0 KiB",
         "payments      BLOCKED      3m        500     1,234,567      0 B      0              -        0    0     0            0      0 B",
         "old-one       DISABLED     3m        500     1,234,567      0 B      0              -        0    0     0            0      0 B",
+    ]
+
+
+def test_the_guarantee_is_a_column_where_some_connector_promises_more() -> None:
+    seen = look([connector("a", guarantee="exactly_once"), connector("b", guarantee="at_least_once")])
+    shown = drawn(connectors_table(seen.connectors, seen.rates, NOW, 160), 160)
+    assert shown[0].split()[:4] == ["connector", "state", "since", "guarantee"]
+    assert ("exactly once" in shown[1], "at least once" in shown[2]) == (True, True)
+
+
+def test_describe_says_what_exactly_once_means_and_where_the_lanes_are() -> None:
+    lanes: dict[str, Any] = {"guarantee": "exactly_once", "cluster": "c1", "place": None, "lanes": [], "lane_outcomes": {}}
+    assert list(exactly_once_facts(connector("a"))) == []
+    promise, nowhere = exactly_once_facts(connector("a", **lanes))
+    assert "isolation.level=read_committed" in promise
+    assert nowhere == "positions: not read yet"
+    lanes |= {
+        "place": {"topic": "__copycat_offsets", "partition": 7},
+        "lanes": [{"number": 0, "seq": 1200, "offset": 4}, {"number": 1, "seq": 3, "offset": 9}],
+        "lane_outcomes": {"committed": 1201, "unknown": 1, "openings": 2},
+    }
+    assert list(exactly_once_facts(connector("a", **lanes)))[1:] == [
+        "positions: partition 7 of __copycat_offsets, cluster c1; lanes: 0 at step 1,200, 1 at step 3",
+        "transactions since the start: 1,201 committed, 0 given up, 1 whose outcome had to be asked for; lanes were opened 2 times",
     ]
 
 

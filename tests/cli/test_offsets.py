@@ -7,18 +7,16 @@ import io
 import json
 import os
 import sys
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-import typer
 
-from copycat_agent.cli import main as cli
 from copycat_agent.model import Loss, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.sources.identity import identify
 from copycat_agent.sources.spool.rows import part_key
+from tests.cli.conftest import Said
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import agent_for
@@ -31,41 +29,6 @@ if TYPE_CHECKING:
 
 LINES = b"one\ntwo\nthree\n"
 ODD = os.fsdecode(b"caf\xe9.log")
-
-
-@cache
-def built() -> object:
-    return typer.main.get_command(cli.app)
-
-
-class Said(NamedTuple):
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
-    """`offsets("show", "app")` in this process, on the store in `tmp_path / "state"`. `losses` and `ctl` are commands, too."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(cli, "app", built())  # typer builds its parsers anew for each call
-    for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments: str | Path, state: Path = tmp_path / "state") -> Said:
-        command = arguments if arguments[0] in {"losses", "ctl"} else ("offsets", *arguments)
-        monkeypatch.setattr(sys, "argv", ["copycat", *map(str, command), "--state-dir", str(state)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
-
-    return call
 
 
 @pytest.fixture
@@ -105,11 +68,13 @@ def read_on(tmp_path: Path, logs: Path) -> list[bytes]:
 
 
 def test_what_is_saved_is_listed_and_shown(offsets: Callable[..., Said], logs: Path) -> None:
-    assert offsets("list").out.splitlines()[1].split() == ["app", "2", "0", "8"]
+    assert offsets("list").out.splitlines()[1].split() == ["app", "2", "0", "8", "at_least_once"]
     shown = offsets("show", "app")
     assert [line.split()[:3] for line in shown.out.splitlines()[1:]] == [["4", "14", "1"]] * 2
     assert f"{logs}/caf\\xe9.log" in shown.out
-    assert json.loads(offsets("list", "--format", "json").out) == [{"name": "app", "files": 2, "gone": 0, "bytes": 8}]
+    assert json.loads(offsets("list", "--format", "json").out) == [
+        {"name": "app", "files": 2, "gone": 0, "bytes": 8, "guarantee": "at_least_once", "lanes": []}
+    ]
 
 
 @pytest.mark.parametrize("command", ["list", "show", "export"])

@@ -48,6 +48,23 @@ def test_it_shows_each_file_with_what_is_left_and_the_topic(
     assert not (tmp_path / "state").exists(), "it changes nothing"
 
 
+def test_it_and_explain_say_where_exactly_once_is_promised(
+    quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
+) -> None:
+    log = define("app") / "a.log"
+    log.write_text("one\n")
+    state = ("--state-dir", tmp_path / "state")
+    assert "exactly once" not in quick("plan", connectors, *state).stdout
+    assert "guarantee" not in quick("explain", log, connectors, *state).stdout
+    path = connectors / "app.yaml"
+    path.write_text(f"{path.read_text()}delivery: {{guarantee: exactly_once}}\n")
+    assert "app: 1 of 1 files have 4 bytes to read -> " in (shown := quick("plan", connectors, *state).stdout)
+    assert shown.splitlines()[0].endswith(", exactly once")
+    assert "exactly once, for consumers with isolation.level=read_committed" in quick("explain", log, connectors, *state).stdout
+    (entry,) = json.loads(quick("plan", connectors, "--format", "json", *state).stdout)
+    assert entry["guarantee"] == "exactly_once"
+
+
 def test_start_at_end_shows_where_a_first_run_would_begin(
     quick: Callable[..., Done], define: Callable[..., Path], connectors: Path, tmp_path: Path
 ) -> None:

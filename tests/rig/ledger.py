@@ -53,11 +53,12 @@ class Verdict:
 class LedgerWriter:
     """Appends numbered lines to one file, from one thread. Use it as a context manager, or `close` it."""
 
-    def __init__(self, path: Path, run: str, file: str, randomness: random.Random) -> None:
+    def __init__(self, path: Path, run: str, file: str, randomness: random.Random, written: int = 0) -> None:
+        """`written`: what an earlier writer of this file has written."""
         self.path = path
         self.run = run
         self.file = file
-        self.written = 0
+        self.written = written
         """Lines completely written, numbered from 0; another thread may read it."""
         self._randomness = randomness
         self._rest = b""
@@ -115,12 +116,19 @@ class Ledger:
         self._randomness = random.Random(seed)
         self._writers: dict[str, LedgerWriter] = {}
 
-    def writer(self, path: Path, file: str = "") -> LedgerWriter:
-        """A writer for `path`; `file` is its name in the lines, by default the path's name, and unique in a ledger."""
+    def writer(self, path: Path, file: str = "", written: int = 0) -> LedgerWriter:
+        """A writer for `path`; `file` is its name in the lines, by default the path's name, and unique in a ledger.
+
+        `written`: the lines that an earlier process of the same run has written there.
+        """
         name = file or path.name
         assert name not in self._writers, f"a second writer for {name}"
-        self._writers[name] = LedgerWriter(path, self.run, name, self._randomness)
+        self._writers[name] = LedgerWriter(path, self.run, name, self._randomness, written)
         return self._writers[name]
+
+    def counts(self) -> dict[str, int]:
+        """File -> lines written so far."""
+        return {name: writer.written for name, writer in list(self._writers.items())}
 
     @property
     def written(self) -> int:

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
 import threading
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from copycat_agent.dev_broker import free_port
+from tests.rig.requests import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FETCH,
+    INIT_PRODUCER_ID,
+    METADATA,
+    PRODUCE,
+    Caught,
+    Rule,
+    api_key,
+    correlation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-PRODUCE, FETCH, METADATA, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 1, 3, 22, 24, 26
-"""Kafka API keys that tests aim at."""
+__all__ = ["ADD_PARTITIONS_TO_TXN", "END_TXN", "FETCH", "INIT_PRODUCER_ID", "METADATA", "PRODUCE", "Caught", "Proxy"]
 
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER on, without a time: what closes such a socket is an RST."""
 _CALL_SECONDS = 10.0
 _ACCEPT_SECONDS = 0.01
 """Enough for what the kernel has accepted to become a task that can be counted and cancelled."""
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _Mode = Literal["forward", "pause", "blackhole", "cut"]
-
-
-@dataclass
-class _Rule:
-    """Lose the answer to the request number `countdown` (1 = the next one) with this API key."""
-
-    api_key: int
-    countdown: int
-    close: bool
 
 
 @contextlib.contextmanager
@@ -61,10 +65,11 @@ class Proxy:
         self._mode: _Mode = "forward"
         self._delay_seconds = 0.0
         self._seconds_per_byte = 0.0
-        self._rules: list[_Rule] = []
+        self._rules: list[Rule] = []
         self._generation = 0
         self._opening: set[asyncio.Task[Any]] = set()
         self._connections: set[asyncio.Task[Any]] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._open = asyncio.Event()
@@ -74,6 +79,11 @@ class Proxy:
     def address(self) -> str:
         """HOST:PORT for clients."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """Open at the moment."""
+        return len(self._connections)
 
     def start(self) -> Self:
         """Begin to listen, forwarding."""
@@ -113,17 +123,28 @@ class Proxy:
         """Be a slow line: hold each frame, in each direction of each connection, as long as its bytes take."""
         self._seconds_per_byte = 1 / bytes_per_second
 
-    def drop_response(self, api_key: int, nth: int = 1, *, close: bool = True) -> None:
-        """Let the broker handle the `nth` request from now with `api_key`, but lose its answer.
+    def drop_response(self, api_key: int, nth: int = 1, *, close: bool = True, wanted: Callable[[bytes], bool] = lambda _: True) -> None:
+        """Let the broker handle the `nth` request from now with `api_key`, of those that are `wanted`, but lose its answer.
 
         `close` also closes the connection, so that the client knows at once that it knows nothing; without, the client
         waits for its own time-out. Counts over all connections; each call is good for one answer.
         """
-        self._rules.append(_Rule(api_key, nth, close))
+        self._rules.append(Rule(api_key, nth, wanted, lose_answer=True, close=close))
 
-    def disconnect(self) -> None:
-        """Close the connections there are; new ones are welcome."""
-        self._call(self._disconnect())
+    def catch(
+        self, api_key: int, nth: int = 1, *, wanted: Callable[[bytes], bool] = lambda _: True, call: Callable[[], object] | None = None
+    ) -> Caught:
+        """Look out for the `nth` request from now with `api_key`, of those that are `wanted`.
+
+        `call` is called before it goes on to the broker, in the proxy's thread: be quick there, and call no method of the proxy.
+        """
+        caught = Caught(lambda: self.upstream)
+        self._rules.append(Rule(api_key, nth, wanted, call=call, caught=caught))
+        return caught
+
+    def disconnect(self, *, reset: bool = False) -> None:
+        """Close the connections there are, with an RST if so wanted; new ones are welcome."""
+        self._call(self._disconnect(reset=reset))
 
     def reset(self) -> None:
         """As after `start`: forwarding, no rules, no connections, counters at zero."""
@@ -161,15 +182,18 @@ class Proxy:
             self._server.close()
             self._server = None
 
-    async def _disconnect(self) -> None:
+    async def _disconnect(self, *, reset: bool = False) -> None:
         await asyncio.sleep(_ACCEPT_SECONDS)
         self._generation += 1
+        for client in self._clients if reset else ():
+            client.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, *self._opening, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         generation = self._generation
+        self._clients.add(writer)
         try:
             with _member(self._opening):  # not to be cancelled: a connection that opens meanwhile would leak
                 broker_reader, broker_writer = await asyncio.open_connection(*self.upstream.rsplit(":", 1))
@@ -182,14 +206,15 @@ class Proxy:
         except (OSError, asyncio.CancelledError):
             pass  # the broker is gone, or the test wants the connection gone
         finally:
+            self._clients.discard(writer)
             writer.transport.abort()
 
     async def _join(self, client: _Ends, broker: _Ends) -> None:
         """Forward in both directions until either side ends."""
-        unwanted: dict[int, bool] = {}
+        awaited: dict[int, Rule] = {}
         pumps = [
-            asyncio.ensure_future(self._pump(client[0], broker[1], lambda frame: self._note_request(frame, unwanted))),
-            asyncio.ensure_future(self._pump(broker[0], client[1], lambda frame: self._check_answer(frame, unwanted))),
+            asyncio.ensure_future(self._pump(client[0], broker[1], lambda frame: self._note_request(frame, awaited))),
+            asyncio.ensure_future(self._pump(broker[0], client[1], lambda frame: self._check_answer(frame, awaited))),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -209,23 +234,26 @@ class Proxy:
                 writer.write(size + frame)
                 await writer.drain()
 
-    def _note_request(self, frame: bytes, unwanted: dict[int, bool]) -> bool:
-        """Always wanted. Request header: api_key int16, api_version int16, correlation_id int32."""
-        api_key, _, correlation_id = struct.unpack_from(">hhi", frame)
-        self.requests[api_key] += 1
-        for rule in [rule for rule in self._rules if rule.api_key == api_key]:
-            rule.countdown -= 1
-            if rule.countdown == 0:
-                unwanted[correlation_id] = rule.close
-                self._rules.remove(rule)
+    def _note_request(self, frame: bytes, awaited: dict[int, Rule]) -> bool:
+        """Always wanted. `awaited`: rules for answers of this connection, by correlation id."""
+        self.requests[api_key(frame)] += 1
+        for rule in [rule for rule in self._rules if rule.is_due(frame)]:
+            self._rules.remove(rule)
+            awaited[correlation(frame)] = rule
+            if rule.call:
+                rule.call()
+            if rule.caught:
+                rule.caught.note(frame)
         return True
 
-    def _check_answer(self, frame: bytes, unwanted: dict[int, bool]) -> bool:
-        """Response header: correlation_id int32."""
-        close = unwanted.pop(struct.unpack_from(">i", frame)[0], None)
-        if close is None:
+    def _check_answer(self, frame: bytes, awaited: dict[int, Rule]) -> bool:
+        rule = awaited.pop(correlation(frame, is_answer=True), None)
+        if rule is None:
             return True
-        self.dropped += 1
-        if close:
-            raise ConnectionResetError
-        return False
+        if rule.caught:
+            rule.caught.answer = frame
+        if rule.lose_answer:
+            self.dropped += 1
+            if rule.close:
+                raise ConnectionResetError
+        return not rule.lose_answer

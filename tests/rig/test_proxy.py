@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import END_TXN, PRODUCE
+from tests.rig.requests import FENCED, is_abort, is_commit, mentions
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -128,3 +129,78 @@ def test_delay_holds_each_answer(proxied_broker: ProxiedBroker, topic: str) -> N
     started = time.monotonic()
     assert sender.send(topic, b"b")
     assert time.monotonic() - started >= 0.6
+
+
+def _transactional(bootstrap: str, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(30)
+    return producer
+
+
+def _transaction(producer: Producer, topic: str, value: bytes) -> None:
+    """Begin, and have `value` acknowledged."""
+    producer.begin_transaction()
+    producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+def _committed(bootstrap: str, topic: str) -> list[bytes | None]:
+    return [record.value for record in consume(bootstrap, topic, "read_committed")]
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+def test_a_late_copy_of_end_txn_ends_the_next_transaction_of_the_same_producer(
+    proxied_broker: ProxiedBroker, topic: str, commits: bool
+) -> None:
+    """The canary of the rule that no producer takes two transactions: this is what it is for."""
+    caught = proxied_broker.proxy.catch(END_TXN, wanted=is_commit if commits else is_abort)
+    producer = _transactional(proxied_broker.bootstrap, topic)
+    _transaction(producer, topic, b"first")
+    producer.commit_transaction(30) if commits else producer.abort_transaction(30)
+    caught.wait()
+    _transaction(producer, topic, b"second, not asked to end")
+    assert caught.send_again() == 0
+    first = [b"first"] if commits else []
+    wanted = [*first, b"second, not asked to end"] if commits else first
+    assert wait_until(lambda: _committed(proxied_broker.bootstrap, topic) == wanted or None, 10, "the late copy did nothing")
+
+
+def test_a_late_copy_of_end_txn_is_fenced_by_a_new_producer(proxied_broker: ProxiedBroker, topic: str) -> None:
+    caught = proxied_broker.proxy.catch(END_TXN)
+    _first = _transactional(proxied_broker.bootstrap, topic)
+    _transaction(_first, topic, b"first")
+    _first.commit_transaction(30)
+    second = _transactional(proxied_broker.bootstrap, topic)
+    _transaction(second, topic, b"second")
+    assert caught.send_again() in FENCED
+    second.abort_transaction(30)
+    assert _committed(proxied_broker.bootstrap, topic) == [b"first"]
+
+
+def test_a_request_that_is_looked_out_for_is_told_before_the_broker_has_it(proxied_broker: ProxiedBroker, topic: str) -> None:
+    stopped: list[bool] = []
+
+    def stop() -> None:
+        proxied_broker.broker.pause()
+        stopped.append(True)
+
+    other = create_topic(proxied_broker.bootstrap, unique_topic())
+    caught = proxied_broker.proxy.catch(PRODUCE, nth=2, wanted=mentions(topic), call=stop)
+    sender = _Sender(proxied_broker.bootstrap)
+    assert sender.send(other, b"of no interest")
+    assert sender.send(topic, b"a")
+    assert not stopped
+    assert not sender.send(topic, b"b", seconds=0.5)
+    assert stopped
+    assert caught.is_seen
+    proxied_broker.broker.resume()
+    assert sender.flush() == 0
+    assert values(proxied_broker.bootstrap, topic) == [b"a", b"b"]
+
+
+def test_a_reset_is_seen_as_one(proxied_broker: ProxiedBroker) -> None:
+    with socket.create_connection(("127.0.0.1", proxied_broker.proxy.port), timeout=5) as client:
+        wait_until(lambda: proxied_broker.proxy.connections, 5, "the connection is not there")
+        proxied_broker.proxy.disconnect(reset=True)
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from copycat_agent.options import SparkOptions
+from copycat_agent.spark import workers_lock
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.spark.runners import RunnerExecutor
@@ -35,7 +36,8 @@ def cache(pytestconfig: pytest.Config) -> Iterator[None]:
 @pytest.fixture(scope="package")
 def host(cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
     """A session with two runners. Tests may kill its JVM as often as they like."""
-    host = SparkHost(SparkOptions(), tmp_path_factory.mktemp("spark") / "run", 2, young_seconds=0)
+    run_dir = tmp_path_factory.mktemp("spark") / "run"
+    host = SparkHost(SparkOptions(), run_dir, 2, young_seconds=0, workers_lock=run_dir.with_name(workers_lock.NAME))
     host.start()
     yield host
     host.close()

@@ -20,6 +20,7 @@ import copycat_agent.spark.jobs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import SparkOptions
+from copycat_agent.spark import workers_lock
 from copycat_agent.spark.host import SparkHost, runners_of
 from copycat_agent.spark.jobs import JobExecutor
 from tests.rig.waiting import wait_until
@@ -100,6 +101,15 @@ def test_tasks_of_a_killed_runner_move_and_spread_again(runners: RunnerExecutor)
 def test_a_task_stays_on_its_runner(runners: RunnerExecutor) -> None:
     homes = {runners.submit(batch("answer", connector="stays")).result(SECONDS)[0].offset.path for _ in range(20)}
     assert len(homes) == 1
+
+
+def test_every_worker_holds_the_lock_that_the_next_start_waits_for(runners: RunnerExecutor, host: SparkHost, tmp_path: Path) -> None:
+    lock = host.run_dir.with_name(workers_lock.NAME)
+    busy = _busy(runners, tmp_path)
+    assert {one.pid for one in busy} <= set(workers_lock.wait(lock, 0.0))
+    for one in busy:
+        runners.settle(one.task)
+        one.future.result(SECONDS)
 
 
 def test_the_daemon_takes_its_workers_with_it(runners: RunnerExecutor, tmp_path: Path) -> None:
@@ -215,6 +225,7 @@ def test_no_more_processes_than_needed(runners: RunnerExecutor) -> None:
 _AGENT = """
 import sys, pickle, pathlib
 from copycat_agent.options import SparkOptions
+from copycat_agent.spark import workers_lock
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.runners import RunnerExecutor
 from tests.spark import batches

@@ -69,15 +69,28 @@ def words(offset: SourceOffset) -> str:
     return f" (packed as {offset.compression}: these are packed bytes, how many they hold is not known)" if offset.compression else ""
 
 
-def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
-    """A packed file cannot be unpacked to its end: say so, once for each size and time of change it has."""
-    offset, path = result.offset, result.split.path
+def damage_loss(result: SplitResult) -> Loss:
+    """What is not read of a packed file that cannot be unpacked to its end."""
+    offset = result.offset
     unread = max(0, offset.size - result.packed_position)
     detail = f"{result.damage}; {unread} packed bytes were not read, how many they hold is not known"
     at_ms = int(time.time() * 1000)
-    changes.losses.append(
-        Loss(result.split.partition, path, offset.position, offset.position + unread, unread, 0, "damaged", detail, at_ms)
-    )
+    end = offset.position + unread
+    return Loss(result.split.partition, result.split.path, offset.position, end, unread, 0, "damaged", detail, at_ms)
+
+
+def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Loss, ...]]:
+    """See `SourceKind.saved`."""
+    del options
+    if not result.damage:
+        return result.offset, result.losses
+    return replace(result.offset, done=True), (*result.losses, damage_loss(result))
+
+
+def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
+    """A packed file cannot be unpacked to its end: say so, once for each size and time of change it has."""
+    offset, path = result.offset, result.split.path
+    changes.losses.append(damage_loss(result))
     hint = "repair or replace it: it is read on when its size or time changes, and never deleted"
     log.error("packed file is damaged, what comes before is sent", path=path, offset=offset.position, why=result.damage, hint=hint)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError
 from copycat_agent.logs import Log
 from copycat_agent.sources.identity import Identity
@@ -111,6 +112,8 @@ class Cleaner:
         except OSError as error:
             why = f"the disk did not confirm it: {error.strerror}"
             return [Outcome("kept", why=why, retry_seconds=_PAUSE_SECONDS) if one.state in ("cleaned", "gone") else one for one in outcomes]
+        if any(one.state == "cleaned" for one in outcomes):
+            failpoints.hit("cleaned")
         return outcomes
 
     def expire(self) -> None:
@@ -181,6 +184,8 @@ class Cleaner:
                 return self._gone(file, item)
             self._unsynced.add(home)
             outcome = self._settle_in(home, above, file, item)
+            if outcome.state == "cleaned":
+                failpoints.hit("moved")
             if outcome.state in ("cleaned", "gone") and not self._options.keep_directories:
                 top.prune(above)
             return outcome

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from copycat_agent.errors import FatalError
+from copycat_agent.formats.records import build_format
 from copycat_agent.model import Loss, SourceOffset, SplitResult
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.base import Saved
+    from copycat_agent.sources.spool.spool_options import SpoolDirOptions
 
 CHANGED = "it was changed after a part of it was sent"
 _CHANGED_HINT = "drop it again under another name, or set on_changed_file: continue"
@@ -24,6 +30,18 @@ def settled(result: SplitResult, *, stop: bool = False) -> SourceOffset:
         return replace(result.offset, done=True, trouble=result.damage)
     is_over = result.at_end and not (result.error or result.changed or result.damage)
     return replace(result.offset, done=is_over)
+
+
+def saved(result: SplitResult, options: SpoolDirOptions) -> Saved:
+    """See `SourceKind.saved`."""
+    stop = options.on_bad_file == "stop"
+    offset, losses = settled(result, stop=stop), result.losses
+    if result.changed and offset.position and options.on_changed_file == "stop":
+        offset = set_aside(offset)
+    if result.damage and not stop:
+        loss = damage_loss(result, counts_records=getattr(build_format(options.format), "counts_records", False))
+        losses = losses if loss is None else (*losses, loss)
+    return offset, losses
 
 
 def set_aside(offset: SourceOffset) -> SourceOffset:

@@ -34,6 +34,7 @@ from copycat_agent.sources.spool.order import Queue
 from copycat_agent.sources.spool.outcomes import Outcomes
 from copycat_agent.sources.spool.ready import Ready
 from copycat_agent.sources.spool.rows import Row, Rows
+from copycat_agent.sources.spool.settling import saved
 from copycat_agent.sources.spool.spending import Spending
 from copycat_agent.sources.spool.spool_file import SpoolFile
 from copycat_agent.sources.spool.spool_options import SpoolDirOptions
@@ -326,4 +327,4 @@ def _framing(options: SpoolDirOptions, *, raw: bool) -> Frames | RecordFormat:
     return LimitedFormat(build_format(options.format), options.unpack)
 
 
-SPOOL_DIR = SourceKind(SpoolDirOptions, SpoolDir, open_spooled, _framing)
+SPOOL_DIR = SourceKind(SpoolDirOptions, SpoolDir, open_spooled, _framing, saved)

@@ -12,8 +12,10 @@ from copycat_agent.control import AgentView, Reload
 from copycat_agent.definitions import load_directory
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources import FileView, Lag
+from copycat_agent.transactions.opening import Adopt
 from copycat_agent.worker import State, Status
 
 NOW = 1_763_776_800.0
@@ -35,6 +37,8 @@ class MemoryControl:
         self.states = {name: Status(name, State.RUNNING, since=NOW, counts=Counts(9, 900, 7, 1, 1), lag=Lag(50, 1, 2, 2), clients=(CLIENT,))
                        for name in self.definitions}  # fmt: skip
         self.saved: dict[SourcePartition, SourceOffset] = {}
+        self.lanes: dict[str, KeptLanes] = {}
+        self.adopted: list[tuple[str, Adopt, str]] = []
         self.gate: dict[str, threading.Event] = {}
         self.fail: Exception | None = None
         self.tapped = 0
@@ -120,6 +124,14 @@ class MemoryControl:
         for one in gone:
             del self.saved[one]
         return len(gone)
+
+    def offset_lanes(self, name: str) -> KeptLanes:
+        return self.lanes.get(name, KeptLanes())
+
+    def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
+        self._free(name, force=force)
+        self.adopted.append((name, which, agent))
+        return "new" if self.offset_lanes(name).copied else ""
 
     def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
         self._free(old, force=force)

@@ -14,11 +14,13 @@ from copycat_agent.api.errors import MissingError
 from copycat_agent.api.server import ApiServer
 from copycat_agent.api.views import sample
 from copycat_agent.errors import BusyError, CopycatError, FatalError, UnknownConnectorError
-from copycat_agent.model import Fingerprint, Sample, SourceOffset, SourcePartition
+from copycat_agent.model import Fingerprint, Head, Place, Sample, SourceOffset, SourcePartition
+from copycat_agent.offsets.lanes import KeptLanes
 from tests.unit.api.conftest import DEFINITION, Answer
 from tests.unit.api.doubles import CANARY, LoudError, MemoryControl
 
 OFFSET = SourceOffset(41, 3, path="/var/log/\udcff.log", size=50, fingerprint=Fingerprint(10, "ab", 4, "cd"))
+UUID = "9696774b-02a7-4c03-8d39-3b06caae5cc1"
 PARTITION = SourcePartition("app", "8-1:2:3:0")
 
 
@@ -102,6 +104,28 @@ def test_offsets_move_to_another_name(client: AgentClient, control: MemoryContro
     assert control.saved == {SourcePartition("new", "k"): OFFSET}
     with pytest.raises(RefusedError, match="to is no name"):
         client.post("/v1/offsets/old/rename", {"to": "../x"})
+
+
+def test_lanes_are_shown_and_which_positions_count_is_decided(client: AgentClient, control: MemoryControl) -> None:
+    assert client.get("/v1/offsets/app")["lanes"] is None
+    control.lanes["app"] = KeptLanes("c1", Place("__copycat_offsets", 7), {0: Head(12, "ab", 345)}, copied=True)
+    shown = client.get("/v1/offsets/app")["lanes"]
+    assert (shown["cluster"], shown["partition"], shown["copied"]) == ("c1", 7, True)
+    assert shown["heads"] == [{"lane": 0, "step": 12, "start": "ab", "offset": 345}]
+    with pytest.raises(BusyError, match="app is running"):
+        client.post("/v1/offsets/app/adopt", {"from": "local"})
+    assert client.post("/v1/offsets/app/adopt", {"from": "local", "force": True}) == {"connector": "app", "identity": "new"}
+    client.post("/v1/offsets/other/adopt", {"from": "topic", "agent": UUID})
+    assert control.adopted == [("app", "local", ""), ("other", "topic", UUID)]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"from": "there"}, {"from": "local", "agent": UUID}, {"from": "topic", "agent": "me"}, {"from": "topic", "agent": 5}]
+)
+def test_a_decision_that_makes_no_sense_is_refused(client: AgentClient, control: MemoryControl, body: dict[str, object]) -> None:
+    with pytest.raises(RefusedError, match="from is local or topic"):
+        client.post("/v1/offsets/other/adopt", body)
+    assert control.adopted == []
 
 
 def test_offsets_of_a_connector_that_runs_are_refused_with_the_way_out_unless_forced(client: AgentClient, control: MemoryControl) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.options import KafkaOptions
@@ -44,6 +45,13 @@ class Secured(NamedTuple):
         return KafkaOptions.model_validate(
             {"bootstrap_servers": (self.broker.bootstrap,), "security": {key: value for key, value in (security | over).items() if value}}
         )
+
+    def admin(self) -> AdminClient:
+        """A client that may do everything. Keep it while its answers are waited for."""
+        return AdminClient({
+            "bootstrap.servers": self.broker.bootstrap, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
+            "sasl.username": ADMIN, "sasl.password": ADMIN_PASSWORD, "ssl.ca.location": str(self.certificates / "ca.pem"), "log_level": 0,
+        })  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from copycat_agent.doctor.topics import Want
 from copycat_agent.options import Definition, KafkaOptions, TopicOptions
 from copycat_agent.sources.log_options import LogFileOptions
 from tests.rig.kafka import unique_topic
-from tests.unit.doctor.conftest import ADMIN, ADMIN_PASSWORD, PASSWORD, USER
+from tests.unit.doctor.conftest import PASSWORD, USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,10 +58,7 @@ def test_a_good_cluster_and_topic_are_good_at_every_layer(make_options: Callable
 @pytest.fixture
 def open_topics(secured: Secured) -> None:
     """`open` may be written to, `closed` only looked at."""
-    admin = AdminClient({
-        "bootstrap.servers": secured.broker.bootstrap, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
-        "sasl.username": ADMIN, "sasl.password": ADMIN_PASSWORD, "ssl.ca.location": str(secured.certificates / "ca.pem"), "log_level": 0,
-    })  # fmt: skip
+    admin = secured.admin()
     rights = [("open", AclOperation.WRITE), ("open", AclOperation.DESCRIBE), ("closed", AclOperation.DESCRIBE)]
     for answer in admin.create_topics([NewTopic(name, 1, 1) for name in ("open", "closed", "hidden")]).values():
         answer.result(30)

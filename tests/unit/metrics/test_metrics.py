@@ -69,6 +69,14 @@ def test_what_a_connector_counts_is_told() -> None:
     assert 30 <= value(samples, "oldest_unread_seconds") < 60
 
 
+def test_transactions_are_told_of_those_that_have_them() -> None:
+    outcomes = {"committed": 7, "idle": 3, "undone": 2, "unknown": 1, "openings": 4}
+    samples = scrape(health_app(FakeAgent(running(guarantee="exactly_once", lane_outcomes=outcomes)).control))
+    assert [value(samples, "transactions_total", outcome=one) for one in ("committed", "undone", "unknown")] == [7, 2, 1]
+    assert value(samples, "lanes_opened_total") == 4
+    assert not any("transactions_total" in name for name, _ in scrape(health_app(FakeAgent(running()).control)))
+
+
 def test_a_connector_has_one_state() -> None:
     samples = scrape(health_app(FakeAgent(running(state=State.BLOCKED)).control))
     assert {state: value(samples, "connector_state", state=str(state)) for state in State} == {
@@ -141,7 +149,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
 
 
 def test_labels_have_few_values() -> None:
-    allowed = {"connector", "reason", "stage", "type", "state", "broker", "result", "version", "python"}
+    allowed = {"connector", "reason", "stage", "type", "state", "broker", "result", "version", "python", "outcome"}
     assert {label for family in FAMILIES for label in family.labels} <= allowed
 
 

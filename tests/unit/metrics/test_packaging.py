@@ -93,7 +93,15 @@ def test_a_panel_asks_for_what_exists(where: str, expr: str) -> None:
 
 
 def test_the_dashboard_has_its_rows_and_no_two_panels_overlap() -> None:
-    assert [one["title"] for one in panels() if one["type"] == "row"] == ["Delivery", "Lag", "Errors", "Files", "Kafka", "Agent"]
+    assert [one["title"] for one in panels() if one["type"] == "row"] == [
+        "Delivery",
+        "Lag",
+        "Errors",
+        "Files",
+        "Kafka",
+        "Agent",
+        "Exactly once",
+    ]
     assert len({one["id"] for one in panels()}) == len(panels())
     cells = [
         (x, y)

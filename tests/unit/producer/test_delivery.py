@@ -54,7 +54,7 @@ def make_producer(broker: DevBroker) -> Iterator[Callable[..., TaskProducer]]:
 def fail(producer: TaskProducer, *codes: int) -> None:
     """As if records had been reported with these codes."""
     for code in codes:
-        producer._on_delivery(KafkaError(code), None)  # type: ignore[arg-type]
+        producer._on_delivery(KafkaError(code), None)
 
 
 def test_what_is_settled_is_in_the_topic_in_order(make_producer: Callable[..., TaskProducer], broker: DevBroker, topic: str) -> None:

@@ -12,9 +12,10 @@ from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Changes
-from copycat_agent.sources.log_file import LogFiles
+from copycat_agent.sources.log_file import LOG_FILE, LogFiles
 from copycat_agent.sources.log_options import LogFileOptions
 from copycat_agent.sources.packing.packed_stream import open_stream
+from tests.unit.sources.saved import told_alike
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,9 @@ class Agent:
             how = how if cut_short else behaviour()
             results += (SplitResult(split, split.offset) if cut_short else self._read(split, how),)
         if results:
-            self._save(results, self.source.settle(results))
+            changes = self.source.settle(results)
+            told_alike(LOG_FILE, self.options, results, changes)
+            self._save(results, changes)
         return len(splits)
 
     def drain(self) -> None:

@@ -109,12 +109,19 @@ class MoodyStore:
         return self._store.read(connector)
 
     def commit(
-        self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = (), losses: Collection[Loss] = ()
+        self,
+        offsets: Mapping[SourcePartition, SourceOffset],
+        forget: Collection[SourcePartition] = (),
+        losses: Collection[Loss] = (),
+        **lanes: Any,
     ) -> None:
         if self.fails is not None:
             self.refused += 1
             raise self.fails
-        self._store.commit(offsets, forget, losses)
+        self._store.commit(offsets, forget, losses, **lanes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     def targets(self) -> dict[str, str]:
         return self._store.targets()

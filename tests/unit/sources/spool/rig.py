@@ -14,8 +14,9 @@ from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DeliveryOptions
 from copycat_agent.producer import Outgoing, Producers, TaskProducer
-from copycat_agent.sources.spool.spool_dir import SpoolDir
+from copycat_agent.sources.spool.spool_dir import SPOOL_DIR, SpoolDir
 from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from tests.unit.sources.saved import told_alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -151,7 +152,9 @@ class Spool:
     def bring(self, results: tuple[SplitResult, ...]) -> None:
         """Take in what a task brought back."""
         if results:
-            self._save(results, self.source.settle(results))
+            changes = self.source.settle(results)
+            told_alike(SPOOL_DIR, self.options, results, changes)
+            self._save(results, changes)
 
     def drain(self, rounds: int = 200) -> int:
         """Scan and read until two rounds find nothing more. Returns the number of splits."""

@@ -1,0 +1,263 @@
+"""A batch as one transaction of its lane: records, dead letters, positions and head are committed together, or none of them is.
+
+What is settled while it runs is settled in the transaction, and counts with the commit. Before that every message that went out has to
+be accounted for: what was sent of a file that turns out to be another one would be there for good, so the transaction is undone, and the
+others go on without that file. Kafka's refusal of a record undoes all of it, too: `search` says what is tried next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from copycat_agent import failpoints
+from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.batch.run import BatchRun
+from copycat_agent.batch.search import Search
+from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
+from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, SplitResult
+from copycat_agent.producer.lanes import Lane
+from copycat_agent.transactions.protocol import Lines, perform
+
+READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4
+"""Of the transaction's time-out: so long a batch reads; then nothing is waited for any more; later a commit is not asked for."""
+ATTEMPTS_SECONDS = 40.0
+"""A batch makes no attempt that would end later than so long after its beginning, as far as one can say: the next batch makes it."""
+_BUG = "this is a bug in copycat-agent: please report it"
+
+AsValue = Callable[[Exception], CopycatError]
+Results = tuple[SplitResult, ...]
+
+
+class _Done(NamedTuple):
+    """What became of an attempt. `results` are those of the splits that it tried; `error` is why it is not committed, None when it is.
+
+    `aside` are results of files that must not be tried again now. `refused`: Kafka refused this; it can only be the first record.
+    `is_worthwhile`: another attempt may get through.
+    """
+
+    outcome: LaneOutcome
+    results: Results
+    error: CopycatError | None = None
+    aside: tuple[SplitResult, ...] = ()
+    refused: DataError | None = None
+    is_worthwhile: bool = False
+
+
+class LaneBatch:
+    """One batch in its lane. Used once, from one thread."""
+
+    def __init__(self, batch: Batch, pipeline: Pipeline, lane: Lane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
+        """`as_value`: as what an exception is told. `lane.stopping` says when the batch has to come to an end."""
+        assert batch.lane is not None
+        lane.memory = lane.memory or Search()
+        self._batch = batch
+        self._plan: LanePlan = batch.lane
+        self._pipeline = pipeline
+        self._lane = lane
+        self._search: Search = lane.memory
+        self._make_run = make_run
+        self._as_value = as_value
+        self._run: BatchRun | None = None
+        self._aside: dict[SourcePartition, SplitResult] = {}
+
+    def run(self) -> Results:
+        """Attempts, until one of them is committed or there is no use in another. One result per split, in order. Raises nothing."""
+        begun = time.monotonic()
+        refusals: tuple[DataError, ...] = ()
+        while True:
+            since = time.monotonic()
+            done = self._attempt(refusals)
+            self._aside |= {one.split.partition: one for one in done.aside}
+            now = time.monotonic()
+            is_late = now + (now - since) > begun + ATTEMPTS_SECONDS
+            if not done.is_worthwhile or is_late or self._lane.stopping() or len(self._aside) == len(self._batch.splits):
+                return self._told(done)
+            refusals = () if done.refused is None else (*refusals, done.refused)
+
+    def _attempt(self, refusals: Sequence[DataError]) -> _Done:
+        part = self._part()
+        try:
+            handle = self._perform(self._lane.writer.begin(self._plan))
+        except Exception as error:  # noqa: BLE001 - a batch never raises
+            state: LaneState = "unknown" if isinstance(error, FencedError) else "undone"
+            return _Done(LaneOutcome(state, self._plan.head, str(error)), (), self._as_value(error))
+        clock = _Clock(handle, self._lane)
+        run = self._new_run(part, handle, clock.is_over)
+        run.expect(refusals)
+        failure = self._read(run, handle, clock.is_over)
+        doubt = _doubt(run, handle, failure, clock)
+        try:
+            results = tuple(progress.result(failure) for progress in run.progresses)
+            positions = [*_also(self._plan), *self._moved(results)]
+        except Exception as error:  # noqa: BLE001 - as above
+            doubt = doubt or self._as_value(error)
+        if doubt is not None:
+            return self._undone(part, run, handle, doubt)
+        if not (handle.has_sent or positions):
+            return _Done(self._lane.writer.keep(self._plan, handle), _sampled(run, results))
+        return self._committed(run, handle, results, positions)
+
+    def _part(self) -> Batch:
+        """What of the batch to try."""
+        batch = replace(self._batch, max_seconds=min(self._batch.max_seconds, READ_PART * self._lane.transaction_seconds))
+        if self._aside:
+            batch = replace(batch, splits=tuple(one for one in batch.splits if one.partition not in self._aside))
+        return self._search.part(batch)
+
+    def _new_run(self, part: Batch, handle: Any, is_over: Callable[[], bool]) -> BatchRun:  # noqa: ANN401 - see `protocol.Handle`
+        if self._run is None:
+            self._run = self._make_run(part, self._pipeline, handle, is_over)
+        else:
+            self._run = self._run.anew(part, handle, is_over)
+        return self._run
+
+    def _read(self, run: BatchRun, handle: Any, is_over: Callable[[], bool]) -> CopycatError | None:  # noqa: ANN401 - as above
+        """Read and send. Returns what ended it before its time."""
+        try:
+            failpoints.hit("begun")
+            handle.begin(is_over)
+            run.run()
+        except RefusedError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._as_value(error)
+        return None
+
+    def _committed(self, run: BatchRun, handle: Any, results: Results, positions: list[Position]) -> _Done:  # noqa: ANN401 - as above
+        """Commit, as far as that works."""
+        outcome, error = self._finished(handle, positions)
+        if outcome.state != "committed":
+            return _Done(outcome, results, error)
+        if self._search.committed(run.progresses, handle.sent, found=run.refused > 0):
+            handle.smaller_batches()
+            self._lane.next_batch_bytes = handle.next_batch_bytes
+        return _Done(outcome, _sampled(run, results))
+
+    def _finished(self, handle: Any, positions: list[Position]) -> tuple[LaneOutcome, CopycatError]:  # noqa: ANN401 - as above
+        """Positions, head and commit; and what went wrong with them, if something did."""
+        steps = _Watched(self._lane.steps)
+        try:
+            outcome = perform(self._lane.writer.finish(self._plan, handle, positions), steps)
+            assert outcome.state != "committed" or outcome.head.seq == self._plan.head.seq + 1, "a transaction takes one step"
+        except Exception as bug:  # noqa: BLE001 - nobody knows how far it came
+            self._lane.broken = True
+            self._lane.steps.close(handle)
+            told = self._as_value(bug)
+            return LaneOutcome("unknown", self._plan.head, str(told)), told
+        error = steps.error or RetriableError(outcome.why)
+        if isinstance(error, RefusedError):
+            hint = f"give topic {OFFSETS_TOPIC} the broker's default for max.message.bytes"
+            error = BlockedError(f"{OFFSETS_TOPIC} does not take a position: {error.message}", hint)
+        return outcome, error
+
+    def _undone(self, part: Batch, run: BatchRun, handle: Any, why: CopycatError) -> _Done:  # noqa: ANN401 - as above
+        """Give the transaction up; and what that teaches."""
+        outcome = self._perform(self._lane.writer.undo(self._plan, handle, why))
+        aside = tuple(
+            SplitResult(one.split, one.split.offset, changed=one.changed, error=one.error) for one in run.progresses if one.orphans
+        )
+        results = tuple(SplitResult(one.split, one.split.offset, error=one.error) for one in run.progresses)
+        if outcome.state != "undone" or not isinstance(why, RefusedError):
+            return _Done(outcome, results, why, aside, is_worthwhile=outcome.state == "undone" and bool(aside))
+        is_first = self._search.refused(part, run.progresses, handle.sent)
+        return _Done(outcome, results, why, refused=why.reason if is_first else None, is_worthwhile=True)
+
+    def _moved(self, results: Results) -> list[Position]:
+        """What the transaction says of the partitions that have moved."""
+        moved, seq = [], self._plan.head.seq + 1
+        for result in results:
+            offset, losses = self._pipeline.source.saved(result, self._pipeline.definition.source)
+            if offset != result.split.offset or result.losses:
+                assert offset.position >= result.split.offset.position, "an offset never moves back"
+                moved.append(Position(result.split.partition, self._plan.lane.number, seq, offset, result.counts, losses))
+        return moved
+
+    def _told(self, done: _Done) -> Results:
+        """One result per split. What is not committed moves nothing and counts nothing."""
+        found = {one.split.partition: one for one in done.results}
+        if done.outcome.state not in ("committed", "idle"):
+            found = {key: SplitResult(one.split, one.split.offset, error=one.error or done.error) for key, one in found.items()}
+        found |= self._aside
+        error = done.error if done.outcome.state not in ("committed", "idle") else None
+        results = [found.get(one.partition) or SplitResult(one, one.offset, error=error) for one in self._batch.splits]
+        if results:
+            samples = tuple(sample for one in results for sample in one.samples)
+            results = [replace(one, samples=()) if one.samples else one for one in results]
+            results[0] = replace(results[0], samples=samples, client=self._lane.steps.take_view(), lane=done.outcome)
+        return tuple(results)
+
+    def _perform(self, lines: Lines[Any]) -> Any:  # noqa: ANN401 - what the lines return
+        return perform(lines, self._lane.steps)
+
+
+class _Clock:
+    """The time of one transaction, which begins with the first message: from then on the cluster counts it."""
+
+    def __init__(self, handle: Any, lane: Lane) -> None:  # noqa: ANN401 - see `protocol.Handle`
+        self._handle = handle
+        self._lane = lane
+        self._since: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether the batch has to come to an end. Asked often."""
+        return self._lane.stopping() or self._seconds() > STOP_PART * self._lane.transaction_seconds
+
+    def is_late(self) -> bool:
+        """Whether a commit would come too late."""
+        return self._seconds() > LATEST_PART * self._lane.transaction_seconds
+
+    def _seconds(self) -> float:
+        now = time.monotonic()
+        if self._since is None and self._handle.has_sent:
+            self._since = now
+        return 0.0 if self._since is None else now - self._since
+
+
+class _Watched:
+    """Steps, and the last error that one of them raised."""
+
+    def __init__(self, steps: Any) -> None:  # noqa: ANN401 - see `protocol.Steps`
+        self._steps = steps
+        self.error: CopycatError | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        step = getattr(self._steps, name)
+
+        def watched(*arguments: Any) -> Any:  # noqa: ANN401 - the step's own
+            try:
+                return step(*arguments)
+            except CopycatError as error:
+                self.error = error
+                raise
+
+        return watched
+
+
+def _doubt(run: BatchRun, handle: Any, failure: CopycatError | None, clock: _Clock) -> CopycatError | None:  # noqa: ANN401 - as above
+    """Why the transaction must not be committed: None when all that was sent is acknowledged, and accounted for."""
+    changed = next((one for one in run.progresses if one.orphans), None)
+    if isinstance(failure, RefusedError):
+        return failure
+    if handle.broken:
+        return failure or RetriableError("the producer cannot go on", "the batch is done again")
+    if changed is not None:
+        return failure or RetriableError(f"{changed.split.path!r} changed while it was read: what was sent of it is undone")
+    accounted = sum(one.messages for one in run.progresses)
+    if not handle.is_settled or handle.sent != accounted:
+        return failure or FatalError(f"{handle.sent} messages were sent, and {accounted} are accounted for", _BUG)
+    if clock.is_late():
+        return failure or RetriableError("the transaction took too long to be committed in time: it is undone")
+    return None
+
+
+def _also(plan: LanePlan) -> list[Position]:
+    """What the driver has changed by itself."""
+    return [Position(partition, plan.lane.number, plan.head.seq + 1, offset) for partition, offset in plan.also]
+
+
+def _sampled(run: BatchRun, results: Results) -> Results:
+    """The results with their samples, which go to the first of them in the end."""
+    return tuple(replace(result, samples=tuple(one.samples)) for result, one in zip(results, run.progresses, strict=True))

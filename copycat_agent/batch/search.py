@@ -1,0 +1,81 @@
+"""Looking for a record that Kafka refuses, where a refusal undoes all of a transaction: with fewer records in each attempt.
+
+Attempts take half of the stretch in which it must be. One that gets through is committed, and the rest of the stretch is looked at by
+the batches after it; an attempt with one record that is refused has found it. A stretch that gets through piece by piece, with nothing
+refused, was too large as one: the topic takes less at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from copycat_agent.batch.progress import Progress
+from copycat_agent.model import Batch, SourcePartition
+
+_ANY_RECORDS = 2**20
+"""An attempt with so many is not held back."""
+_NO_END = 2**63
+
+
+class Search:
+    """What is known of where it is. One per lane, kept between its batches.
+
+    It is among the next `_among` messages of the files in `_ends`, in their order, before these places. `_most`: no attempt takes more
+    than that, 0 for any number; after a find it is twice what stood between this one and the one before, and doubles with each success.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[SourcePartition, int] = {}
+        self._among = 0
+        self._most = 0
+        self._since = _ANY_RECORDS
+
+    def part(self, batch: Batch) -> Batch:
+        """What of the batch to try. All of it where nothing was refused."""
+        splits = {one.partition: one for one in batch.splits if one.offset.position < self._ends.get(one.partition, -1)}
+        if not splits:
+            self._ends = {}  # it is in files that are not here: when they come again, so does the refusal
+            return _at_most(batch, self._most)
+        ordered = tuple(splits[partition] for partition in self._ends if partition in splits)
+        return _at_most(replace(batch, splits=ordered), max(1, self._among // 2))
+
+    def refused(self, part: Batch, progresses: Sequence[Progress], sent: int) -> bool:
+        """Kafka refused something of `part`, of which it was sent so many messages. Whether it can only be the first record."""
+        opened = [one for one in progresses if one.stream is not None]
+        ends = {one.split.partition: one.sent_position for one in opened if one.sent_position > one.split.offset.position}
+        self._ends = {**ends, **{one.split.partition: _NO_END for one in opened[-1:]}}
+        self._among = max(1, min(part.max_records or sent, sent))
+        return self._among == 1
+
+    def committed(self, progresses: Sequence[Progress], messages: int, *, found: bool) -> bool:
+        """So many messages are committed; `found`: one that was refused is among them, or what became of it.
+
+        True when all that was suspected is through, and none was to blame.
+        """
+        was_looked_for, self._ends = bool(self._ends), self._left(progresses)
+        self._among -= messages
+        if found:
+            self._most, self._since, self._ends = _held_back(max(1, 2 * self._since)), 0, {}
+            return False
+        self._since = min(_ANY_RECORDS, self._since + messages)
+        self._most = _held_back(2 * self._most)
+        if self._among > 0:
+            return False
+        is_through = was_looked_for and all(end == _NO_END for end in self._ends.values())
+        self._ends = {}
+        return is_through
+
+    def _left(self, progresses: Sequence[Progress]) -> dict[SourcePartition, int]:
+        now = {one.split.partition: one.settled.position for one in progresses}
+        return {partition: end for partition, end in self._ends.items() if now.get(partition, -1) < end}
+
+
+def _held_back(records: int) -> int:
+    return records if records < _ANY_RECORDS else 0
+
+
+def _at_most(batch: Batch, records: int) -> Batch:
+    if not records or 0 < batch.max_records <= records:
+        return batch
+    return replace(batch, max_records=records)

@@ -1,0 +1,175 @@
+"""Who this agent is in Kafka: `identity.json` beside the store, so that a store that is lost can be made anew from what Kafka says.
+
+::
+
+    {"version": 1, "uuid": "...", "former": ["..."], "nonces": ["..."], "partitions": {"CLUSTER": 25}, "checksum": 123}
+
+Each start of the agent adds a nonce, durable before Kafka sees it. Who finds a nonce in Kafka that is not among these knows that another
+state directory has the same uuid: one of the two is a copy. `former` are uuids that this agent has given up for one of its own.
+`partitions` is how many the offsets topic of a cluster had when the agent first used it: so a connector's partition is found again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.errors import FatalError, RetriableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from copycat_agent.offsets.state_dir import StateDir
+
+NAME = "identity.json"
+VERSION = 1
+KEPT = 4096
+"""Nonces, the newest: an agent that starts every minute is known by them for three days, and by what its lanes name for ever."""
+_MOST_BYTES = 2**20
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Identity(NamedTuple):
+    """`nonce` is this start's, "" for a command. `nonces` are those of all starts that are known, this one included."""
+
+    uuid: str
+    nonce: str
+    nonces: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the file says. `nonces` from the oldest to the newest."""
+
+    uuid: str
+    former: tuple[str, ...] = ()
+    nonces: tuple[str, ...] = ()
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Identity:
+        """As a command knows it."""
+        return Identity(self.uuid, "", frozenset(self.nonces))
+
+
+def is_uuid(text: str) -> bool:
+    """Whether this is what the uuid of an agent looks like."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def fresh() -> Kept:
+    """An identity that nobody has."""
+    return Kept(str(uuid.uuid4()))
+
+
+def another(kept: Kept) -> Kept:
+    """An identity of its own for an agent that is a copy."""
+    return Kept(fresh().uuid, former=(*kept.former, kept.uuid))
+
+
+def load(directory: Path) -> Kept | None:
+    """What `identity.json` says, None when there is none. FatalError when it says nothing, or a newer version wrote it."""
+    path = directory / NAME
+    try:
+        text = _read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}"
+        raise FatalError(msg, "it has to be a file of the agent's user") from error
+    try:
+        return _parse(path, json.loads(text))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        msg = f"{path} is damaged: it does not say who this agent is in Kafka"
+        raise FatalError(msg, way_out(path)) from None
+
+
+def way_out(path: Path) -> str:
+    """What a person can do about a file that says nothing."""
+    return (
+        f"restore it from a backup; or move it away: the agent goes by the uuid in offsets.db then, and when that is gone as well,"
+        f" begins as a new one (mv {path} {path}.damaged)"
+    )
+
+
+def _read(path: Path) -> bytes:
+    descriptor = os.open(path, _FLAGS)
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            msg = f"{path} is not a regular file"
+            raise FatalError(msg, "move it away")
+        return stream.read(_MOST_BYTES)
+
+
+def _parse(path: Path, told: dict[str, Any]) -> Kept:
+    if told["version"] != VERSION:
+        msg = f"{path} was written by a newer copycat-agent (version {int(told['version'])}; this one knows up to {VERSION})"
+        raise FatalError(msg, "install that version again")
+    kept = Kept(told["uuid"], tuple(told["former"]), tuple(told["nonces"]), dict(told["partitions"]))
+    if told["checksum"] != _checksum(kept) or not is_uuid(kept.uuid):
+        msg = "checksum"
+        raise ValueError(msg)
+    return kept
+
+
+def start(directory: StateDir | None, kept: Kept, named: Iterable[str]) -> tuple[Kept, Identity]:
+    """A start of the agent: a fresh nonce, on disk when this returns. RetriableError when it cannot be put there.
+
+    `named` are nonces that must not be forgotten.
+    """
+    nonce = secrets.token_hex(8)
+    newest = kept.nonces[-(KEPT - 1) :]
+    older = [one for one in dict.fromkeys((*kept.nonces, *named)) if one and one not in set(newest) and one in set(named)]
+    now = replace(kept, nonces=(*older, *newest, nonce))
+    if directory is not None:
+        save(directory, now)
+    return now, Identity(now.uuid, nonce, frozenset(now.nonces))
+
+
+def save(directory: StateDir, kept: Kept) -> None:
+    """Replace the file: a kill, or a power cut, leaves the one before or this one. RetriableError when that does not work now."""
+    path = directory.path / NAME
+    unfinished = path.with_name(f"{NAME}.new")
+    told = {"version": VERSION, **asdict(kept), "checksum": _checksum(kept)}
+    try:
+        unfinished.unlink(missing_ok=True)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
+            stream.write(json.dumps(told) + "\n")
+            stream.flush()
+            os.fsync(descriptor)
+        unfinished.rename(path)
+        directory.sync()
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror}"
+        raise RetriableError(msg, "make room, or see what the disk says (dmesg)") from error
+
+
+def _checksum(kept: Kept) -> int:
+    return zlib.crc32(json.dumps(asdict(kept), sort_keys=True).encode())
+
+
+def agree(directory: Path, kept: Kept | None, stored: str) -> Kept:
+    """Who the agent is, by its file and by the uuid in the store. FatalError when these are two agents."""
+    if kept is None:
+        return Kept(stored)
+    if stored != kept.uuid and stored not in kept.former:
+        path = directory / NAME
+        msg = f"offsets.db in {directory} is agent {stored}'s, and {NAME} says that this is agent {kept.uuid}"
+        raise FatalError(
+            msg,
+            "put the right offsets.db back; or, to go on as the agent whose store it is, and only if that one never starts again: "
+            f"mv {path} {path}.old",
+        )
+    return kept

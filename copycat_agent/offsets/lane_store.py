@@ -1,0 +1,177 @@
+"""What `OffsetStore` knows of exactly-once lanes, and of who the agent is in Kafka: see `lanes` and `identity`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from copycat_agent.errors import CopiedError, DataError
+from copycat_agent.model import Account, SourcePartition
+from copycat_agent.offsets import accounts as books
+from copycat_agent.offsets import damage, identity, lanes, ledger, schema
+from copycat_agent.offsets.held import HeldFile
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from copycat_agent.errors import PositionsError
+    from copycat_agent.model import Place, Position, SourceOffset
+    from copycat_agent.offsets.identity import Identity
+    from copycat_agent.offsets.lanes import KeptLanes
+    from copycat_agent.offsets.opening import Opened
+    from copycat_agent.offsets.state_dir import StateDir
+    from copycat_agent.transactions.opening import Adopt, Truth
+
+
+class LaneStore(HeldFile):
+    """A part of `OffsetStore`."""
+
+    def __init__(self, opened: Opened, directory: StateDir | None, *, rebuilds: bool) -> None:
+        """For `OffsetStore`."""
+        super().__init__(opened.connection, directory, rebuilds=rebuilds)
+        self._kept = opened.kept
+        self._identity: Identity | None = None
+        self._ledger = ledger.Ledger()
+
+    @property
+    def agent_uuid(self) -> str:
+        """Who the agent is."""
+        return self._kept.uuid
+
+    @property
+    def identity(self) -> Identity:
+        """Who the agent is in Kafka, with the nonce of this start, which is on disk. RetriableError when it cannot be put there."""
+        with self._using() as connection:
+            if self._identity is None:
+                self._kept, self._identity = identity.start(self._directory, self._kept, lanes.nonces(connection))
+            return self._identity
+
+    def partitions(self, cluster: str, now: int) -> int:
+        """How many partitions the offsets topic of a cluster counts as having: as many as it had when this agent first used it.
+
+        `now`: how many it has; remembered the first time, and where there are fewer than there were. So a connector's place is found
+        again when the store is lost, also where partitions were added meanwhile. RetriableError as for `identity`.
+        """
+        with self._lock:
+            known = self._kept.partitions.get(cluster, 0)
+            if 0 < known <= now:
+                return known
+            kept = replace(self._kept, partitions={**self._kept.partitions, cluster: now})
+            if self._directory is not None:
+                identity.save(self._directory, kept)
+            self._kept = kept
+            return now
+
+    @property
+    def damaged(self) -> str:
+        """Why the store was begun anew, "" when it was not: until a person removes the marker, only Kafka's word counts."""
+        return damage.marker_text(Path(self._path)) if self._directory else ""
+
+    def begin_anew(self, connector: str) -> int:
+        """Delete all offsets of a connector, on a person's request; returns how many. What Kafka says of it does not count any more."""
+        self._leave_identity(connector)
+        with self._writing() as connection:
+            keys = connection.execute("SELECT key FROM offsets WHERE connector = ?", (connector,)).fetchall()
+            connection.execute("DELETE FROM offsets WHERE connector = ?", (connector,))
+            if lanes.has_lanes(connection, connector):
+                lanes.mark(connection, [SourcePartition(connector, key) for (key,) in keys], wish=True)
+            if lanes.has_lanes(connection, connector) or self.damaged:
+                lanes.adopt(connection, connector, "local")
+        self._give_back_space()
+        return len(keys)
+
+    def lanes(self, connector: str) -> KeptLanes:
+        """What is known of a connector's lanes."""
+        with self._using() as connection:
+            return lanes.kept(connection, connector)
+
+    def lanes_opened(
+        self,
+        connector: str,
+        cluster: str,
+        place: Place,
+        truth: Truth,
+        published: Iterable[tuple[SourcePartition, SourceOffset | None]] = (),
+        *,
+        keeps_accounts: bool = False,
+    ) -> tuple[Position, ...]:
+        """The lanes are opened: save what is so, positions included, in one transaction; what was decided for it is done.
+
+        `published` is `Opening.publish`. Losses of steps that were not known here are entered, and with `keeps_accounts` their counts.
+        Returns the positions that count: not those that a row is ahead of, or a later wish of a person.
+        """
+        with self._writing() as connection:
+            known = lanes.kept(connection, connector)
+            steps = {number: head.seq for number, head in known.heads.items()} if known.adopt == "topic" else {}
+            unknown = [one for one in truth.positions if one.seq > steps.get(one.lane, 0)]
+            news = lanes.opened(connection, connector, cluster, place, truth, dict(published))
+            self._enter(connection, unknown, keeps_accounts=keeps_accounts)
+        return tuple(news)
+
+    def _enter(self, connection: sqlite3.Connection, unknown: Iterable[Position], *, keeps_accounts: bool) -> None:
+        """What transactions did that this store did not know of."""
+        for one in unknown:
+            self._ledger.enter(connection, one.losses)
+            if keeps_accounts and one.offset is not None:
+                books.add(connection, {one.partition: Account(one.counts, path=one.offset.path)})
+
+    def lanes_refused(self, connector: str, error: PositionsError) -> None:
+        """The lanes could not be opened: remember that this host is a copy, or was copied, and save what it has committed itself."""
+        if isinstance(error, CopiedError):
+            with self._writing() as connection:
+                unknown = lanes.refused(connection, connector, cast("tuple[Position, ...]", error.positions))
+                self._enter(connection, unknown, keeps_accounts=False)
+
+    def unpublished(self, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
+        """Up to `limit` offsets that no transaction has told yet, None for those that are forgotten; the most urgent first."""
+        with self._using() as connection:
+            return lanes.unpublished(connection, connector, limit)
+
+    def leave_lanes(self, connector: str) -> None:
+        """A run without lanes begins: should they be opened again, what is saved here counts, and not what Kafka says."""
+        with self._using() as connection:
+            is_left = not lanes.has_lanes(connection, connector) or lanes.kept(connection, connector).unused
+        if not is_left:
+            with self._writing() as connection:
+                lanes.leave(connection, connector)
+
+    def adopt(self, connector: str, which: Adopt) -> str:
+        """Which positions the next opening goes on from: a person has decided.
+
+        A copy that goes on from its own positions gets an identity of its own, and all its connectors go on from theirs: none of them
+        may be open. Returns its uuid then, else "".
+        """
+        changed = self._leave_identity(connector) if which == "local" else ""
+        with self._writing() as connection:
+            lanes.adopt(connection, connector, which)
+        return changed
+
+    def take_over(self, connector: str, agent: str) -> None:
+        """The next opening takes over what Kafka says of that agent's connector of this name: the agent is gone, and never runs again.
+
+        DataError when it is this one.
+        """
+        if agent in {self._kept.uuid, *self._kept.former}:
+            raise DataError("that is this agent, or was it", "leave --agent out")
+        with self._writing() as connection:
+            lanes.take_over(connection, connector, agent)
+
+    def undecided(self, connector: str) -> str:
+        """Why a connector without lanes must not begin, "" when it may: the store was begun anew, and nobody has decided."""
+        return self.damaged if self.lanes(connector).adopt != "local" else ""
+
+    def _leave_identity(self, connector: str) -> str:
+        """The agent's new uuid when the connector was found to be a copy's, or copied; else ""."""
+        with self._lock:
+            if not self.lanes(connector).copied:
+                return ""
+            kept = identity.another(self._kept)
+            if self._directory is not None:
+                identity.save(self._directory, kept)
+            with self._writing() as connection:  # should this fail, the next start does it
+                schema.set_uuid(connection, kept.uuid)
+                lanes.begin_anew(connection)
+            self._kept, self._identity = kept, None
+            return kept.uuid

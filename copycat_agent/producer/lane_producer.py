@@ -1,0 +1,349 @@
+"""A producer for one transaction: fenced behind the task's back while the batch before it works, and never used again.
+
+So nothing has to be known about what the network may still deliver of it: the next producer with its id has a newer epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import starmap
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from copycat_agent import failpoints
+from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
+from copycat_agent.model import Place
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.delivery import Outgoing, Refused, TaskProducer, no_more_threads
+from copycat_agent.producer.outcomes import classify, code_name
+from copycat_agent.producer.pace import Pace
+from copycat_agent.producer.settings import TRANSACTION_TIMEOUT_MS, transactional_settings
+from copycat_agent.producer.statistics import INTERVAL_SECONDS
+from copycat_agent.transactions.protocol import Entry
+
+_INIT_SECONDS = 20.0
+"""How long a new producer may take to be fenced, from when it is made."""
+_COMMIT_SECONDS = 25.0
+"""How long a commit may take, well below the transaction's own time-out."""
+_LAST_SECONDS = 8.0
+"""The same after a stop request."""
+_SLICE_SECONDS = 0.5
+"""One call to fence lasts no longer, so that `close` is heard; asking again goes on with what is under way."""
+_LOOK_SECONDS = 0.1
+_LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.03, 1.0
+"""How long the first call waits, within these: half as long again as fencing usually takes. One in four clients misses that a connection
+is there, and looks again when it is asked again, or after half a second. But each call that is given up costs some 200 bytes for good,
+for the binding never frees the error that says so: hence not in shorter steps."""
+_SENT_SECONDS = 0.001
+"""Enough for the request to commit to leave, and hardly for its answer: here a failpoint is."""
+_LEAST_TIMEOUT_MS = 5_000
+"""Where brokers allow no longer transactions than this, batches would have to be shorter than the agent makes them."""
+
+_SILENT_SECONDS = ((INTERVAL_SECONDS, "500"), (3 * INTERVAL_SECONDS, "50"))
+"""After so long without a word of a task's producers, none of which lived long enough to say one, the next speaks each so many ms."""
+
+_FENCED = frozenset(
+    {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "TRANSACTION_COORDINATOR_FENCED", "_FENCED"}
+)
+_TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - its spelling
+_PURGED = frozenset({"_PURGE_INFLIGHT", "_PURGE_QUEUE"})
+"""What becomes of the other records when a transaction fails: a consequence."""
+_UNKNOWN_REQUEST = frozenset({"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"})
+_NO_TRANSACTIONS = "delivery.guarantee: exactly_once needs brokers that know transactions, Kafka 2.5 or later; set at_least_once"
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the producers of one task have in common, and what they tell those after them.
+
+    `tracked`, `batch_bytes` and `pace` as of a `TaskProducer`; `stopping` ends `ready`, until `begin` says another. Learnt is how long
+    brokers let a transaction be, what topics there are, when a producer last said something about itself, and how long fencing takes.
+    """
+
+    tracked: bool = False
+    batch_bytes: int = 0
+    pace: Pace = field(default_factory=Pace)
+    stopping: Callable[[], bool] = lambda: False
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    partitions: dict[str, int] = field(default_factory=dict)
+    heard_at: float = -math.inf
+    init_seconds: float = 0.0
+
+    def took(self, seconds: float) -> None:
+        """Fencing took so long: what it usually takes comes down at once, and goes up slowly."""
+        self.init_seconds = min(seconds, 1.25 * self.init_seconds) if self.init_seconds else seconds
+
+
+class LaneProducer(TaskProducer):
+    """A producer for one transaction of one lane: what its id's earlier producers had open is undone before it does anything.
+
+    Records go as with a `TaskProducer`, in the open transaction; they count when it is committed. After any error it is `broken`.
+    Used from one thread at a time, `attend` from any.
+    """
+
+    _least_batch_bytes = 1  # finding out costs a whole transaction here
+    _flush_step_seconds = 0.05  # the library waits for an abort once something was refused
+
+    def __init__(self, options: KafkaOptions, client_id: str, transactional_id: str, shared: Shared) -> None:
+        """Begins to fence others with this id, in the background."""
+        self.transactional_id = transactional_id
+        self.sent = 0
+        """Messages that were taken so far; positions and heads do not count."""
+        self.is_settled = True
+        """Whether nothing was handed over since the last `settle` that returned."""
+        self._shared = shared
+        self._client_id = client_id
+        self._last_offset = -1
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._is_initialized = threading.Event()
+        self._init_error: CopycatError | None = None
+        super().__init__(options, client_id, shared.batch_bytes, shared.pace, tracked=shared.tracked)
+        self._stopping = shared.stopping
+        try:
+            threading.Thread(target=self._initialize, name="fencing", daemon=True).start()
+        except RuntimeError as error:
+            super().close()
+            raise no_more_threads(str(error)) from None
+
+    def _start(self, client_id: str) -> None:
+        shared = self._shared
+        self._timeout_ms = shared.timeout_ms
+        settings = transactional_settings(self._options, client_id, self.transactional_id, self._timeout_ms, self.batch_bytes)
+        silent_seconds = time.monotonic() - shared.heard_at
+        settings.update(("statistics.interval.ms", interval) for limit, interval in _SILENT_SECONDS if silent_seconds > limit)
+        self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions)
+
+    def _on_statistics(self, text: str) -> None:
+        self._shared.heard_at = time.monotonic()
+        super()._on_statistics(text)
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether any message was taken."""
+        return self.sent > 0
+
+    def ready(self) -> None:
+        """Wait until others with this id are fenced, and their transactions at an end. Raises what keeps it from being so."""
+        while not self._is_initialized.wait(_LOOK_SECONDS):
+            if self._is_stopping():
+                raise RetriableError(f"{self._fencing()}: stopped before Kafka had answered")
+        if self._init_error is not None:
+            raise self._init_error
+
+    def begin_transaction(self) -> None:
+        """Begin it. The cluster is not asked. FencedError when it is known that somebody else has taken the id."""
+        try:
+            self._client.begin_transaction()
+        except KafkaException as exception:
+            self.broken = True
+            raise self._told(exception.args[0], f"beginning transaction {self.transactional_id}") from None
+
+    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+        """See `TaskProducer.send`. RefusedError when Kafka has refused a record of this transaction meanwhile."""
+        self._count(len(values), lambda: super(LaneProducer, self).send(topic, values, tail))
+
+    def send_each(self, messages: Iterable[Outgoing]) -> None:
+        """See `send`."""
+        going = list(messages)
+        self._count(len(going), lambda: super(LaneProducer, self).send_each(going))
+
+    def _count(self, number: int, send: Callable[[], None]) -> None:
+        self.is_settled = self.is_settled and number == 0
+        try:
+            send()
+        except Refused as refused:
+            self.sent += refused.sent
+            raise
+        except BaseException:
+            self.sent += number
+            raise
+        self.sent += number
+
+    def send_entries(self, place: Place, entries: Sequence[Entry]) -> None:
+        """Send entries to the offsets topic. RefusedError for one that is refused on the spot."""
+        self.is_settled = self.is_settled and not entries
+        messages: list[Outgoing] = [(place.topic, one.value, one.key, place.partition) for one in entries]
+        if messages:
+            messages[-1] = (*messages[-1], self._on_last)
+        try:
+            self._drive(messages, lambda rest: starmap(self._client.produce, rest))
+        except Refused as refused:
+            self.broken = True
+            raise RefusedError(refused.reason) from None
+
+    def settle(self) -> None:
+        """Wait until everything sent is acknowledged: when this returns, it is, and nothing but the commit is missing.
+
+        RefusedError when Kafka refused a record, otherwise as `TaskProducer.settle`, or FencedError.
+        """
+        super().settle()
+        self.is_settled = True
+
+    def flush(self) -> int:
+        """`settle`; returns where the last entry stands, -1 where Kafka does not say."""
+        self.settle()
+        return self._last_offset
+
+    def commit(self) -> None:
+        """Commit. When it raises, nobody knows whether it is committed, or will be."""
+        self.broken = True
+        seconds = _COMMIT_SECONDS if not self._is_stopping() else _LAST_SECONDS
+        deadline = time.monotonic() + min(seconds, self._timeout_ms / 2000)
+        error = self._ask_to_commit(deadline)
+        while error is not None:
+            if not error.retriable() or error.code() == _TIMED_OUT or time.monotonic() > deadline:
+                raise self._told(error, f"committing transaction {self.transactional_id}")
+            time.sleep(_LOOK_SECONDS)
+            error = self._ask_to_commit(deadline)
+
+    def _ask_to_commit(self, deadline: float) -> KafkaError | None:
+        """One request, with all the time there is.
+
+        It is not asked in portions: the library takes the answer to a request that it has given up for that of the next one, and three
+        of those in a row for a commit.
+        """
+        if not failpoints.is_armed("committing"):
+            return self._commit_once(deadline)
+        answers: list[KafkaError | None] = []
+        asking = threading.Thread(target=lambda: answers.append(self._commit_once(deadline)), name="committing", daemon=True)
+        asking.start()
+        asking.join(_SENT_SECONDS)
+        failpoints.hit("committing")
+        asking.join()
+        return answers[0]
+
+    def _commit_once(self, deadline: float) -> KafkaError | None:
+        try:
+            self._client.commit_transaction(max(deadline - time.monotonic(), _LOOK_SECONDS))
+        except KafkaException as exception:
+            self._poll(0)
+            error: KafkaError = exception.args[0]
+            return error
+        return None
+
+    def attend(self) -> None:
+        """See `TaskProducer.attend`; nothing once it is closed."""
+        client = getattr(self, "_client", None)
+        if client is not None:
+            self._serve(client, 0)
+
+    def close(self) -> None:
+        """See `TaskProducer.close`. Once is enough."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            last = [self._client]
+            super().close()
+        # The library waits for its threads, and one of those may wait for a name server.
+        with contextlib.suppress(RuntimeError):  # the interpreter ends
+            threading.Thread(target=last.clear, name="freeing", daemon=True).start()
+
+    def _initialize(self) -> None:
+        begun = time.monotonic()
+        seconds = min(max(_LEAST_WAIT_SECONDS, 1.5 * self._shared.init_seconds), _MOST_WAIT_SECONDS)
+        try:
+            error = self._ask_to_init(seconds)
+            while error is not None and self._is_worth_asking(error) and time.monotonic() < begun + _INIT_SECONDS:
+                seconds = min(2 * seconds, _SLICE_SECONDS)
+                error = self._ask_to_init(seconds)
+            if error is not None:
+                self._init_error = self._told(error, self._fencing())
+            else:
+                self._shared.took(time.monotonic() - begun)
+        except CopycatError as refused:
+            self._init_error = refused
+        finally:
+            self._is_initialized.set()
+
+    def _ask_to_init(self, seconds: float) -> KafkaError | None:
+        with self._lock:
+            if self._is_closed:
+                return KafkaError(KafkaError._DESTROY)  # noqa: SLF001 - its spelling
+            client = self._client
+        try:
+            client.init_transactions(seconds)
+        except KafkaException as exception:
+            self._serve(client, 0)
+            error: KafkaError = exception.args[0]
+            if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT and self._timeout_ms > _LEAST_TIMEOUT_MS:
+                self._shorten()
+                return self._ask_to_init(seconds)
+            return error
+        return None
+
+    def _shorten(self) -> None:
+        """The brokers do not allow transactions as long as this: begin again with half of it."""
+        self._shared.timeout_ms = min(self._shared.timeout_ms, max(_LEAST_TIMEOUT_MS, self._timeout_ms // 2))
+        with self._lock:
+            if not self._is_closed:
+                self._start(self._client_id)
+
+    def _is_worth_asking(self, error: KafkaError) -> bool:
+        trouble = self._trouble
+        is_refused = trouble is not None and classify(trouble) is BlockedError
+        return error.retriable() and classify(error) is RetriableError and not is_refused and not self._is_closed
+
+    def _failure(self) -> KafkaError | None:
+        """What made the transaction fail; that it did so is reported for each of its records."""
+        if not self._failures:
+            return None
+        own = (error for error in self._failures.values() if code_name(error) not in _PURGED)
+        return self._state() or next(own, None) or super()._failure()
+
+    def _state(self) -> KafkaError | None:
+        """What made the transaction fail, None where it is in order. The library tells when it is asked for what cannot be."""
+        try:
+            self._client.begin_transaction()
+        except KafkaException as exception:
+            error: KafkaError = exception.args[0]
+            return None if error.code() == KafkaError._STATE else error  # noqa: SLF001 - its spelling
+        return None
+
+    def _check(self) -> None:
+        """Raise what was reported so far: whatever it is, nothing of this transaction can be committed any more."""
+        super()._check()
+        refused = self._failure()
+        if refused is not None:
+            self.broken = True
+            raise self._as_refused(refused)
+
+    def _refusal(self, exception: KafkaException, sent: int) -> Exception:
+        cause = self._state()
+        if cause is None:
+            return super()._refusal(exception, sent)
+        self.broken = True
+        return self._as_refused(cause)
+
+    def _as_refused(self, cause: KafkaError) -> CopycatError:
+        told = self._told(cause, "Kafka refused a record")
+        return RefusedError(told) if isinstance(told, DataError) else told
+
+    def _told(self, error: KafkaError, what: str) -> CopycatError:
+        self._shared.partitions.clear()  # who knows what has become of them
+        name = code_name(error)
+        if name in _FENCED:
+            return FencedError(f"{what}: another producer has taken this id ({error.str()})")
+        if name == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+            begin = ".".join(self.transactional_id.split(".")[:2])
+            return BlockedError(
+                f"{what}: {error.str()}", f"grant this user Write and Describe on transactional ids that begin with {begin}."
+            )
+        if name in _UNKNOWN_REQUEST:
+            return FatalError(f"{what}: {error.str()}", _NO_TRANSACTIONS)
+        return super()._told(error, what)
+
+    def _fencing(self) -> str:
+        return f"taking over transactional id {self.transactional_id} at {','.join(self._options.bootstrap_servers)}"
+
+    def _on_last(self, error: KafkaError | None, message: Message) -> None:
+        self._on_delivery(error, message)
+        offset = message.offset()
+        if error is None and offset is not None:
+            self._last_offset = offset

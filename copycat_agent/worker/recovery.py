@@ -1,0 +1,135 @@
+"""A batch of which is not known whether it was committed: its lane is opened again, until Kafka says what is so."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent import failpoints
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
+from copycat_agent.model import LaneOutcome, Position, SourcePartition, SplitResult
+from copycat_agent.worker.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from copycat_agent.executor import Results
+    from copycat_agent.model import Batch, LanePlan, Split
+    from copycat_agent.options import ErrorsOptions
+    from copycat_agent.transactions.opening import Truth
+    from copycat_agent.worker.attempts import Attempt
+
+TELL_SECONDS = 1.0
+"""A recovery that takes longer is told."""
+_UNDONE = "what became of a transaction was not known; Kafka says that it is not committed, and all of it is sent again"
+
+
+class Recovery:
+    """For the connector's thread, which calls `tend` until `results` are there."""
+
+    def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], Attempt], errors: ErrorsOptions) -> None:
+        """`again` begins another attempt at the batch's lane."""
+        self.results: Results = Future()
+        """The batch's, as Kafka has them; or what ends the connector."""
+        self.began = time.monotonic()
+        self.why = _why(results)
+        """Why it is not known, in words."""
+        self.error: RetriableError | None = None
+        """Why the last attempt failed."""
+        self._batch, self._before = batch, results
+        self._again = again
+        self._backoff = Backoff(errors)
+        self._attempt: Attempt | None = None
+
+    @property
+    def trouble(self) -> RetriableError | None:
+        """What a person should know of it; None while it is quick."""
+        slow = time.monotonic() - self.began > TELL_SECONDS
+        if self.error is None and not slow:
+            return None
+        doing = self._attempt.doing if self._attempt else "tries again"
+        words = f"whether a batch of task {self._batch.task.number} was committed is not known yet: it {doing}"
+        kind = BlockedError if isinstance(self.error, BlockedError) else RetriableError
+        return kind(f"{words}; {self.error}" if self.error else words)
+
+    def tend(self) -> None:
+        """Begin an attempt when it is time for one, take in one that is over. Raises nothing."""
+        try:
+            self._tend()
+        except CopycatError as error:  # the store's, or errors.retry_timeout is over
+            self.results.set_exception(error)
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more; the next start finds out."""
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    def _tend(self) -> None:
+        try:
+            if self._attempt is None and not self._backoff.seconds_left():
+                failpoints.hit("recovering")
+                self._attempt = self._again()
+            elif self._attempt is not None and self._attempt.is_over:
+                attempt, self._attempt = self._attempt, None
+                self.results.set_result(as_kafka_has_it(self._batch, self._before, attempt.result().truth))
+        except UnexpectedError:
+            raise
+        except RetriableError as error:
+            self.error = error
+            self._backoff.failed(error)
+
+
+class UnexpectedError(RetriableError):
+    """Kafka says something of a lane that no batch of this connector explains: all of its lanes have to be opened anew."""
+
+
+def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: Truth) -> tuple[SplitResult, ...]:
+    """The results of a batch, from what Kafka says of its lane. `before` are those that nobody can rely on; their errors say why.
+
+    Raises UnexpectedError.
+    """
+    plan = batch.lane
+    assert plan is not None, "a batch without a lane has no outcome"
+    found = _positions(plan, batch, truth)
+    state = LaneOutcome("committed" if found else "undone", truth.heads[plan.lane.number])
+    results = [_committed(split, found.get(split.partition)) if found else _undone(one) for split, one in _pairs(batch, before)]
+    results[0] = replace(results[0], lane=state)
+    return tuple(results)
+
+
+def _positions(plan: LanePlan, batch: Batch, truth: Truth) -> Mapping[SourcePartition, Position]:
+    """Those that its transaction wrote, empty where it was not committed, or wrote nothing but tombstones: those are told again."""
+    mine = {one.partition: one for one in truth.positions if one.lane == plan.lane.number and one.seq > plan.head.seq}
+    expected = {split.partition for split in batch.splits} | {partition for partition, _ in plan.also}
+    if any(one.seq != plan.head.seq + 1 for one in mine.values()) or mine.keys() - expected:
+        msg = f"lane {plan.lane.number} holds positions that nobody here has sent"
+        raise UnexpectedError(msg)
+    if mine and any(split.origins for split in batch.splits):
+        msg = f"lane {plan.lane.number} has gone on with an archive whose content is known by another name"
+        raise UnexpectedError(msg)
+    return mine
+
+
+def _pairs(batch: Batch, before: tuple[SplitResult, ...]) -> list[tuple[Split, SplitResult]]:
+    return list(zip(batch.splits, before, strict=True))
+
+
+def _committed(split: Split, position: Position | None) -> SplitResult:
+    """What is not in Kafka (whether the file's end was reached, say, or damage) is found out, and counted, by reading on."""
+    if position is None or position.offset is None:
+        return SplitResult(split, split.offset)
+    offset = replace(position.offset, done=split.offset.done, trouble=split.offset.trouble)
+    losses = tuple(one for one in position.losses if one.reason != "damaged")
+    return SplitResult(split, offset, position.counts, losses=losses)
+
+
+def _undone(result: SplitResult) -> SplitResult:
+    return SplitResult(result.split, result.split.offset, error=result.error or RetriableError(_UNDONE))
+
+
+def _why(results: tuple[SplitResult, ...]) -> str:
+    outcome = next((one.lane for one in results if one.lane is not None), None)
+    error = next((one.error for one in results if one.error is not None), None)
+    return (outcome.why if outcome else "") or str(error or "its process gave no answer")

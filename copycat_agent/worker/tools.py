@@ -1,0 +1,48 @@
+"""What a connector's thread works with, and where it writes what it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.worker.attempts import MakeWorld, kafka_world
+from copycat_agent.worker.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from copycat_agent.executor import Executor
+    from copycat_agent.logs import Log
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.sources import Source
+    from copycat_agent.watch import Watcher
+    from copycat_agent.worker.orders import Orders
+    from copycat_agent.worker.standing import Standing
+    from copycat_agent.worker.tally import Tally
+    from copycat_agent.worker.taps import Taps
+
+
+class Tools(NamedTuple):
+    """What every connector works with, shared by all.
+
+    `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
+    as sending them. `make_source` stands in for `SourceKind.make`, `make_world` for the broker on which lanes are opened, in `turns`.
+    """
+
+    store: OffsetStore
+    executor: Executor
+    watcher: Watcher
+    accounts: bool = False
+    make_source: Callable[..., Source] | None = None
+    tracked: bool = False
+    turns: Turns = Turns()
+    make_world: MakeWorld = kafka_world
+
+
+class Books(NamedTuple):
+    """Where a connector's thread reads what it should do, and writes what it did."""
+
+    orders: Orders
+    standing: Standing
+    tally: Tally
+    taps: Taps
+    log: Log

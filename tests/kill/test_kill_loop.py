@@ -1,0 +1,86 @@
+"""`benchmarks/run kill_loop`: what it plans is what it promises, and it can tell a kept promise from a broken one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.kill_loop_findings import Findings, Struck, restored, values
+from benchmarks.kill_loop_plan import ROUND, places, planned, spelled, window
+from benchmarks.kill_loop_report import recovery, result, text
+from copycat_agent.failpoints import NAMES
+
+PROJECT = Path(__file__).parents[2]
+PLAN = [planned(7, number) for number in range(1000)]
+VIEW = {"delivered": 9, "lost": 0, "phantom": 0, "corrupt": 0}
+VERDICT: dict[str, Any] = {"written": 9, "duplicated": 0, "reordered": 0, "aborted": 0, "examples": [], "uncommitted": VIEW, **VIEW}
+ASKED = {"guarantee": "exactly_once", "seed": 7, "caption": "", "minutes_taken": 1.0, "rotations": 0}
+
+
+def test_a_plan_is_the_same_for_a_seed_and_another_for_another() -> None:
+    assert [planned(7, number) for number in range(1000)] == PLAN
+    assert [planned(8, number) for number in range(1000)] != PLAN
+
+
+def test_a_thousand_kills_have_the_promised_shares() -> None:
+    victims = Counter(kill.victim for kill in PLAN)
+    for victim, share in Counter(ROUND).items():
+        assert abs(victims[victim] / 1000 - share / len(ROUND)) < 0.03
+    moments = Counter(kill.moment for kill in PLAN)
+    assert abs(moments["start"] / 1000 - 0.3) < 0.05
+    assert moments["failpoint"] > 5 * 2 * len(NAMES)
+
+
+def test_every_failpoint_is_one_of_the_drivers_or_of_a_tasks() -> None:
+    both = [*places("driver", "exactly_once"), *places("worker", "exactly_once")]
+    assert sorted(both) == sorted(NAMES)
+    assert set(places("driver", "at_least_once")) < set(both)
+    assert [spelled("start", 8), spelled("saved", 8), window("saved")] == ["start:1", "saved:8", "W7"]
+
+
+def test_what_was_done_is_gone_on_with() -> None:
+    findings = Findings([Struck(1, "driver", "failpoint", 1.0, "saved", fired=True, seconds=2.5)], planned=3)
+    findings.misses["moved"] += 1
+    assert restored(json.loads(json.dumps(values(findings)))) == findings
+
+
+@pytest.mark.parametrize(
+    ("harm", "once", "at_least"),
+    [
+        ({}, True, True),
+        ({"duplicated": 1}, False, True),
+        ({"lost": 1}, False, False),
+        ({"reordered": 1}, False, False),
+        ({"uncommitted": {**VIEW, "phantom": 1}}, False, False),
+    ],
+)
+def test_the_guarantee_decides_what_is_a_broken_promise(harm: dict[str, Any], once: bool, at_least: bool) -> None:
+    found = [result({**VERDICT, **harm}, Findings(), {**ASKED, "guarantee": name})["kept"] for name in ("exactly_once", "at_least_once")]
+    assert found == [once, at_least]
+    assert not result(VERDICT, Findings(broken=["a process survived"]), ASKED)["kept"]
+
+
+def test_the_report_names_windows_and_recovery() -> None:
+    struck = [Struck(n, "driver", "failpoint", 1.0, "saved", fired=True, seconds=float(n)) for n in range(1, 6)]
+    told = result(VERDICT, Findings(struck), ASKED)
+    assert (told["windows"], told["recovery_seconds"]) == ({"W7": 5}, {"count": 5, "median": 3.0, "p95": 5.0, "max": 5.0})
+    assert "| W7 | 5 | saved 5 |" in text(told)
+    assert recovery([None]) == {"count": 0}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--kills", "8", "--guarantee", guarantee, "--seed", "1"]
+    for kills in ("8", "12"):  # the second goes on where the first ended
+        command[4] = kills
+        done = subprocess.run([*command, "--directory", tmp_path / "work", "--json", tmp_path / "told"], cwd=PROJECT, check=False)
+        told = json.loads((tmp_path / "told").read_text())
+        assert (done.returncode, told["kept"], told["kills"] >= int(kills)) == (0, True, True), told

@@ -1,0 +1,54 @@
+"""exactly_once through bounded Spark jobs, whose Python workers change from one job to the next."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.watch import Watcher
+from tests.rig.kafka import consume
+from tests.rig.shipping import Shipping
+from tests.spark.conftest import workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.spark.host import SparkHost
+
+
+@pytest.fixture
+def shipping(tmp_path: Path, broker: DevBroker, host: SparkHost, make_topic: Callable[..., str]) -> Iterator[Shipping]:
+    """A connector over `tmp_path / "logs"`, not started."""
+    executor, watcher = JobExecutor(host), Watcher()
+    made = Shipping(tmp_path, "app", broker.bootstrap, make_topic(), executor, watcher)
+    yield made
+    made.close()
+    executor.close()
+    watcher.close()
+
+
+def committed(shipping: Shipping) -> list[int]:
+    """The numbers that readers of what is committed see."""
+    seen = consume(shipping.bootstrap, shipping.topic, isolation="read_committed")
+    return [json.loads(record.value or b"")["n"] for record in seen]
+
+
+@pytest.mark.parametrize("query", [True, False])
+def test_each_record_is_there_once_whoever_runs_the_jobs(shipping: Shipping, query: bool) -> None:
+    fields = "SELECT r.n FROM (SELECT from_json(message, 'n int') AS r FROM records)"
+    path = shipping.logs / "app.log"
+    for begin in range(0, 400, 200):
+        with path.open("a") as file:
+            file.writelines(f'{{"n": {number}}}\n' for number in range(begin, begin + 200))
+        delivery = {"guarantee": "exactly_once", "tasks_max": 1}
+        shipping.start(transforms=[{"sql": fields}] if query else [], delivery=delivery, until_idle=True).wait_idle()
+        counts = shipping.stop().counts
+        assert (counts.read, counts.acknowledged) == (200, 200)
+        for worker in workers():
+            worker.kill()
+    assert committed(shipping) == list(range(400))

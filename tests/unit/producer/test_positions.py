@@ -1,0 +1,152 @@
+"""The offsets topic: made as it has to be, and read to its end with nothing open below it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from copycat_agent.dev_broker import DevBroker, free_port
+from copycat_agent.errors import BlockedError, RetriableError
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer import positions
+from copycat_agent.producer.probing import ClusterProbe
+from copycat_agent.producer.transactional import KafkaSteps
+from copycat_agent.transactions.protocol import Entry
+from tests.rig.kafka import create_topic, unique_topic
+from tests.unit.producer.lanes_rig import World, world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def here(broker: DevBroker) -> Iterator[World]:
+    """A world on the shared broker."""
+    with world(broker.bootstrap) as made:
+        yield made
+
+
+def write(where: World, *entries: Entry, seq: int = 0) -> None:
+    handle = where.begun(seq)
+    where.steps.send(handle, where.place, entries)
+    where.steps.flush(handle)
+    where.steps.commit(handle)
+    where.steps.close(handle)
+
+
+def test_the_topic_is_made_compacted_and_found_again(here: World) -> None:
+    topic = unique_topic("__copycat_offsets")
+    assert here.steps.ensure_topic(topic) == 25
+    assert here.steps.ensure_topic(topic) == 25
+    probe = ClusterProbe(here.steps.options, time.monotonic() + 10)
+    state = probe.look([topic]).topics[topic]
+    assert state.config is not None
+    assert (state.partitions, state.replicas) == (25, 1)
+    assert (state.config["cleanup.policy"], state.config["min.insync.replicas"]) == ("compact", "1")
+    probe.close()
+
+
+def test_a_topic_with_other_partitions_is_taken_as_it_is(here: World) -> None:
+    topic = create_topic(here.bootstrap, unique_topic(), 3, {"cleanup.policy": "compact"})
+    assert here.steps.ensure_topic(topic) == 3
+
+
+def test_a_topic_that_lets_positions_go_is_refused_with_the_command_that_mends_it(here: World) -> None:
+    topic = create_topic(here.bootstrap, unique_topic(), 1, {"cleanup.policy": "delete"})
+    with pytest.raises(BlockedError, match=r"cleanup\.policy=delete") as caught:
+        here.steps.ensure_topic(topic)
+    command = f"kafka-configs.sh --bootstrap-server {here.bootstrap} --alter --entity-type topics --entity-name {topic}"
+    assert f"{command} --add-config cleanup.policy=compact" in caught.value.hint
+
+
+def test_the_cluster_says_who_it_is(here: World) -> None:
+    assert here.steps.cluster_id() == here.steps.cluster_id() != ""
+
+
+def test_the_end_counts_what_is_open(here: World) -> None:
+    assert here.steps.end(here.place) == 0
+    handle = here.begun()
+    here.steps.send(handle, here.place, [Entry(b"k", b"v")])
+    here.steps.flush(handle)
+    assert here.steps.end(here.place) == 1
+
+
+def test_an_empty_place_has_no_entries(here: World) -> None:
+    assert here.read() == []
+
+
+def test_only_what_is_committed_is_read_from_where_it_is_asked_for(here: World) -> None:
+    write(here, Entry(b"a", b"1"), Entry(b"b", b"1"))
+    open_one = here.begun()
+    here.steps.send(open_one, here.place, [Entry(b"a", b"2")])
+    here.steps.flush(open_one)
+    write(here, Entry(b"a", None))
+    end = here.steps.end(here.place)
+    assert here.steps.replay(here.place, 0, end) == [Entry(b"a", b"1", 0), Entry(b"b", b"1", 1), Entry(b"a", None, 5)]
+    assert here.steps.replay(here.place, 1, end)[0] == Entry(b"b", b"1", 1)
+    assert here.steps.replay(here.place, end, end) == []
+
+
+def test_nothing_behind_the_end_is_read(here: World) -> None:
+    write(here, Entry(b"a", b"1"))
+    end = here.steps.end(here.place)
+    write(here, Entry(b"a", b"2"))
+    assert [entry.value for entry in here.steps.replay(here.place, 0, end)] == [b"1"]
+
+
+def test_a_beginning_that_is_gone_is_passed_over(here: World) -> None:
+    write(here, Entry(b"a", b"1"), Entry(b"b", b"2"))
+    admin = AdminClient({"bootstrap.servers": here.bootstrap})
+    wanted = TopicPartition(here.place.topic, here.place.partition, 1)
+    admin.delete_records([wanted])[wanted].result(10)
+    assert here.read() == [Entry(b"b", b"2", 1)]
+
+
+def test_a_transaction_of_somebody_else_is_waited_for_and_then_told(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Producer({"bootstrap.servers": here.bootstrap, "transactional.id": unique_topic("other")})
+    other.init_transactions()
+    write(here, Entry(b"a", b"1"))
+    other.begin_transaction()
+    other.produce(here.place.topic, b"x", b"k", here.place.partition)
+    other.flush()
+    monkeypatch.setattr(positions, "_STALL_SECONDS", 0.3)
+    with pytest.raises(RetriableError, match="a transaction of another producer is open there") as caught:
+        here.read()
+    assert "cannot be read beyond offset 2" in caught.value.message
+    assert "transaction.timeout.ms" in caught.value.hint
+    other.commit_transaction()
+    assert [entry.value for entry in here.read()] == [b"1", b"x"]
+
+
+def test_entries_that_later_ones_replace_are_let_go_where_there_are_many(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "_MOST_ENTRIES", 4)
+    write(here, *(Entry(b"%d" % (number % 3), b"%d" % number) for number in range(20)))
+    found = here.read()
+    assert len(found) <= 8
+    assert {entry.key: entry.value for entry in found} == {b"0": b"18", b"1": b"19", b"2": b"17"}
+    assert [entry.offset for entry in found] == sorted(entry.offset for entry in found)
+
+
+def test_without_a_broker_every_question_ends_retriable_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copycat_agent.producer.asking.ANSWER_SECONDS", 0.3)
+    steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
+    with pytest.raises(RetriableError, match="Connection refused"):
+        steps.cluster_id()
+    steps.close()
+
+
+def test_clients_for_questions_are_freed_while_nothing_is_asked(here: World) -> None:
+    def has_consumer() -> bool:
+        return here.steps._consumer is not None
+
+    write(here, Entry(b"a", b"1"))
+    here.read()
+    assert has_consumer()
+    for number in range(5):
+        write(here, Entry(b"a", b"%d" % number))
+    assert not has_consumer()
+    assert len(here.read()) == 6

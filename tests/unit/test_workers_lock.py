@@ -1,0 +1,92 @@
+"""Workers of an earlier run: a start waits for them, and names those that stay."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.spark import workers_lock
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOLDER = """
+import os, sys, time
+from copycat_agent.spark import workers_lock
+workers_lock.hold()
+if os.fork():
+    os._exit(0)  # a fork holds it on
+print(os.getpid(), flush=True)
+child = __import__("subprocess").Popen(["sleep", "60"]) if sys.argv[1:] else None
+sys.stdin.read()
+if child:
+    print(child.pid, flush=True)
+"""
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    return tmp_path / workers_lock.NAME
+
+
+@pytest.fixture
+def holder(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """A fork of a process that held the lock; it ends when its stdin is closed."""
+    environment = {**os.environ, workers_lock.VARIABLE: str(lock)}
+    with subprocess.Popen([sys.executable, "-c", HOLDER], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        yield one
+        assert one.stdin is not None
+        one.stdin.close()
+
+
+def pid_of(holder: subprocess.Popen[str]) -> int:
+    assert holder.stdout is not None
+    return int(holder.stdout.readline())
+
+
+def test_nobody_is_waited_for_where_nobody_is(lock: Path) -> None:
+    assert workers_lock.wait(lock, 30) == ()
+    assert lock.stat().st_mode & 0o777 == 0o600
+
+
+def test_those_that_stay_are_named(lock: Path, holder: subprocess.Popen[str], caplog: pytest.LogCaptureFixture) -> None:
+    pid = pid_of(holder)
+    assert workers_lock.wait(lock, 0.1) == (pid,)
+    assert "workers of an earlier run are left" in caplog.text
+
+
+def test_a_start_goes_on_as_soon_as_they_have_ended(lock: Path, holder: subprocess.Popen[str]) -> None:
+    pid_of(holder)
+    found: list[tuple[int, ...]] = []
+    waiting = threading.Thread(target=lambda: found.append(workers_lock.wait(lock, 60)))
+    waiting.start()
+    assert holder.stdin is not None
+    holder.stdin.close()
+    waiting.join(30)
+    assert found == [()]
+
+
+def test_what_a_worker_starts_does_not_hold_it(lock: Path) -> None:
+    environment = {**os.environ, workers_lock.VARIABLE: str(lock)}
+    command = [sys.executable, "-c", HOLDER, "with a child"]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        pid_of(holder)
+        assert holder.stdin is not None
+        holder.stdin.close()
+        child = pid_of(holder)
+        try:
+            assert workers_lock.wait(lock, 30) == ()
+            wait_until(lambda: workers_lock.holders(lock) == (), message="nobody has it open")
+        finally:
+            os.kill(child, 9)
+
+
+def test_a_lock_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:
+    assert workers_lock.wait(tmp_path / "missing" / "lock", 30) == ()

@@ -1,0 +1,401 @@
+"""A connector with lanes, on an offsets topic in memory: what is saved, and how it finds out what became of a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from copycat_agent.errors import BlockedError, RetriableError
+from copycat_agent.model import Head, Position, SourceOffset, SourcePartition
+from copycat_agent.transactions.entries import head_entry, position_entry
+from copycat_agent.worker import State, Worker, telling
+from copycat_agent.worker.lanes import PACE_SECONDS
+from tests.rig.waiting import wait_until
+from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, write
+from tests.unit.worker.fake_kafka import FakeKafka, gone, undone
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from copycat_agent.model import Batch
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.watch import Watcher
+    from tests.unit.worker.doubles import Results
+
+Run = Callable[..., Worker]
+AWAY = RetriableError("no broker answers", "start it")
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    return FakeKafka()
+
+
+@pytest.fixture
+def run(tmp_path: Path, store: MoodyStore, watcher: Watcher, kafka: FakeKafka) -> Iterator[Run]:
+    """`run(executor, tasks_max=1, ...)` starts a worker with one exactly_once connector named app over `tmp_path / "logs"`."""
+    workers: list[Worker] = []
+    (tmp_path / "logs").mkdir()
+
+    def start(executor: ScriptedExecutor, *, tasks_max: int = 1, until_idle: bool = False, **sections: Any) -> Worker:
+        worker = Worker(cast("OffsetStore", store), executor, watcher, until_idle=until_idle, accounts=until_idle, make_world=kafka.world)
+        workers.append(worker)
+        delivery = {"guarantee": "exactly_once", "tasks_max": tasks_max, **sections.pop("delivery", {})}
+        worker.apply([definition(tmp_path, delivery=delivery, **sections)])
+        return worker
+
+    yield start
+    store.fails = kafka.away = None
+    for worker in workers:
+        worker.stop(0.5)
+
+
+def wait_state(worker: Worker, state: State) -> str:
+    wait_until(lambda: worker.statuses()[0].state is state, message=lambda: f"{state}: {worker.statuses()}")
+    return worker.statuses()[0].reason
+
+
+def wait_saved(store: MoodyStore, path: Path, position: int) -> None:
+    wait_until(lambda: store.positions().get(str(path)) == position, message=lambda: f"{position}: {store.positions()}")
+
+
+def outcomes(worker: Worker) -> dict[str, int]:
+    return {name: count for name, count in worker.statuses()[0].lane_outcomes.items() if count}
+
+
+def test_offset_and_head_are_saved_when_the_transaction_is_committed(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    worker = run(executor)
+    wait_saved(store, path, size)
+    wait_until(lambda: worker.statuses()[0].counts.acknowledged == size, message="the count")
+    plan = executor.batches[0].lane
+    assert plan is not None
+    assert store.lanes("app").heads[0].seq == plan.head.seq + 1
+    assert outcomes(worker) == {"openings": 1, "committed": 1}
+    status = worker.statuses()[0]
+    assert (status.guarantee, status.cluster, status.lanes[0].seq) == ("exactly_once", "cluster", plan.head.seq + 1)
+
+
+def test_the_first_batch_tells_what_the_first_look_has_found(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    wait = write(path, "one")
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    run(executor)
+    wait_saved(store, path, wait)
+    plan = executor.batches[0].lane
+    assert plan is not None
+    assert [partition.key for partition, _ in plan.also] == ["started"]
+    assert store.unpublished("app", 10) == {}
+
+
+def test_what_was_not_committed_is_sent_again(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+    executor = ScriptedExecutor(gone, otherwise=kafka.commits)
+    worker = run(executor)
+    wait_saved(store, path, size)
+    wait_until(
+        lambda: outcomes(worker) == {"openings": 2, "unknown": 1, "undone": 1, "committed": 1}, message=lambda: f"{outcomes(worker)}"
+    )
+    assert [batch.splits[0].offset.position for batch in executor.batches] == [0, 0]
+    assert worker.statuses()[0].counts.acknowledged == size
+
+
+def test_what_was_committed_and_not_told_is_not_sent_again(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+    executor = ScriptedExecutor(kafka.commits_and_is_gone, otherwise=kafka.commits)
+    worker = run(executor)
+    wait_saved(store, path, size)
+    wait_until(lambda: outcomes(worker) == {"openings": 2, "unknown": 1, "committed": 1}, message=lambda: f"{outcomes(worker)}")
+    assert len(executor.batches) == 1
+    wait_until(lambda: worker.statuses()[0].counts.acknowledged, message="the count")
+    status = worker.statuses()[0]
+    assert (status.counts.acknowledged, status.errors, status.state) == (size, {}, State.RUNNING)
+    assert store.unpublished("app", 10) == {}
+
+
+def test_an_outcome_that_does_not_fit_its_plan_is_not_believed(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+
+    def another_step(batch: Batch) -> Results:
+        first, *rest = kafka.commits(batch)
+        assert first.lane is not None
+        return replace(first, lane=first.lane._replace(head=Head(first.lane.head.seq + 1, first.lane.head.nonce))), *rest
+
+    executor = ScriptedExecutor(another_step, otherwise=kafka.commits)
+    worker = run(executor)
+    wait_saved(store, path, size)
+    wait_until(lambda: outcomes(worker).get("unknown") == 1, message=lambda: f"{outcomes(worker)}")
+    assert len(executor.batches) == 1
+
+
+def test_a_transaction_that_was_given_up_is_tried_again_without_asking(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+    worker = run(ScriptedExecutor(undone, otherwise=kafka.commits))
+    wait_saved(store, path, size)
+    wait_until(lambda: outcomes(worker) == {"openings": 1, "undone": 1, "committed": 1}, message=lambda: f"{outcomes(worker)}")
+
+
+def test_while_one_lane_is_doubtful_the_others_go_on(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    one, two = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
+    write(one, "one")
+
+    def kafka_goes(batch: Batch) -> Results:
+        kafka.away = BlockedError("no broker answers", "start it")
+        kafka.take(batch)
+        return gone(batch)
+
+    executor = ScriptedExecutor(kafka_goes, otherwise=kafka.commits)
+    worker = run(executor, tasks_max=2)
+    reason = wait_state(worker, State.BLOCKED)
+    assert "whether a batch of task 0 was committed is not known yet" in reason
+    assert "no broker answers" in reason
+    size = write(two, "other")
+    wait_saved(store, two, size)
+    assert executor.batches[-1].task.number == 1
+    assert str(one) not in store.positions() or store.positions()[str(one)] == 0
+    fenced = len(kafka.fenced)
+    kafka.away = None
+    wait_saved(store, one, len("one\n"))
+    wait_state(worker, State.RUNNING)
+    assert all(name.endswith((".0.0", ".0.1")) for name in kafka.fenced[fenced:])
+    assert sum(batch.splits[0].path == str(one) for batch in executor.batches) == 1
+
+
+def test_a_stop_waits_for_no_answer_that_kafka_owes(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+
+    def kafka_goes(batch: Batch) -> Results:
+        kafka.away = AWAY
+        kafka.take(batch)
+        return gone(batch)
+
+    worker = run(ScriptedExecutor(kafka_goes))
+    wait_until(lambda: outcomes(worker).get("unknown") == 1, message="the outcome is not known")
+    stopping = threading.Thread(target=lambda: worker.stop(600))
+    stopping.start()
+    stopping.join(30)
+    assert worker.statuses()[0].state is State.STOPPED
+    assert not worker.statuses()[0].unsaved
+    kafka.away = None
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    again = run(executor)
+    wait_saved(store, path, size)
+    wait_state(again, State.RUNNING)
+    assert executor.batches == []
+
+
+def test_kafka_is_waited_for_before_anything_is_read(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+    kafka.away = AWAY
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    worker = run(executor)
+    assert "no broker answers" in wait_state(worker, State.RETRYING)
+    assert not executor.batches
+    assert store.positions() == {}
+    kafka.away = None
+    wait_saved(store, path, size)
+
+
+def test_positions_that_do_not_belong_here_need_a_person(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+    worker = run(ScriptedExecutor(otherwise=kafka.commits))
+    wait_saved(store, path, size)
+    worker.stop()
+    kafka.log.clear()
+    again = run(ScriptedExecutor(otherwise=kafka.commits))
+    reason = wait_state(again, State.FAILED)
+    assert "copycat offsets adopt app" in reason
+
+
+def test_positions_that_nobody_here_has_sent_open_everything_anew(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+
+    def somebody_else(batch: Batch) -> Results:
+        assert batch.lane is not None
+        plan = batch.lane
+        stranger = Position(SourcePartition("app", "other"), 0, plan.head.seq + 1, SourceOffset(7, path="/other"), nonce=plan.head.nonce)
+        head = Head(plan.head.seq + 1, plan.head.nonce)
+        kafka.append([position_entry(plan.lane.agent, stranger), head_entry(plan.lane, head)])
+        return gone(batch)
+
+    worker = run(ScriptedExecutor(somebody_else, otherwise=kafka.commits))
+    wait_saved(store, path, size)
+    assert store.positions()["/other"] == 7
+    assert worker.statuses()[0].state is State.RUNNING
+
+
+def test_a_file_of_which_a_batch_tells_is_read_when_that_batch_is_over(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    """Were it committed by another lane before, the older offset would come last."""
+    told, read = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
+    told.touch()
+    read.touch()
+    executor = ScriptedExecutor(lambda _: None, otherwise=kafka.commits)
+    worker = run(executor, tasks_max=2, source={"start_at": "end"})
+    wait_state(worker, State.RUNNING)
+    wait_until(lambda: str(told) in store.positions() or len(store.read("app")) >= 1, message="the first look")
+    store._store.commit({SourcePartition("app", key): offset for (_, key), offset in store.read("app").items()})
+    write(read, "one")
+    wait_until(lambda: executor.flying, message="a batch")
+    plan = executor.batches[0].lane
+    assert plan is not None
+    assert str(told) in {offset.path for _, offset in plan.also if offset}
+    write(told, "two")
+    wait_until(lambda: worker.statuses()[0].lag.files == 2, message="it is seen")
+    assert len(executor.batches) == 1
+    executor.finish(executor.batches[0].task, kafka.commits(executor.batches[0]))
+    wait_saved(store, told, len("two\n"))
+
+
+def test_a_store_that_cannot_be_written_plans_nothing_and_loses_nothing(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+
+    def disk_fills(batch: Batch) -> Results:
+        store.fails = NO_ROOM
+        return kafka.commits(batch)
+
+    executor = ScriptedExecutor(disk_fills, otherwise=kafka.commits)
+    worker = run(executor)
+    wait_until(lambda: store.refused > 1, message="it is tried")
+    worker.stop(0.1)
+    store.fails = None
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    again = run(executor)
+    wait_saved(store, path, size)
+    wait_state(again, State.RUNNING)
+    assert executor.batches == []
+
+
+def test_without_lanes_kafka_is_not_asked_and_the_next_opening_goes_on_from_here(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    wait_saved_once = write(path, "one")
+    first = run(ScriptedExecutor(otherwise=kafka.commits))
+    wait_saved(store, path, wait_saved_once)
+    first.stop()
+    openings = kafka.openings
+    size = write(path, "two")
+    second = run(ScriptedExecutor(otherwise=read_all), delivery={"guarantee": "at_least_once"})
+    wait_saved(store, path, size)
+    second.stop()
+    assert kafka.openings == openings
+    size = write(path, "three")
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    run(executor)
+    wait_saved(store, path, size)
+    assert executor.batches[0].splits[0].offset.position == size - len("three\n")
+
+
+def test_more_and_fewer_tasks_open_every_lane_there_ever_was(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    for tasks_max in (3, 1):
+        size = write(path, "one")
+        worker = run(ScriptedExecutor(otherwise=kafka.commits), tasks_max=tasks_max)
+        wait_saved(store, path, size)
+        assert worker.statuses()[0].lanes.keys() == {0, 1, 2}
+        worker.stop()
+
+
+def test_a_connector_paces_its_transactions(run: Run, kafka: FakeKafka) -> None:
+    worker = run(ScriptedExecutor(otherwise=kafka.commits))
+    wait_state(worker, State.RUNNING)
+    connector = worker._lives["app"].connector
+    assert connector is not None
+    assert connector._rounds is not None
+    assert connector._rounds._linger == PACE_SECONDS
+
+
+def test_a_stop_ends_an_opening(run: Run, kafka: FakeKafka) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hang(step: str) -> None:
+        if step == "replay":
+            reached.set()
+            go_on.wait(30)
+
+    kafka.at_step = hang
+    worker = run(ScriptedExecutor())
+    assert reached.wait(30)
+    worker.stop(30)
+    assert worker.statuses()[0].state is State.STOPPED
+    log = len(kafka.log)
+    go_on.set()
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "lanes"], message="its thread ends")
+    assert len(kafka.log) == log  # nothing was claimed by then
+
+
+def test_accounts_of_a_run_to_the_end_hold_what_kafka_says(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+    worker = run(ScriptedExecutor(kafka.commits_and_is_gone, otherwise=kafka.commits), until_idle=True)
+    assert worker.wait(30)
+    (account,) = [one for one in store.accounts("app").values() if one.path == str(path)]
+    assert account.counts.acknowledged == size
+
+
+def test_what_no_batch_takes_along_is_told_when_all_is_quiet(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that is lost before anything was sent is made anew with the position at which the connector began."""
+    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    path = tmp_path / "logs" / "a"
+    size = write(path, "old")
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    worker = run(executor, source={"start_at": "end"})
+    agent = store.identity.uuid
+    wait_until(lambda: str(path) in kafka.positions(agent), message="it is told")
+    offset = kafka.positions(agent)[str(path)]
+    assert offset is not None
+    assert offset.position == size
+    wait_until(lambda: not store.unpublished("app", 10), message="that is saved")
+    size = write(path, "new")
+    wait_saved(store, path, size)
+    wait_until(lambda: outcomes(worker) == {"openings": 1, "committed": 1}, message=lambda: f"{outcomes(worker)}")
+
+
+def test_a_file_that_is_being_told_of_is_read_afterwards(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    reached, go_on = threading.Event(), threading.Event()
+    path = tmp_path / "logs" / "a"
+    write(path, "old")
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+
+    def hang(step: str) -> None:
+        if step == "commit" and kafka.openings > 1:  # the opening has come before
+            reached.set()
+            go_on.wait(30)
+
+    kafka.at_step = hang
+    worker = run(executor, tasks_max=2, source={"start_at": "end"})
+    assert reached.wait(30)
+    size = write(path, "new")
+    wait_until(lambda: worker.statuses()[0].lag.files == 1, message="it is seen")
+    assert executor.batches == []
+    go_on.set()
+    wait_saved(store, path, size)
+    offset = kafka.positions(store.identity.uuid)[str(path)]
+    assert offset is not None
+    assert offset.position == size
