@@ -81,6 +81,7 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
         with Verifier(broker.bootstrap, list(_TOPICS.values()), saved["run"]) as verifier:
             with load:
                 loop = Loop(agent, broker, load, verifier, findings, Asked(saved["seed"], saved["guarantee"], note))
+                loop.begin()
                 loop.strike_all(options.kills, began + options.minutes * 60)
                 loop.settle()
             verdict = verifier.finish(load.counts())

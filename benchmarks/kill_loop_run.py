@@ -67,6 +67,14 @@ class Loop:
         self._later: Later | None = None
         self._open: Struck | None = None
 
+    def begin(self) -> None:
+        """One start and stop without a kill: the first JVM of an installation records an archive as it ends, and may outlive its driver."""
+        self._up()
+        later = self._verifier.committed.await_after(self._load.counts())
+        if not self._wait(lambda: later.seconds is not None, _RECOVER_SECONDS):
+            raise RuntimeError(f"nothing arrives: {self._agent.log[-2000:]}")
+        self._stop()
+
     def strike_all(self, kills: int, until: float) -> None:
         """Kill until `kills` are done, or `until` (monotonic) has come."""
         done = self.findings.struck

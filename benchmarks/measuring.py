@@ -111,6 +111,6 @@ class Arrivals:
         try:
             return int(self._consumer.get_watermark_offsets(partition, timeout=30)[1])
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - it has no other name
                 raise
             return 0

@@ -32,7 +32,10 @@ class LaneId(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Where a lane is. `nonce` names the start of the agent that took it there; `offset`: where this stands in its `Place`, or -1."""
+    """Where a lane is. `nonce` names the start of the agent that took it there.
+
+    This stands in its `Place` at `offset` or behind it; of one that was read, just there. -1 before it is anywhere.
+    """
 
     seq: int = 0
     nonce: str = ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
@@ -98,7 +98,6 @@ class LaneProducer(TaskProducer):
         """Whether nothing was handed over since the last `settle` that returned."""
         self._shared = shared
         self._client_id = client_id
-        self._last_offset = -1
         self._lock = threading.Lock()
         self._is_closed = False
         self._is_initialized = threading.Event()
@@ -114,7 +113,9 @@ class LaneProducer(TaskProducer):
     def _start(self, client_id: str) -> None:
         shared = self._shared
         self._timeout_ms = shared.timeout_ms
-        settings = transactional_settings(self._options, client_id, self.transactional_id, self._timeout_ms, self.batch_bytes)
+        settings = transactional_settings(
+            self._options, client_id, self.transactional_id, self._timeout_ms, self.batch_bytes, tracked=self.tracked
+        )
         silent_seconds = time.monotonic() - shared.heard_at
         settings.update(("statistics.interval.ms", interval) for limit, interval in _SILENT_SECONDS if silent_seconds > limit)
         self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions)
@@ -169,8 +170,6 @@ class LaneProducer(TaskProducer):
         """Send entries to the offsets topic. RefusedError for one that is refused on the spot."""
         self.is_settled = self.is_settled and not entries
         messages: list[Outgoing] = [(place.topic, one.value, one.key, place.partition) for one in entries]
-        if messages:
-            messages[-1] = (*messages[-1], self._on_last)
         try:
             self._drive(messages, lambda rest: starmap(self._client.produce, rest))
         except Refused as refused:
@@ -184,11 +183,6 @@ class LaneProducer(TaskProducer):
         """
         super().settle()
         self.is_settled = True
-
-    def flush(self) -> int:
-        """`settle`; returns where the last entry stands, -1 where Kafka does not say."""
-        self.settle()
-        return self._last_offset
 
     def commit(self) -> None:
         """Commit. When it raises, nobody knows whether it is committed, or will be."""
@@ -341,9 +335,3 @@ class LaneProducer(TaskProducer):
 
     def _fencing(self) -> str:
         return f"taking over transactional id {self.transactional_id} at {','.join(self._options.bootstrap_servers)}"
-
-    def _on_last(self, error: KafkaError | None, message: Message) -> None:
-        self._on_delivery(error, message)
-        offset = message.offset()
-        if error is None and offset is not None:
-            self._last_offset = offset

@@ -104,14 +104,19 @@ def _settings(
 
 
 def transactional_settings(
-    options: KafkaOptions, client_id: str, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS, batch_bytes: int = 0
+    options: KafkaOptions,
+    client_id: str,
+    transactional_id: str,
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    batch_bytes: int = 0,
+    *,
+    tracked: bool = False,
 ) -> dict[str, str | bool]:
     """The whole configuration of a producer for one transaction, which the broker aborts after `timeout_ms`; else as `producer_settings`.
 
-    Records and requests give up well before that. Every delivery is reported: where the head of a lane came to lie has to be known,
-    and the library tells that of all records or of none.
+    Records and requests give up well before that.
     """
-    settings = _settings(options, {**_DEFAULTS, **_LANE_DEFAULTS}, client_id, batch_bytes, tracked=True)
+    settings = _settings(options, {**_DEFAULTS, **_LANE_DEFAULTS}, client_id, batch_bytes, tracked=tracked)
     settings.pop("delivery.timeout.ms", None)  # another name of message.timeout.ms
     waits = {"message.timeout.ms": message_timeout_ms(options), "socket.timeout.ms": int(settings["socket.timeout.ms"])}
     within = {name: str(min(wait, timeout_ms // 2)) for name, wait in waits.items()}

@@ -45,9 +45,9 @@ class KafkaSteps(Positions):
         """See `Steps`."""
         handle.send_entries(place, entries)
 
-    def flush(self, handle: LaneProducer) -> int:
+    def flush(self, handle: LaneProducer) -> None:
         """See `Steps`."""
-        return handle.flush()
+        handle.settle()
 
     def commit(self, handle: LaneProducer) -> None:
         """See `Steps`."""

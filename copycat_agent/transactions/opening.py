@@ -211,6 +211,7 @@ def _claim(
     By then all lanes are fenced, and those of earlier names are claimed. A head never goes back, not even where the topic was made anew.
     """
     heads = {}
+    end = yield Step("end", (asked.lanes.place,))
     for lane, handles in fenced.items():
         group, there = next(one for one in found if asked.lane(one[0], lane.number) == lane)
         before = there.heads.get(lane.number, Head())
@@ -218,9 +219,9 @@ def _claim(
         entries = [head_entry(lane, head)]
         if lane == list(fenced)[-1]:
             entries = [*_published(asked, lane, head, publish), *entries]
-        offset = yield from _commit(handles[before.seq % 2], group.place, entries)
+        yield from _commit(handles[before.seq % 2], group.place, entries)
         if group is asked.lanes:
-            heads[lane.number] = head._replace(offset=offset)
+            heads[lane.number] = head._replace(offset=end)
     return heads
 
 
@@ -229,13 +230,11 @@ def _published(asked: Opening, lane: LaneId, head: Head, publish: Iterable[tuple
     return [position_entry(asked.agent, one) for one in told]
 
 
-def _commit(handle: Handle, place: Place, entries: Sequence[Entry]) -> Lines[int]:
-    """A transaction. Returns where its last entry stands."""
+def _commit(handle: Handle, place: Place, entries: Sequence[Entry]) -> Lines[None]:
     yield Step("begin", (handle,))
     yield Step("send", (handle, place, entries))
-    offset: int = yield Step("flush", (handle,))
+    yield Step("flush", (handle,))
     yield Step("commit", (handle,))
-    return offset
 
 
 def _close(handles: Iterable[Handle]) -> Lines[None]:

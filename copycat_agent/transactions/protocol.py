@@ -39,8 +39,8 @@ class Steps(Protocol):
     def send(self, handle: Handle, place: Place, entries: Sequence[Entry]) -> None:
         """Send entries of the offsets topic in the transaction."""
 
-    def flush(self, handle: Handle) -> int:
-        """Wait until everything that was sent is acknowledged. Returns where the last entry stands. FencedError, RefusedError."""
+    def flush(self, handle: Handle) -> None:
+        """Wait until everything that was sent is acknowledged. FencedError, RefusedError."""
 
     def commit(self, handle: Handle) -> None:
         """Commit. When it returns, that is so; when it raises, nobody knows."""

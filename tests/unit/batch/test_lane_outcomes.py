@@ -57,7 +57,7 @@ def test_what_is_committed_is_records_positions_counts_and_head(world: World, tm
     assert (state, world.broker.values) == ("committed", [b"a", b"c", b"d"])
     assert [sample.value for sample in results[0].samples] == [b"a", b"c"]
     found = world.lane.found()
-    assert found.heads[0] == world.lane.head
+    assert found.heads[0][:2] == world.lane.head[:2]
     assert [(position.offset, position.counts) for position in found.positions] == [(result.offset, result.counts) for result in results]
     assert results[0].counts == Counts(read=3, read_bytes=8, acknowledged=2, dropped=1)
 
@@ -197,6 +197,20 @@ def test_a_stop_request_commits_what_is_sent(world: World, tmp_path: Path) -> No
 
 def test_a_stop_request_before_anything_is_idle(world: World, tmp_path: Path) -> None:
     assert world.state(split_of(write(tmp_path / "f", b"a")), stopping=lambda: True)[0] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "is_told"),
+    [(RetriableError("stopped"), "undone", False), (BlockedError("not allowed"), "undone", True), (FencedError("taken"), "unknown", True)],
+)
+def test_a_stop_that_comes_before_the_lane_is_ready_is_no_trouble(
+    world: World, tmp_path: Path, error: RetriableError, state: str, *, is_told: bool
+) -> None:
+    world.broker.fails = [("ready", error)]
+    found, (result,) = world.state(split_of(write(tmp_path / "f", b"a")), stopping=lambda: True)
+    assert (found, result.error is not None, result.at_end) == (state, is_told, False)
+    assert world.state(split_of(tmp_path / "f"))[0] == "committed"
+    assert world.broker.values == [b"a"]
 
 
 def test_a_file_that_is_not_there_does_not_hold_up_the_others(world: World, tmp_path: Path) -> None:

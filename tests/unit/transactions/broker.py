@@ -86,7 +86,6 @@ class Producer:
     added: set[Place] = field(default_factory=set)
     failed: bool = False
     closed: bool = False
-    last: int = -1
     acknowledged: int = 0
     committed: bool = False
     used: bool = False
@@ -275,7 +274,7 @@ class Broker:
                 self._network("add", lambda: self.add(tid, epoch, place))
                 producer.added.add(place)
             late = self._late_produce(producer, place, entries)
-            producer.last = self._network("produce", lambda: self._append(tid, epoch, place, entries), late)
+            self._network("produce", lambda: self._append(tid, epoch, place, entries), late)
             producer.acknowledged += 1
         except RetriableError:
             producer.failed = True
@@ -291,11 +290,10 @@ class Broker:
 
         return arrive
 
-    def flush(self, producer: Producer) -> int:
+    def flush(self, producer: Producer) -> None:
         """See `Steps`."""
         if producer.failed:
             raise RetriableError("the producer has failed")
-        return producer.last
 
     def commit(self, producer: Producer) -> None:
         """See `Steps`."""

@@ -68,6 +68,7 @@ def test_the_order_is_fence_read_claim() -> None:
         "ready",
         "end",
         "replay",
+        "end",
         "begin",
         "send",
         "flush",

@@ -252,3 +252,15 @@ def test_positions_of_another_step_are_a_bug() -> None:
     handle = perform(writer.begin(plan), world)
     with pytest.raises(AssertionError):
         perform(writer.finish(plan, handle, [position(plan)._replace(seq=plan.head.seq)]), world)
+
+
+def test_who_reads_a_lane_need_not_read_all_that_it_ever_wrote() -> None:
+    world, writer = World(), LaneWriter()
+    plan = claimed(world)
+    for number in range(130):
+        end = world.broker.end(PLACE)
+        outcome = batch(world, writer, plan, str(number))
+        assert outcome.head.offset <= end
+        plan = following(plan, outcome)
+    assert world.broker.end(PLACE) - plan.head.offset <= 64 * 3
+    assert world.done.count("end") <= 2 + 130 // 64 + 1

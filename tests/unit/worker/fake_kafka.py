@@ -37,6 +37,11 @@ class FakeKafka:
         self.fenced: list[str] = []
         self.at_step: Callable[[str], None] = lambda _: None
         self._owners: dict[str, Handle] = {}
+        self._failing: bool | None = None
+
+    def fail_commit(self, *, after: bool) -> None:
+        """For `at_step`: the commit that is asked for raises, `after` it was made, or is not made."""
+        self._failing = after
 
     def world(self, _definition: Definition, _stopping: Callable[[], bool]) -> FakeKafka:
         self.openings += 1
@@ -64,14 +69,18 @@ class FakeKafka:
     def send(self, handle: Handle, _place: Place, entries: Sequence[Entry]) -> None:
         handle.sent += entries
 
-    def flush(self, handle: Handle) -> int:
-        return len(self.log) + len(handle.sent) - 1
+    def flush(self, _handle: Handle) -> None:
+        """Nothing is on its way."""
 
     def commit(self, handle: Handle) -> None:
         self._step("commit")
         if self._owners[handle.id] is not handle:
             raise FencedError("somebody else has it")
-        self.append(handle.sent)
+        failing, self._failing = self._failing, None
+        if failing is not False:
+            self.append(handle.sent)
+        if failing is not None:
+            raise RetriableError("no answer to the commit", "see the broker")
 
     def end(self, _place: Place) -> int:
         return len(self.log)
@@ -103,9 +112,9 @@ class FakeKafka:
         self._owners.pop(transactional_id(plan.lane, plan.head.seq), None)
         now = Head(plan.head.seq + 1, plan.head.nonce)
         told: list[tuple[SourcePartition, SourceOffset | None]] = [(one.split.partition, one.offset) for one in results]
-        counts = {one.split.partition: one.counts for one in results}
+        made = {one.split.partition: (one.counts, one.losses) for one in results}
         positions = [
-            Position(partition, plan.lane.number, now.seq, offset, counts.get(partition, Counts()), nonce=now.nonce)
+            Position(partition, plan.lane.number, now.seq, offset, *made.get(partition, (Counts(), ())), now.nonce)
             for partition, offset in (*told, *plan.also)
         ]
         entries = [position_entry(plan.lane.agent, one) for one in positions]
