@@ -58,7 +58,7 @@ class Reloader:
                 self._tell(line, outcome)
             self._told = outcome.kept, outcome.restart
             self._warn(wanted)
-            self._worker.apply(wanted.definitions.values(), moves.taken)
+            self._worker.apply(wanted.definitions.values(), moves.taken, moves.earlier)
             self.paths = wanted.paths
             self.options = self._started_with.model_copy(update={"kafka": wanted.options.kafka})
             if self.last is not None:

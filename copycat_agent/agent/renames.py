@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 class Renames:
     """`taken`: by new name the old names whose offsets it takes over. `refused`: by new name why it may not run as it stands.
 
-    `in_use`: pairs of a new and an old name that another definition still has, so that its offsets stay with it.
+    `in_use`: pairs of a new and an old name that another definition still has, so that its offsets stay with it. `earlier`: by new name
+    all old names that nobody else has or claims, whether or not anything is saved for them: Kafka may know more than a store that was lost.
     """
 
     taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     in_use: list[tuple[str, str]] = field(default_factory=list)
+    earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def find(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> Renames:
@@ -46,4 +48,7 @@ def find(definitions: Mapping[str, Definition], saved: Collection[str], there: C
             found.refused[name] = f"renamed_from: the offsets of {twice[0]} are claimed by {others} too; leave it in one of them"
         elif olds:
             found.taken[name] = tuple(olds)
+    named = Counter(old for one in definitions.values() for old in dict.fromkeys(one.renamed_from))
+    for name, one in definitions.items():
+        found.earlier[name] = tuple(old for old in dict.fromkeys(one.renamed_from) if old not in there and named[old] == 1)
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent.backfill.executing import Choose, LateExecutor, on_this_host
+from copycat_agent.backfill.leaving import clear_lanes
 from copycat_agent.backfill.summary import Part, Summary, summarise
 from copycat_agent.batch.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, FatalError
@@ -108,6 +109,8 @@ class Backfill:
         summary = summarise(self.definition, self.store, part, before=self._before, untouched=True)
         if summary["state"] == "finished" and self.job.make_source is None:
             self.store.begin_accounts(self.definition.name)
+        elif summary["state"] == "finished":
+            clear_lanes(self.definition, self.store)
         return summary
 
     def _give_up(self, error: FatalError) -> None:

@@ -82,8 +82,7 @@ class LaneBatch:
         try:
             handle = self._perform(self._lane.writer.begin(self._plan))
         except Exception as error:  # noqa: BLE001 - a batch never raises
-            state: LaneState = "unknown" if isinstance(error, FencedError) else "undone"
-            return _Done(LaneOutcome(state, self._plan.head, str(error)), (), self._as_value(error))
+            return self._not_begun(error)
         clock = _Clock(handle, self._lane)
         run = self._new_run(part, handle, clock.is_over)
         run.expect(refusals)
@@ -99,6 +98,12 @@ class LaneBatch:
         if not (handle.has_sent or positions):
             return _Done(self._lane.writer.keep(self._plan, handle), _sampled(run, results))
         return self._committed(run, handle, results, positions)
+
+    def _not_begun(self, error: Exception) -> _Done:
+        """Nothing is read, and nothing sent. That a stop came first is no trouble of anybody's."""
+        state: LaneState = "unknown" if isinstance(error, FencedError) else "undone"
+        told = None if self._lane.stopping() and type(error) is RetriableError else self._as_value(error)
+        return _Done(LaneOutcome(state, self._plan.head, str(error)), (), told)
 
     def _part(self) -> Batch:
         """What of the batch to try."""

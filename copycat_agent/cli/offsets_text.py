@@ -35,8 +35,9 @@ def lane_lines(lanes: Mapping[str, Any] | None) -> list[str]:
     """What is known of a connector's lanes, below its files; nothing for one that has none."""
     if lanes is None:
         return []
-    where = "not chosen yet" if lanes["partition"] is None else f"partition {lanes['partition']} of {lanes['topic']}"
-    lines = ["", f"exactly once: positions in {where}, Kafka cluster {lanes['cluster'] or 'not known yet'}"]
+    where = "no partition" if lanes["partition"] is None else f"partition {lanes['partition']}"
+    cluster = f"Kafka cluster {lanes['cluster']}" if lanes["cluster"] else "no Kafka cluster known yet"
+    lines = ["", f"exactly once: positions in {where} of {lanes['topic']}, {cluster}"]
     lines += [f"lane {one['lane']}: step {one['step']}, at offset {one['offset']}" for one in lanes["heads"]]
     lines += [f"takes over {_whose(one)} when it starts" for one in lanes["before"]]
     if lanes["copied"]:

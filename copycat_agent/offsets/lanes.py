@@ -106,8 +106,10 @@ def opened(
     _replace_lanes(connection, connector, place, truth.heads)
     _bind(connection, connector, _Binding(cluster))
     if known.adopt == "local" or known.before or known.place is None:
-        rows = map(schema.decode, connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,)))
-        mark(connection, [partition for partition, offset in rows if there.get(partition) != offset], wish=False)
+        same = {one.partition for one in news if one.offset is there[one.partition]}  # a lost store has all of them from there
+        rows = connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,))
+        others = (schema.decode(row) for row in rows if row[:2] not in same)
+        mark(connection, [partition for partition, offset in others if there.get(partition) != offset], wish=False)
     connection.execute("UPDATE unpublished SET wish = 0 WHERE connector = ? AND wish = 1", (connector,))
     return news
 

@@ -86,7 +86,7 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
     """The reverse of `encode`."""
     connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, _, *later = row
     offset = SourceOffset(
-        position=json.loads(position),
+        position=int(position) if position.isdecimal() else json.loads(position),
         records=records,
         done=bool(done),
         skipping=bool(skipping),

@@ -58,7 +58,9 @@ class Admin:
             if refused or self._stopping() or time.monotonic() > deadline:
                 trouble = self._trouble
                 self.close()  # a new one asks anew: what was refused may be mended by then
-                raise with_trouble(RetriableError(f"no broker answers at {','.join(self._options.bootstrap_servers)}"), trouble)
+                servers = ",".join(self._options.bootstrap_servers)
+                words = f"stopped before {servers} had answered" if self._stopping() else f"no broker answers at {servers}"
+                raise with_trouble(RetriableError(words), trouble)
         return answer.result()
 
     def close(self) -> None:

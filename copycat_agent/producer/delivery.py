@@ -99,8 +99,10 @@ class TaskProducer:
         settings = producer_settings(self._options, client_id, self.batch_bytes, tracked=self.tracked)
         self._connect(settings, message_timeout_ms(self._options))
 
-    def _connect(self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None) -> None:
-        """`timeout_ms` is that of a record, `partitions` what is known of topics. Raises as the constructor does."""
+    def _connect(
+        self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None, missing: set[str] | None = None
+    ) -> None:
+        """`timeout_ms` is that of a record, `partitions` and `missing` are what is known of topics. Raises as the constructor does."""
         self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
         self._run_seconds = min(_RUN_SECONDS, timeout_ms / 6000)
         self._present_bytes = int(settings["batch.size"])
@@ -109,7 +111,7 @@ class TaskProducer:
             self._client = Producer({**settings, **callbacks}, logger=_SILENT)
         except KafkaException as exception:
             raise _refused_settings(exception.args[0]) from None
-        self.topics = Topics(self._client, self._options, self._is_stopping, lambda: self._trouble, partitions)
+        self.topics = Topics(self._client, self._options, self._is_stopping, lambda: self._trouble, partitions, missing)
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""

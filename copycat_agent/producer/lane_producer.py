@@ -62,7 +62,8 @@ class Shared:
     """What the producers of one task have in common, and what they tell those after them.
 
     `tracked`, `batch_bytes` and `pace` as of a `TaskProducer`; `stopping` ends `ready`, until `begin` says another. Learnt is how long
-    brokers let a transaction be, what topics there are, when a producer last said something about itself, and how long fencing takes.
+    brokers let a transaction be, what topics there are and which are missing, when a producer last said something about itself, and how
+    long fencing takes.
     """
 
     tracked: bool = False
@@ -71,6 +72,7 @@ class Shared:
     stopping: Callable[[], bool] = lambda: False
     timeout_ms: int = TRANSACTION_TIMEOUT_MS
     partitions: dict[str, int] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
     heard_at: float = -math.inf
     init_seconds: float = 0.0
 
@@ -118,7 +120,7 @@ class LaneProducer(TaskProducer):
         )
         silent_seconds = time.monotonic() - shared.heard_at
         settings.update(("statistics.interval.ms", interval) for limit, interval in _SILENT_SECONDS if silent_seconds > limit)
-        self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions)
+        self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions, shared.missing)
 
     def _on_statistics(self, text: str) -> None:
         self._shared.heard_at = time.monotonic()

@@ -29,6 +29,8 @@ TOPIC_CONFIG = {
 
 _STALL_SECONDS = 15.0
 """So long without a record is no longer patience."""
+_ANSWER_MS = 10_000
+"""So long a lost answer is waited for before it is asked for again: less than `_STALL_SECONDS`."""
 _LEADER_SECONDS = 10.0
 """How long a new topic may take until all its partitions have leaders."""
 _LOOK_SECONDS = 0.05
@@ -67,6 +69,7 @@ class Positions:
                 )[wanted]
             )
         except KafkaException as exception:
+            self._admin.close()  # it would go on with what it knows of the leader for minutes: after a restart, that is refused each time
             raise _told(exception.args[0], f"asking for the end of partition {place.partition} of {place.topic}", place.topic) from None
         return int(found.offset)
 
@@ -78,17 +81,23 @@ class Positions:
         consumer = self._reader()
         try:
             consumer.assign([TopicPartition(place.topic, place.partition, since)])
-            return self._read(consumer, place, since, end)
+            entries = self._read(consumer, place, since, end)
         except KafkaException as exception:
+            self._drop_reader()
             raise _told(exception.args[0], f"reading topic {place.topic}", place.topic) from None
-        finally:
-            consumer.unassign()
+        except CopycatError:
+            self._drop_reader()  # a new one has new connections: an answer that is lost on an old one is waited for longer than here
+            raise
+        consumer.unassign()
+        return entries
 
     def _read(self, consumer: Consumer, place: Place, since: int, end: int) -> list[Entry]:
         entries: list[Entry] = []
         most, following, is_held, deadline = _MOST_ENTRIES, since, False, time.monotonic() + _STALL_SECONDS
         while following < end:
-            if time.monotonic() > deadline or self._stopping():
+            if self._stopping():
+                raise RetriableError(f"reading partition {place.partition} of {place.topic}: stopped before all of it was read")
+            if time.monotonic() > deadline:
                 raise self._stalled(place, following, end, is_held=is_held)
             message = consumer.poll(_LOOK_SECONDS)
             if message is None:
@@ -192,6 +201,7 @@ class Positions:
                 **client_settings(self.options), "client.id": self.client_id, "group.id": "copycat-positions", "enable.auto.commit": False,
                 "auto.offset.reset": "earliest", "isolation.level": "read_committed", "enable.partition.eof": True,
                 "fetch.wait.max.ms": 5, "error_cb": self._on_error,
+                "socket.timeout.ms": _ANSWER_MS,
             })  # fmt: skip
         return self._consumer
 
@@ -207,10 +217,13 @@ class Positions:
 
     def free(self) -> None:
         """Free the clients; the next question makes new ones."""
+        self._drop_reader()
+        self._admin.close()
+
+    def _drop_reader(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
-        self._admin.close()
 
 
 def _offset_after(message: Message) -> int:

@@ -40,17 +40,18 @@ class Topics:
         stopping: Callable[[], bool],
         last_trouble: Callable[[], KafkaError | None],
         known: dict[str, int] | None = None,
+        missing: set[str] | None = None,
     ) -> None:
         """`last_trouble` gives the client's latest connection error, None when it had none, to explain a time-out.
 
-        `known` are partition counts that the producers of one task share.
+        `known` are partition counts, and `missing` topics that were not there, which the producers of one task share.
         """
         self._client = client
         self._options = options
         self._stopping = stopping
         self._last_trouble = last_trouble
         self._partitions: dict[str, int] = {} if known is None else known
-        self._missing: set[str] = set()
+        self._missing: set[str] = set() if missing is None else missing
         self._kept_admin: AdminClient | None = None
         self._admin_trouble: KafkaError | None = None
 

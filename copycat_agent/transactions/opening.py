@@ -23,6 +23,8 @@ from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
 _AT_ONCE = 8
 """Lanes that are taken over at a time: each has two producers meanwhile."""
 
+_LOCAL, _TOPIC = "go on from the positions of this host", "from those of the topic, which sends what is behind them again"
+
 Adopt = Literal["", "local", "topic"]
 """Which positions a person has decided for; "" for none: then they have to belong together."""
 
@@ -254,14 +256,20 @@ def _other_cluster(asked: Opening, cluster: str) -> PositionsError:
     return PositionsError(words, f"{hint}; or read everything again: copycat offsets reset {name}")
 
 
+def made_anew(connector: str, place: Place, partitions: int) -> PositionsError:
+    """The refusal where the topic has too few partitions for the connector's place: a topic never loses any."""
+    there = f"{place.topic} has {partitions} partition{'s' if partitions > 1 else ''}"
+    words = f"the positions of connector {connector} were in partition {place.partition}, and {there}: the topic was made anew"
+    return PositionsError(words, _ways(connector, _LOCAL, _TOPIC))
+
+
 def _behind(asked: Opening, number: int, known: Head, head: Head, place: Place) -> PositionsError:
     name = asked.lanes.connector
     words = (
         f"lane {number} of connector {name} is at step {known.seq} here, and at {head.seq} in partition {place.partition} of {place.topic}:"
         " the topic was emptied, made anew, or has lost acknowledged records"
     )
-    ways = _ways(name, "go on from the positions of this host", "from those of the topic, which sends what is behind them again")
-    return PositionsError(words, ways)
+    return PositionsError(words, _ways(name, _LOCAL, _TOPIC))
 
 
 def _foreign(asked: Opening, number: int, mine: Sequence[Position]) -> CopiedError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -13,11 +13,12 @@ from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, Source
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.entries import partition_of
 from copycat_agent.transactions.opening import Lanes as LanesOf
-from copycat_agent.transactions.opening import Opening, Truth, open_lanes
+from copycat_agent.transactions.opening import Opening, Truth, made_anew, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
+    from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.options import Definition
     from copycat_agent.worker.turns import Turns
 
@@ -133,9 +134,19 @@ class Attempt:
 class Opener:
     """Opens the lanes of one connector, all of them or one again."""
 
-    def __init__(self, definition: Definition, store: OffsetStore, turns: Turns, make: MakeWorld, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        store: OffsetStore,
+        turns: Turns,
+        make: MakeWorld,
+        on_end: Callable[[], None],
+        earlier: Sequence[str] = (),
+    ) -> None:
+        """`earlier` are names that the connector had, and nobody has now: the store that knew it by them may be lost."""
         self._definition = definition
         self._store = store
+        self._earlier = earlier
         self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end)
 
     def all(self) -> Attempt:
@@ -143,21 +154,29 @@ class Opener:
         name, identity = self._definition.name, self._store.identity
         kept = self._store.lanes(name)
         wanted = tuple(range(self._definition.delivery.tasks_max))
-        is_new_there = kept.adopt == "local" or kept.place is None or bool(kept.before)
+        before = (*kept.before, *self._forgotten(kept))
+        is_new_there = kept.adopt == "local" or kept.place is None or bool(before)
 
         def ask(partitions: int, cluster: Callable[[], str]) -> Opening:
             place = kept.place
-            if place is None or kept.before:
+            if place is None or before:
                 partitions = self._store.partitions(cluster(), partitions)
             if place is None or (kept.adopt and place.partition >= partitions):
                 place = Place(OFFSETS_TOPIC, partition_of(identity.uuid, name, partitions))
+            if place.partition >= partitions and kept.cluster == cluster():
+                raise made_anew(name, place, partitions)
             lanes = LanesOf(name, place, kept.heads)
-            before = tuple(_placed(one, identity.uuid, partitions) for one in kept.before)
+            placed = tuple(_placed(one, identity.uuid, partitions) for one in before)
             publish = tuple(self._store.read(name).items()) if is_new_there else ()
             who = (identity.nonce, identity.nonces)
-            return Opening(identity.uuid, lanes, wanted, *who, kept.cluster, before, kept.adopt, publish)
+            return Opening(identity.uuid, lanes, wanted, *who, kept.cluster, placed, kept.adopt, publish)
 
         return self._begin(ask)
+
+    def _forgotten(self, kept: KeptLanes) -> list[LanesOf]:
+        """Where the store knows nothing of its lanes: those that it had under earlier names, of which it may have known."""
+        known = {one.connector for one in kept.before}
+        return [LanesOf(name, Place(OFFSETS_TOPIC, -1)) for name in self._earlier if name not in known] if kept.place is None else []
 
     def again(self, number: int, heads: Mapping[int, Head], place: Place, cluster: str, tell: Rows | None = None) -> Attempt:
         """One lane, while the others work: to know what became of its last transaction, or to `tell` something.

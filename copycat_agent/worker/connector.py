@@ -49,12 +49,14 @@ class Connector:
         *,
         paused: bool = False,
         until_idle: bool = False,
+        earlier: Sequence[str] = (),
         after: Sequence[Connector] = (),
         prepare: Callable[[], None] = lambda: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """It begins once those in `after` have come to their end, with a call of `prepare`, which is tried again while it raises.
 
+        `earlier` are names under which Kafka may know it, where the store does not, see `attempts.Opener`.
         `on_change` is called when the state changes and when the thread has ended.
         """
         self.definition = definition
@@ -62,6 +64,7 @@ class Connector:
         self._tally = tally
         self._taps = taps
         self._until_idle = until_idle
+        self._earlier = earlier
         self._after = [one for one in after if not one.ended]
         self._prepare = prepare
         self._on_change = on_change
@@ -184,7 +187,7 @@ class Connector:
         try:
             self._prepare()
             books = Books(self._orders, self._standing, self._tally, self._taps, self._log)
-            lanes = opened(self.definition, self._tools, books)
+            lanes = opened(self.definition, self._tools, books, self._earlier)
             if lanes is None and self._orders.stop_at is not None:
                 return False
             careful = self._pause_seconds > 0

@@ -61,7 +61,7 @@ class Lanes:
         self._tally = tally
         self._log = log
         self._flights: dict[int, _Flight] = {}
-        self.telling = Telling(definition.name, store, self._tell)
+        self.telling = Telling(definition, store, self._tell)
 
     def _tell(self, rows: Rows) -> Attempt:
         return self._opener.again(LANE, self.heads, self.place, self.cluster, rows)
@@ -157,8 +157,9 @@ class Lanes:
 
     @property
     def trouble(self) -> RetriableError | None:
-        """Why the outcome of a batch is still not known, None where all are, or it takes but a moment."""
-        return next((trouble for one in self._recoveries() if not one.results.done() and (trouble := one.trouble)), None)
+        """Why the outcome of a batch, or where a lane is, is still not known; None where all are, or it takes but a moment."""
+        doubts = (one.trouble for one in self._recoveries() if not one.results.done())
+        return next(filter(None, (*doubts, self.telling.trouble)), None)
 
     @property
     def doubtful(self) -> frozenset[int]:

@@ -27,12 +27,13 @@ NOT_NOW = "{} on request, so a run to the end leaves it out; include it again wi
 class Life:
     """Owned by the worker and changed under its lock; `status` is for any thread.
 
-    `inherit` are names whose offsets it takes over before it begins for the first time.
+    `inherit` are names whose offsets it takes over before it begins for the first time, `earlier` those that Kafka may know it by.
     """
 
     definition: Definition
     target: Target = "running"
     inherit: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
     taps: Taps = field(default_factory=Taps)
     connector: Connector | None = None

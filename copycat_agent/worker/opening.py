@@ -13,6 +13,8 @@ from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
     from copycat_agent.transactions.opening import Opening
@@ -24,15 +26,15 @@ TELL_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
 
 
-def opened(definition: Definition, tools: Tools, books: Books) -> Lanes | None:
+def opened(definition: Definition, tools: Tools, books: Books, earlier: Sequence[str] = ()) -> Lanes | None:
     """The connector's lanes, open; None where it has none, or a stop was asked for meanwhile. Raises what ends the connector.
 
-    Called in its thread, which beats meanwhile: STARTING, or RETRYING or BLOCKED while Kafka does not let it.
+    `earlier`: see `Opener`. Called in its thread, which beats meanwhile: STARTING, or RETRYING or BLOCKED while Kafka does not let it.
     """
     if definition.delivery.guarantee != "exactly_once":
         _begin_without(definition, tools.store)
         return None
-    opener = Opener(definition, tools.store, tools.turns, tools.make_world, books.orders.wake.nudge)
+    opener = Opener(definition, tools.store, tools.turns, tools.make_world, books.orders.wake.nudge, earlier)
     patience = Patience(definition, books.standing, books.tally, books.log)
     while books.orders.stop_at is None:
         try:

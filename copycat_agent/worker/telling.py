@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from copycat_agent.errors import RetriableError
+from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.model import Head, Split, SplitResult
+from copycat_agent.worker.backoff import Backoff
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
     from copycat_agent.worker.attempts import Attempt, Rows
 
 LANE = 0
@@ -23,28 +25,42 @@ LANE = 0
 QUIET_SECONDS = 3.0
 """So long nothing is sent and nothing changes before it is told: batches would take it along for nothing."""
 AGAIN_SECONDS = 30.0
-"""After a failure. The records do not wait for it."""
+"""After a failure: records go first."""
 MOST = 2000
 """Offsets in one such transaction: about 1 MiB."""
 
 
 class Telling:
-    """For the connector's thread."""
+    """For the connector's thread.
 
-    def __init__(self, connector: str, store: OffsetStore, tell: Callable[[Rows], Attempt]) -> None:
-        """`tell` begins a transaction of lane `LANE` with these offsets."""
+    When it fails nobody knows where its lane is: it may have been committed all the same. Nothing is planned there, and nothing else is
+    said of its files, before the lane was opened again.
+    """
+
+    def __init__(self, definition: Definition, store: OffsetStore, tell: Callable[[Rows], Attempt]) -> None:
+        """`tell` opens lane `LANE` again, with these offsets in its first transaction."""
         self.rows: Rows = {}
         """Those that are being told: of them nothing else may be said meanwhile."""
         self.held: list[Split] = []
         """Splits of their files, which wait."""
-        self._connector, self._store, self._tell = connector, store, tell
+        self._connector, self._store, self._tell = definition.name, store, tell
         self._attempt: Attempt | None = None
+        self._backoff = Backoff(definition.errors)
+        self._error: RetriableError | None = None
         self._at = time.monotonic() + QUIET_SECONDS
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the lane is taken by it."""
-        return self._attempt is not None
+        """Whether the lane is taken by it, or not known to be where it was."""
+        return self._attempt is not None or self._error is not None
+
+    @property
+    def trouble(self) -> RetriableError | None:
+        """Why its lane is not used now, None while all is well."""
+        if self._error is None:
+            return None
+        kind = BlockedError if isinstance(self._error, BlockedError) else RetriableError
+        return kind(f"task {LANE} waits until its lane is open again; {self._error}")
 
     def postpone(self) -> None:
         """Something was sent, or has changed."""
@@ -52,32 +68,49 @@ class Telling:
 
     def begin(self) -> None:
         """Nothing is in flight: tell what there is to tell, if it is time for it. Raises FatalError as the store does."""
-        if self._attempt is not None or time.monotonic() < self._at:
+        if self.is_under_way or time.monotonic() < self._at:
             return
         self._at = math.inf
-        with contextlib.suppress(RetriableError):
-            self.rows = self._store.unpublished(self._connector, MOST)
-            if self.rows:
-                self._attempt = self._tell(self.rows)
+        try:
+            rows = self._store.unpublished(self._connector, MOST)
+            self._attempt = self._tell(rows) if rows else None
+        except RetriableError:  # the store's: nothing was begun
+            self._at = time.monotonic() + AGAIN_SECONDS
+        else:
+            self.rows = rows
 
     def end(self) -> Head | None:
         """Where the lane is, once it is over and has gone well. Raises what ends the connector."""
-        if self._attempt is None or not self._attempt.is_over:
-            return None
-        attempt, rows, self._attempt, self.rows = self._attempt, self.rows, None, {}
         try:
-            head = attempt.result().truth.heads[LANE]
-        except RetriableError:
-            self._at = time.monotonic() + AGAIN_SECONDS
+            return self._end()
+        except RetriableError as error:
+            self._error = error
+            self._backoff.failed(error)
             return None
+
+    def _end(self) -> Head | None:
+        if self._attempt is None:
+            if self._error is not None and not self._backoff.seconds_left():
+                self._attempt = self._tell({})
+            return None
+        if not self._attempt.is_over:
+            return None
+        attempt, self._attempt = self._attempt, None
+        head = attempt.result().truth.heads[LANE]
+        rows, self.rows = self.rows, {}
+        told = {} if self._error else rows
         with contextlib.suppress(RetriableError):  # then it is told again
-            self._store.commit({}, heads={LANE: head}, also=rows.items())
-        self._at = time.monotonic() if len(rows) == MOST else self._at
+            self._store.commit({}, heads={LANE: head}, also=told.items(), connector=self._connector)
+        if self._error is not None:
+            self._error, self._at = None, time.monotonic() + AGAIN_SECONDS
+            self._backoff.succeeded()
+        elif len(rows) == MOST:
+            self._at = time.monotonic()
         return head
 
     def take_back(self) -> tuple[SplitResult, ...]:
         """Splits that wait no longer, unread."""
-        if self._attempt is not None or not self.held:
+        if self.is_under_way or not self.held:
             return ()
         held, self.held = self.held, []
         return tuple(SplitResult(split, split.offset) for split in held)

@@ -65,13 +65,18 @@ class Worker:
         self._changed = threading.Condition()
         self._stopping = False
 
-    def apply(self, definitions: Iterable[Definition], renames: Mapping[str, Sequence[str]] | None = None) -> None:
+    def apply(
+        self,
+        definitions: Iterable[Definition],
+        renames: Mapping[str, Sequence[str]] | None = None,
+        earlier: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         """Run exactly these definitions: equal ones go on untouched, others are drained and replaced, those not named are drained.
 
         All of this side by side: nobody waits for another one's drain. `renames`: by new name, the names (not among the
-        definitions) whose offsets it takes over before it begins.
+        definitions) whose offsets it takes over before it begins. `earlier`: names that only Kafka may still know, see `attempts.Opener`.
         """
-        renames = renames or {}
+        renames, earlier = renames or {}, earlier or {}
         with self._operation:
             if self._stopping:
                 return
@@ -81,7 +86,7 @@ class Worker:
             self._ask_to_stop(leaving.values(), time.monotonic() + STOP_SECONDS)
             lives = {name: life for name, life in before.items() if name not in leaving}
             new = {
-                name: self._life(definition, before.get(name), tuple(renames.get(name, ())))
+                name: self._life(definition, before.get(name), tuple(renames.get(name, ())), tuple(earlier.get(name, ())))
                 for name, definition in wanted.items()
                 if name not in lives
             }
@@ -260,8 +265,8 @@ class Worker:
             msg = f"connector {hanging[0].definition.name} does not come to its end"
             raise BusyError(msg, "its files may lie on a file system that hangs; try again, or restart the agent")
 
-    def _life(self, definition: Definition, before: Life | None, inherit: tuple[str, ...]) -> Life:
-        life = Life(definition, self._targets.of((definition.name, *inherit)), inherit)
+    def _life(self, definition: Definition, before: Life | None, inherit: tuple[str, ...], earlier: tuple[str, ...]) -> Life:
+        life = Life(definition, self._targets.of((definition.name, *inherit)), inherit, earlier)
         if before is not None:
             life.tally, life.taps = before.tally, before.taps
             life.inherit = inherit or before.inherit
@@ -288,6 +293,7 @@ class Worker:
             life.taps,
             paused=life.target == "paused",
             until_idle=self._until_idle,
+            earlier=life.earlier,
             after=[one for one in self._leaving if one.definition.name in names],
             prepare=lambda: self._take_over(life),
             on_change=self._tell,

@@ -108,11 +108,14 @@ class Host:
             self.stop()
 
     def copy_state(self, to: Path) -> Path:
-        """Copy the state directory file by file as it is now, also under the agent's hands. Returns `to`."""
+        """Copy the state directory file by file as it is now, also under the agent's hands. Returns `to`.
+
+        Without what is there for a moment only, before it is renamed: it may be gone when its turn comes.
+        """
         shutil.rmtree(to, ignore_errors=True)
         to.mkdir(mode=0o700)
         for path in sorted(self.state_dir.iterdir()):
-            if path.is_file() and path.name != "lock":
+            if path.is_file() and path.name != "lock" and path.suffix != ".new":
                 shutil.copy2(path, to / path.name)
         return to
 

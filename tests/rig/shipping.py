@@ -62,7 +62,8 @@ class Shipping:
         assert self._worker is None, "it already runs"
         self._store = OffsetStore.open(self.state_dir)
         self._worker = Worker(self._store, self._executor, self._watcher, until_idle=until_idle)
-        self._worker.apply([self.definition(**sections)])
+        definition = self.definition(**sections)
+        self._worker.apply([definition], earlier={self.name: definition.renamed_from})
         wait_until(lambda: self.status.state != "starting", deadline, "the first scan")
         return self
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent.executor import InlineExecutor
-from copycat_agent.worker import Status
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.worker import State, Status, Worker
+from copycat_agent.worker.attempts import World, kafka_world
+from copycat_agent.worker.turns import AT_ONCE
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.executor import Results
     from copycat_agent.model import Batch, TaskId
+    from copycat_agent.options import Definition
     from copycat_agent.watch import Watcher
 
 EXACTLY_ONCE = {"guarantee": "exactly_once"}
@@ -127,7 +132,7 @@ def test_lost_answers_cost_neither_lines_nor_repeats(shipping: Shipping, forgetf
 
 def test_spooled_files_are_sent_once_though_answers_are_lost(shipping: Shipping, forgetful: Forgetful) -> None:
     expected = write(shipping.logs / "a.log", 0, 100)
-    spool = {"type": "spool_dir", "pattern": "*.log", "cleanup": {"policy": "delete"}}
+    spool = {"type": "spool_dir", "pattern": "*.log", "cleanup": {"policy": "delete"}, "ready": {"min_age": "200ms"}}
     forgetful.lost = 1
     shipping.start(source=spool, delivery=EXACTLY_ONCE)
     assert committed(shipping, 100) == expected
@@ -170,3 +175,151 @@ def test_what_ran_without_lanes_goes_on_with_them_and_back(shipping: Shipping) -
         settled(shipping)
         shipping.stop()
     assert committed(shipping) == expected
+
+
+class Writer:
+    """Appends lines to three files all the time, until `stop`, which returns all that were written, sorted."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lines = 0
+        self._directory = directory
+        self._stopping = Event()
+        self._thread = Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._stopping.wait(0.002):
+            write(self._directory / f"{self.lines % 3}.log", self.lines, self.lines + 1)
+            self.lines += 1
+
+    def go_on(self) -> None:
+        """Wait until more is written."""
+        goal = self.lines + 50
+        wait_until(lambda: self.lines >= goal, message="lines are written")
+
+    def stop(self) -> list[str]:
+        self._stopping.set()
+        self._thread.join()
+        return [f"line {number:05}" for number in range(self.lines)]
+
+
+@pytest.fixture
+def writer(shipping: Shipping) -> Iterator[Writer]:
+    writer = Writer(shipping.logs)
+    yield writer
+    writer.stop()
+
+
+def worker_of(shipping: Shipping) -> Worker:
+    assert shipping._worker is not None
+    return shipping._worker
+
+
+def running(shipping: Shipping) -> None:
+    wait_until(lambda: shipping.status.state is State.RUNNING, message=lambda: f"{shipping.status}")
+
+
+def test_pauses_and_restarts_cost_nothing(shipping: Shipping, writer: Writer) -> None:
+    shipping.start(delivery=EXACTLY_ONCE)
+    worker = worker_of(shipping)
+    for operation in (worker.pause, worker.resume, worker.restart, worker.pause, worker.restart, worker.resume, worker.halt, worker.resume):
+        writer.go_on()
+        operation("app")
+    expected = writer.stop()
+    running(shipping)
+    settled(shipping)
+    shipping.stop()
+    assert committed(shipping) == expected
+
+
+def test_changed_definitions_cost_nothing(shipping: Shipping, writer: Writer, make_topic: Callable[..., str]) -> None:
+    """Each reload replaces the connector while batches are in flight: other topics, more and fewer lanes, no lanes, another name."""
+    topics = [shipping.topic, make_topic()]
+    shipping.start(delivery=EXACTLY_ONCE | {"tasks_max": 2})
+    changes: list[dict[str, Any]] = [
+        {"delivery": EXACTLY_ONCE | {"tasks_max": 4}},
+        {"delivery": EXACTLY_ONCE | {"tasks_max": 1}, "record": {"topic": topics[1]}},
+        {"delivery": {"guarantee": "at_least_once"}},
+        {"delivery": EXACTLY_ONCE | {"tasks_max": 3}, "record": {"topic": topics[1]}},
+    ]
+    for change in changes:
+        writer.go_on()
+        running(shipping)
+        worker_of(shipping).apply([shipping.definition(**change)])
+    writer.go_on()
+    running(shipping)
+    shipping.name = "new"
+    worker_of(shipping).apply([shipping.definition(delivery=EXACTLY_ONCE)], {"new": ("app",)}, {"new": ("app",)})
+    writer.go_on()
+    expected = writer.stop()
+    running(shipping)
+    settled(shipping)
+    shipping.stop()
+    values = [one.value or b"" for topic in topics for one in consume(shipping.bootstrap, topic, "read_committed")]
+    assert sorted(value.decode() for value in values) == expected
+
+
+def test_a_store_that_is_lost_with_a_rename_costs_nothing(shipping: Shipping) -> None:
+    expected = write(shipping.logs / "a.log", 0, 100)
+    shipping.start(delivery=EXACTLY_ONCE)
+    assert committed(shipping, 100) == expected
+    settled(shipping)
+    shipping.stop()
+    for path in shipping.state_dir.glob("offsets.db*"):
+        path.unlink()
+    shipping.name = "new"
+    expected += write(shipping.logs / "a.log", 100, 150)
+    shipping.start(delivery=EXACTLY_ONCE, renamed_from=["app"])
+    assert committed(shipping, 150) == expected
+    settled(shipping)
+    shipping.stop()
+    assert committed(shipping) == expected
+
+
+@pytest.mark.long
+def test_many_connectors_open_their_lanes_in_turns(
+    tmp_path: Path, broker: DevBroker, inline: InlineExecutor, watcher: Watcher, make_topic: Callable[..., str]
+) -> None:
+    topic, count, expected = make_topic(), 30, []
+    lock, busy, most = Lock(), set[str](), 0
+
+    def world(definition: Definition, stopping: Callable[[], bool]) -> World:
+        nonlocal most
+        made = kafka_world(definition, stopping)
+        close = made.close
+        with lock:
+            busy.add(definition.name)
+            most = max(most, len(busy))
+
+        def closed(handle: Any = None) -> None:
+            if handle is None:
+                with lock:
+                    busy.discard(definition.name)
+            close(handle)
+
+        made.close = closed  # type: ignore[method-assign]
+        return made
+
+    definitions = []
+    for number in range(count):
+        root = tmp_path / f"{number:02}"
+        root.mkdir()
+        one = Shipping(root, f"app{number:02}", broker.bootstrap, topic, inline, watcher)
+        expected += write(one.logs / "a.log", 10 * number, 10 * number + 10)
+        definitions.append(one.definition(delivery=EXACTLY_ONCE))
+    reasons = set[str]()
+    with OffsetStore.open(tmp_path / "state") as store:
+        worker = Worker(store, inline, watcher, make_world=world)
+        worker.apply(definitions)
+
+        def all_run() -> bool:
+            statuses = worker.statuses()
+            reasons.update(status.reason for status in statuses if status.state is State.STARTING)
+            return all(status.state is State.RUNNING and not status.lag.bytes and not status.tasks for status in statuses)
+
+        wait_until(all_run, 120, lambda: f"{worker.statuses()}")
+        worker.stop()
+    values = [one.value or b"" for one in consume(broker.bootstrap, topic, "read_committed")]
+    assert sorted(value.decode() for value in values) == expected
+    assert 1 < most <= AT_ONCE
+    assert "waits until the lanes of other connectors are open" in reasons

@@ -38,7 +38,7 @@ def committed(shipping: Shipping) -> list[int]:
     return [json.loads(record.value or b"")["n"] for record in seen]
 
 
-@pytest.mark.parametrize("query", [True, False])
+@pytest.mark.parametrize("query", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_each_record_is_there_once_whoever_runs_the_jobs(shipping: Shipping, query: bool) -> None:
     fields = "SELECT r.n FROM (SELECT from_json(message, 'n int') AS r FROM records)"
     path = shipping.logs / "app.log"

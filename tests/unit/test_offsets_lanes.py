@@ -94,6 +94,14 @@ def test_what_the_opening_has_told_itself_is_not_told_again(tmp_path: Path) -> N
         assert marks(store) == {"b": 2}
 
 
+def test_a_lost_store_that_kafka_fills_has_nothing_to_tell_but_what_it_knows_better(tmp_path: Path) -> None:
+    with OffsetStore.open(tmp_path) as store:
+        store.commit({part("c"): at(9)})
+        open_lanes(store, told("a", 3, 5), told("b", 9, 5), told("b", 7, 6, lane=1), told("c", 8, 6), told("d", 9, 6), lane0=7, lane1=7)
+        assert rows(store) == {"a": 3, "b": 9, "c": 9, "d": 9}
+        assert marks(store) == {"b": 9, "c": 9}
+
+
 def test_only_what_a_transaction_has_told_is_in_kafka(store: OffsetStore) -> None:
     assert marks(store) == {}
     store.commit({part("a"): at(200), part("b"): at(100, "/logs/renamed"), part("c"): at(0)}, heads={1: Head(6, "now")}, told={part("a")})

@@ -288,6 +288,19 @@ def test_offsets_stay_with_a_name_whose_file_is_broken_or_was_not_asked_for(tmp_
     host.close()
 
 
+def test_earlier_names_that_nobody_has_are_told_to_the_worker_though_nothing_is_saved_for_them(host: Host) -> None:
+    """Kafka may know them still, where the store was lost; names that others have or claim it is not for us to take."""
+    for name in ("there", "once"):
+        host.define(name)
+    host.define("new", renamed_from=["gone", "there", "both"])
+    host.define("other", renamed_from=["both"])
+    (host.directory / "broken.yaml").write_text("name: broken\nsource: 7\n")
+    host.define("once", renamed_from=["once", "broken", "former"])
+    assert host.reload().renamed == {}
+    earlier = {name: life.earlier for name, life in host.worker._lives.items()}
+    assert earlier == {"new": ("gone",), "once": ("former",), "other": (), "there": ()}
+
+
 def test_a_name_that_has_saved_nothing_yet_hands_over_what_it_saves_at_its_end(host: Host) -> None:
     (host.root / "old-logs").mkdir()
     (host.root / "old-logs" / "a").write_text("one\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,10 +18,13 @@ from copycat_agent.producer.probing import ClusterProbe
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.protocol import Entry
 from tests.rig.kafka import create_topic, unique_topic
+from tests.rig.waiting import wait_until
 from tests.unit.producer.lanes_rig import World, world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.conftest import ProxiedBroker
 
 
 @pytest.fixture
@@ -122,6 +126,37 @@ def test_a_transaction_of_somebody_else_is_waited_for_and_then_told(here: World,
     assert [entry.value for entry in here.read()] == [b"1", b"x"]
 
 
+def test_an_answer_that_is_lost_does_not_make_the_next_question_wait(
+    proxied_broker: ProxiedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(proxied_broker.bootstrap) as there:
+        write(there, Entry(b"a", b"1"))
+        end = there.steps.end(there.place)
+        assert len(there.steps.replay(there.place, 0, end)) == 1
+        with monkeypatch.context() as context:
+            context.setattr(positions, "_STALL_SECONDS", 0.5)
+            proxied_broker.proxy.blackhole()
+            with pytest.raises(RetriableError, match="no answer from"):
+                there.steps.replay(there.place, 0, end)
+        proxied_broker.proxy.forward()  # the same connections live on, and what was asked on them is never answered
+        assert len(there.steps.replay(there.place, 0, end)) == 1
+
+
+def test_a_broker_that_was_restarted_is_asked_with_what_is_known_now(proxied_broker: ProxiedBroker) -> None:
+    with world(proxied_broker.bootstrap) as there:
+        write(there, Entry(b"a", b"1"))
+        end = there.steps.end(there.place)
+        proxied_broker.broker.kill()
+        proxied_broker.broker.start()
+
+        def answers() -> bool:
+            with suppress(RetriableError):
+                return there.steps.end(there.place) == end
+            return False
+
+        wait_until(answers, 30, "it is asked with the old leader's epoch for ever")
+
+
 def test_entries_that_later_ones_replace_are_let_go_where_there_are_many(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "_MOST_ENTRIES", 4)
     write(here, *(Entry(b"%d" % (number % 3), b"%d" % number) for number in range(20)))
@@ -136,6 +171,18 @@ def test_without_a_broker_every_question_ends_retriable_with_the_reason(monkeypa
     steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
     with pytest.raises(RetriableError, match="Connection refused"):
         steps.cluster_id()
+    steps.close()
+
+
+def test_a_stop_is_not_taken_for_a_broker_that_gives_no_answer(here: World) -> None:
+    write(here, Entry(b"a", b"1"))
+    steps = KafkaSteps(here.steps.options, "test", stopping=lambda: True)
+    with pytest.raises(RetriableError, match="stopped before all of it was read"):
+        steps.replay(here.place, 0, 1)
+    steps.close()
+    steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test", stopping=lambda: True)
+    with pytest.raises(RetriableError, match=r"stopped before 127\.0\.0\.1:[0-9]+ had answered"):
+        steps.end(here.place)
     steps.close()
 
 

@@ -24,7 +24,7 @@ from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.opening import Lanes, Opening, open_lanes
 from copycat_agent.transactions.protocol import Entry, perform
 from copycat_agent.transactions.writing import LaneWriter
-from tests.rig.kafka import consume, values
+from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 from tests.rig.requests import FENCED, is_commit
 from tests.rig.waiting import wait_until
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.producer.topics import Topics
     from tests.conftest import ProxiedBroker
 
 
@@ -353,6 +354,22 @@ def test_topics_that_one_producer_knows_need_not_be_asked_for_by_the_next(here: 
     with pytest.raises(BlockedError):
         second.settle()
     assert not here.steps._shared.partitions
+
+
+def test_a_topic_that_was_missing_is_not_waited_for_by_every_transaction(here: World) -> None:
+    topic, other = unique_topic(), unique_topic()
+    with pytest.raises(BlockedError, match="does not exist"):
+        here.begun().topics.partitions(topic)
+    following = here.begun(1).topics
+    assert [following._patience(one, created=False) > 0 for one in (topic, other)] == [False, True]
+    create_topic(here.bootstrap, topic)
+    wait_until(lambda: _is_there(following, topic), 10, "the topic is there")
+
+
+def _is_there(topics: Topics, topic: str) -> bool:
+    with contextlib.suppress(BlockedError):
+        return topics.partitions(topic) == 1
+    return False
 
 
 def test_a_plan_from_before_somebody_else_took_the_step_is_refused(here: World) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import Batch, Counts, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
+from copycat_agent.model import Batch, Counts, Fingerprint, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES
 
@@ -37,11 +37,12 @@ def read_lines(batch: Batch) -> Results:
 
 
 def settled(split: Split, position: int | None = None, error: CopycatError | None = None) -> SplitResult:
-    """A result that settles the split up to `position`, its end when None."""
+    """A result that settles the split up to `position`, its end when None. Its fingerprint proves nothing, and denies nothing."""
     end = split.end if position is None else position
     size = end - split.offset.position
     counts = Counts(read=size, read_bytes=size, acknowledged=size)
-    return SplitResult(split, replace(split.offset, position=end, path=split.path), counts, at_end=end == split.end, error=error)
+    offset = replace(split.offset, position=end, path=split.path, fingerprint=Fingerprint())
+    return SplitResult(split, offset, counts, at_end=end == split.end, error=error)
 
 
 def fails(error: CopycatError) -> Answer:

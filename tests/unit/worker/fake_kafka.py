@@ -31,6 +31,8 @@ class FakeKafka:
     def __init__(self) -> None:
         self.log: list[Entry] = []
         self.cluster = "cluster"
+        self.partitions = 4
+        """Of the offsets topic."""
         self.away: CopycatError | None = None
         self.openings = 0
         """Worlds that were made."""
@@ -49,7 +51,7 @@ class FakeKafka:
 
     def ensure_topic(self, _topic: str, /) -> int:
         self._step("ensure_topic")
-        return 4
+        return self.partitions
 
     def cluster_id(self) -> str:
         self._step("cluster_id")

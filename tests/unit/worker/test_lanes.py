@@ -5,24 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.model import Head, Position, SourceOffset, SourcePartition
+from copycat_agent.model import Head, Loss, Position, SourceOffset, SourcePartition
+from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
 from copycat_agent.worker import State, Worker, telling
 from copycat_agent.worker.lanes import PACE_SECONDS
+from copycat_agent.worker.rounds import Rounds
 from tests.rig.waiting import wait_until
-from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, write
+from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, settled, write
 from tests.unit.worker.fake_kafka import FakeKafka, gone, undone
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from copycat_agent.model import Batch
-    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.model import Batch, LossReason, Split
     from copycat_agent.watch import Watcher
     from tests.unit.worker.doubles import Results
 
@@ -45,7 +45,8 @@ def run(tmp_path: Path, store: MoodyStore, watcher: Watcher, kafka: FakeKafka) -
         worker = Worker(cast("OffsetStore", store), executor, watcher, until_idle=until_idle, accounts=until_idle, make_world=kafka.world)
         workers.append(worker)
         delivery = {"guarantee": "exactly_once", "tasks_max": tasks_max, **sections.pop("delivery", {})}
-        worker.apply([definition(tmp_path, delivery=delivery, **sections)])
+        wanted = definition(tmp_path, delivery=delivery, **sections)
+        worker.apply([wanted], earlier={wanted.name: wanted.renamed_from})
         return worker
 
     yield start
@@ -61,6 +62,10 @@ def wait_state(worker: Worker, state: State) -> str:
 
 def wait_saved(store: MoodyStore, path: Path, position: int) -> None:
     wait_until(lambda: store.positions().get(str(path)) == position, message=lambda: f"{position}: {store.positions()}")
+
+
+def paths_of(executor: ScriptedExecutor) -> set[Path]:
+    return {Path(split.path) for batch in executor.batches for split in batch.splits}
 
 
 def outcomes(worker: Worker) -> dict[str, int]:
@@ -189,6 +194,7 @@ def test_a_stop_waits_for_no_answer_that_kafka_owes(run: Run, store: MoodyStore,
     stopping.join(30)
     assert worker.statuses()[0].state is State.STOPPED
     assert not worker.statuses()[0].unsaved
+    assert not store.positions().get(str(path))
     kafka.away = None
     executor = ScriptedExecutor(otherwise=kafka.commits)
     again = run(executor)
@@ -222,6 +228,27 @@ def test_positions_that_do_not_belong_here_need_a_person(run: Run, store: MoodyS
     assert "copycat offsets adopt app" in reason
 
 
+def test_a_topic_that_was_made_anew_with_fewer_partitions_needs_a_person(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+    kafka.partitions = 2**31  # the connector's is not the first
+    worker = run(ScriptedExecutor(otherwise=kafka.commits))
+    wait_saved(store, path, size)
+    worker.stop()
+    kafka.log.clear()
+    kafka.partitions = 1
+    again = run(ScriptedExecutor(otherwise=kafka.commits))
+    reason = wait_state(again, State.FAILED)
+    assert "has 1 partition: the topic was made anew" in reason
+    assert "copycat offsets adopt app" in reason
+    again.stop()
+    store.adopt("app", "local")
+    run(ScriptedExecutor(otherwise=kafka.commits))
+    wait_saved(store, path, write(path, "two"))
+
+
 def test_positions_that_nobody_here_has_sent_open_everything_anew(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
     path = tmp_path / "logs" / "a"
     size = write(path, "one")
@@ -244,11 +271,11 @@ def test_a_file_of_which_a_batch_tells_is_read_when_that_batch_is_over(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
 ) -> None:
     """Were it committed by another lane before, the older offset would come last."""
-    told, read = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
+    told, read, other = (tmp_path / "logs" / name for name in "abc")
     told.touch()
     read.touch()
     executor = ScriptedExecutor(lambda _: None, otherwise=kafka.commits)
-    worker = run(executor, tasks_max=2, source={"start_at": "end"})
+    worker = run(executor, tasks_max=3, source={"start_at": "end"})
     wait_state(worker, State.RUNNING)
     wait_until(lambda: str(told) in store.positions() or len(store.read("app")) >= 1, message="the first look")
     store._store.commit({SourcePartition("app", key): offset for (_, key), offset in store.read("app").items()})
@@ -259,7 +286,9 @@ def test_a_file_of_which_a_batch_tells_is_read_when_that_batch_is_over(
     assert str(told) in {offset.path for _, offset in plan.also if offset}
     write(told, "two")
     wait_until(lambda: worker.statuses()[0].lag.files == 2, message="it is seen")
-    assert len(executor.batches) == 1
+    write(other, "three")
+    wait_until(lambda: other in paths_of(executor), message="the others go on")
+    assert told not in paths_of(executor)
     executor.finish(executor.batches[0].task, kafka.commits(executor.batches[0]))
     wait_saved(store, told, len("two\n"))
 
@@ -286,6 +315,32 @@ def test_a_store_that_cannot_be_written_plans_nothing_and_loses_nothing(
     assert executor.batches == []
 
 
+def test_heads_that_could_not_be_saved_are_saved_when_the_connector_leaves(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+
+    def disk_fills(batch: Batch) -> Results:
+        store.fails = NO_ROOM
+        return kafka.commits(batch)
+
+    def somebody_makes_room(rounds: Rounds) -> None:
+        store.fails = None
+        leave(rounds)
+
+    leave = Rounds._leave
+    monkeypatch.setattr(Rounds, "_leave", somebody_makes_room)
+    executor = ScriptedExecutor(disk_fills)
+    worker = run(executor)
+    wait_until(lambda: store.refused > 1, message="it is tried")
+    worker.stop(0.1)
+    (batch,) = executor.batches
+    assert batch.lane is not None
+    assert store.positions()[str(path)] == size
+    assert store.lanes("app").heads[0].seq == batch.lane.head.seq + 1
+
+
 def test_without_lanes_kafka_is_not_asked_and_the_next_opening_goes_on_from_here(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
 ) -> None:
@@ -300,6 +355,7 @@ def test_without_lanes_kafka_is_not_asked_and_the_next_opening_goes_on_from_here
     wait_saved(store, path, size)
     second.stop()
     assert kafka.openings == openings
+    kafka.log.clear()  # what it says does not count any more
     size = write(path, "three")
     executor = ScriptedExecutor(otherwise=kafka.commits)
     run(executor)
@@ -393,9 +449,127 @@ def test_a_file_that_is_being_told_of_is_read_afterwards(
     assert reached.wait(30)
     size = write(path, "new")
     wait_until(lambda: worker.statuses()[0].lag.files == 1, message="it is seen")
-    assert executor.batches == []
+    other = tmp_path / "logs" / "b"
+    write(other, "other")
+    wait_until(lambda: other in paths_of(executor), message="the others go on")
+    assert path not in paths_of(executor)
+    assert not any(batch.lane and batch.lane.also for batch in executor.batches)  # it is being told already
     go_on.set()
     wait_saved(store, path, size)
     offset = kafka.positions(store.identity.uuid)[str(path)]
     assert offset is not None
     assert offset.position == size
+
+
+def fail_the_telling(kafka: FakeKafka, *, after_commit: bool) -> threading.Event:
+    """The commit of the first telling raises, once; what else wants a commit before the event is set waits."""
+    failed, go_on = threading.Event(), threading.Event()
+    openings = kafka.openings + 1
+
+    def at_step(step: str) -> None:
+        if kafka.openings == openings + 1 and step == "commit" and not failed.is_set():
+            failed.set()
+            kafka.fail_commit(after=after_commit)
+        elif failed.is_set() and step == "cluster_id":
+            go_on.wait(30)
+
+    kafka.at_step = at_step
+    return go_on
+
+
+@pytest.mark.parametrize("after_commit", [False, True])
+def test_after_a_failed_telling_its_lane_is_opened_again_before_it_is_used(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, after_commit: bool
+) -> None:
+    """It may be committed all the same: a batch that is planned from the head before it could not be, or would be taken for it."""
+    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    path = tmp_path / "logs" / "a"
+    write(path, "old")
+    go_on = fail_the_telling(kafka, after_commit=after_commit)
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    worker = run(executor, source={"start_at": "end"})
+    reason = wait_state(worker, State.RETRYING)
+    assert "task 0 waits until its lane is open again" in reason
+    size = write(path, "new")
+    wait_until(lambda: worker.statuses()[0].lag.files == 1, message="it is seen")
+    assert executor.batches == []
+    go_on.set()
+    wait_saved(store, path, size)
+    wait_state(worker, State.RUNNING)
+    assert outcomes(worker) == {"openings": 1, "committed": 1}
+    (batch,) = executor.batches
+    assert batch.lane is not None
+    assert [partition.key for partition, _ in batch.lane.also] == ["started"]  # nobody knows whether it was told
+    offset = kafka.positions(store.identity.uuid)[str(path)]
+    assert offset is not None
+    assert offset.position == size
+
+
+def test_a_failed_telling_holds_its_files_on_every_lane(
+    run: Run, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it sent may still arrive: an older offset than another lane's would come last."""
+    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    told, other = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
+    write(told, "old")
+    go_on = fail_the_telling(kafka, after_commit=False)
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    worker = run(executor, tasks_max=2, source={"start_at": "end"})
+    wait_state(worker, State.RETRYING)
+    write(told, "new")
+    write(other, "other")
+    wait_until(lambda: other in paths_of(executor), message="the other goes on")
+    assert {batch.task.number for batch in executor.batches} == {1}
+    assert told not in paths_of(executor)
+    go_on.set()
+    wait_until(lambda: told in paths_of(executor), message="it is read")
+
+
+def test_damage_is_entered_once_though_nobody_heard_of_the_batch(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    """It is found again by reading on, and other losses are not."""
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one", "two")
+
+    def lost(split: Split, reason: LossReason) -> Loss:
+        return Loss(split.partition, split.path, 0, 1, 1, 0, reason, "", 7)
+
+    def unheard(batch: Batch) -> Results:
+        (split,) = batch.splits
+        losses = (lost(split, "damaged"), lost(split, "too_long"))
+        kafka.take(batch, (replace(settled(split, 4), at_end=False, losses=losses),))
+        return gone(batch)
+
+    def reads_on(batch: Batch) -> Results:
+        (split,) = batch.splits
+        return with_losses(kafka.commits(batch), lost(split, "damaged"))
+
+    run(ScriptedExecutor(unheard, reads_on, otherwise=kafka.commits))
+    wait_saved(store, path, size)
+    assert sorted(one.reason for one in store.losses("app", 10)) == ["damaged", "too_long"]
+
+
+def with_losses(results: Results, *losses: Loss) -> Results:
+    return replace(results[0], losses=losses), *results[1:]
+
+
+def test_a_lost_store_does_not_lose_what_kafka_knows_under_an_earlier_name(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+    before = run(ScriptedExecutor(otherwise=kafka.commits))
+    wait_saved(store, path, size)
+    before.stop()
+    store._store.close()
+    for file in (tmp_path / "state").glob("offsets.db*"):
+        file.unlink()
+    with OffsetStore.open(tmp_path / "state") as store._store:
+        executor = ScriptedExecutor(otherwise=kafka.commits)
+        worker = run(executor, name="new", renamed_from=("app", "never"))
+        wait_state(worker, State.RUNNING)
+        more = write(path, "two")
+        wait_until(lambda: worker.statuses()[0].counts.acknowledged, message="it is read")
+        (batch,) = executor.batches
+        assert (batch.splits[0].offset.position, batch.splits[0].end) == (size, more)
+        assert store.lanes("new").before == ()
+        worker.stop()

@@ -1,0 +1,73 @@
+"""What a run that came to its end leaves in the offsets topic: nothing. Its keys get tombstones, and compaction drops them.
+
+Nothing of it is in flight any more, and its store is dropped as well: nobody asks for its heads again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from copycat_agent import logs
+from copycat_agent.errors import CopycatError
+from copycat_agent.model import LaneId, Place, Position
+from copycat_agent.transactions.entries import head_entry, position_entry, transactional_id
+from copycat_agent.transactions.protocol import Entry, Lines, Step, Steps, perform
+from copycat_agent.worker.attempts import MakeWorld, kafka_world
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
+
+MOST = 5000
+"""Tombstones in one transaction: about 1 MiB."""
+_log = logs.get("backfill")
+
+
+def clear_lanes(definition: Definition, store: OffsetStore, make_world: MakeWorld = kafka_world) -> None:
+    """Delete all that is in Kafka of the lanes of a run with a store of its own. Raises nothing: where it fails, some KB stay.
+
+    Should the run be gone on with all the same, what is saved in its store counts.
+    """
+    try:
+        kept = store.lanes(definition.name)
+        if kept.place is not None:
+            store.leave_lanes(definition.name)
+            _tell(definition, kept.place, transactional_id(_lane(definition, store, 0), 0), _tombstones(definition, store), make_world)
+    except CopycatError as error:
+        _log.warning("positions of this run stay in the offsets topic, which costs some KB", connector=definition.name, why=str(error))
+
+
+def _lane(definition: Definition, store: OffsetStore, number: int) -> LaneId:
+    return LaneId(store.agent_uuid, definition.name, number)
+
+
+def _tombstones(definition: Definition, store: OffsetStore) -> list[Entry]:
+    """Of every key that it may have: heads go last, so that what is left when this fails is still whole."""
+    name = definition.name
+    untold = store.unpublished(name, MOST)  # what it has forgotten, and Kafka has not
+    positions = [position_entry(store.agent_uuid, Position(one, 0, 0, None)) for one in {**store.read(name), **untold}]
+    heads = [head_entry(_lane(definition, store, number), head) for number, head in store.lanes(name).heads.items()]
+    return [*positions, *(one._replace(value=None) for one in heads)]
+
+
+def _tell(definition: Definition, place: Place, transactional_id: str, entries: Sequence[Entry], make_world: MakeWorld) -> None:
+    world = make_world(definition, lambda: False)
+    try:
+        for begin in range(0, len(entries), MOST):
+            perform(_transaction(transactional_id, place, entries[begin : begin + MOST]), cast("Steps", world))
+    finally:
+        world.close()
+
+
+def _transaction(transactional_id: str, place: Place, entries: Sequence[Entry]) -> Lines[None]:
+    handle = yield Step("prepare", (transactional_id,))
+    try:
+        yield Step("ready", (handle,))
+        yield Step("begin", (handle,))
+        yield Step("send", (handle, place, entries))
+        yield Step("flush", (handle,))
+        yield Step("commit", (handle,))
+    finally:
+        yield Step("close", (handle,))
