@@ -164,7 +164,8 @@ def test_ls_names_the_file_of_each_connector(live: Live, ask: Callable[..., Done
     assert app == {"name": "app", "enabled": True, "state": "running", "guarantee": "at_least_once", "path": path}
     assert (vault["name"], vault["enabled"], vault["state"]) == ("vault", False, "stopped")
     words = "".join(ask("ls").stdout.split())  # a long path may be folded
-    assert words.endswith(f"appyesRUNNING{path}vaultnoDISABLED{path.replace('app', 'vault')}")
+    vaults = path.replace("app", "vault")
+    assert words.endswith(f"appyesRUNNINGatleastonce{path}vaultnoDISABLEDatleastonce{vaults}")
 
 
 def test_describe_says_where_each_value_comes_from_and_where_it_is_in_each_file(

@@ -49,6 +49,7 @@ def test_each_record_is_there_once_whoever_runs_the_jobs(shipping: Shipping, que
         shipping.start(transforms=[{"sql": fields}] if query else [], delivery=delivery, until_idle=True).wait_idle()
         counts = shipping.stop().counts
         assert (counts.read, counts.acknowledged) == (200, 200)
-        for worker in workers():
-            worker.kill()
+        if begin == 0:  # not for those who use the session after this test: Spark hands them a worker that is dead
+            for worker in workers():
+                worker.kill()
     assert committed(shipping) == list(range(400))
