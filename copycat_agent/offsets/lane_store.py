@@ -77,7 +77,8 @@ class LaneStore(HeldFile):
             connection.execute("DELETE FROM offsets WHERE connector = ?", (connector,))
             if lanes.has_lanes(connection, connector):
                 lanes.mark(connection, [SourcePartition(connector, key) for (key,) in keys], wish=True)
-            if lanes.has_lanes(connection, connector) or self.damaged:
+            is_lost = not keys and bool(self._kept.nonces)  # the store, as far as one can say: Kafka may know of lanes
+            if lanes.has_lanes(connection, connector) or is_lost or self.damaged:
                 lanes.adopt(connection, connector, "local")
         self._give_back_space()
         return len(keys)

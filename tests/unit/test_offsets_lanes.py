@@ -235,6 +235,15 @@ def test_a_reset_counts_more_than_all_that_kafka_says(store: OffsetStore) -> Non
     assert store.begin_anew("app") == 0
 
 
+def test_a_reset_while_the_store_is_lost_counts_more_than_what_kafka_says(tmp_path: Path) -> None:
+    with OffsetStore.open(tmp_path / "state") as before:
+        assert before.identity.nonce
+    (tmp_path / "state" / "offsets.db").unlink()
+    with OffsetStore.open(tmp_path / "state") as anew:
+        assert anew.begin_anew("app") == 0
+        assert anew.lanes("app").adopt == "local"
+
+
 def test_a_reset_of_a_connector_without_lanes_is_but_that(store: OffsetStore) -> None:
     store.commit({part("x", "plain"): at(1)})
     assert store.begin_anew("plain") == 1

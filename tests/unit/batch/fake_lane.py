@@ -171,9 +171,6 @@ class FakeSteps:
             self._broker.log.append(entry._replace(offset=len(self._broker.log)))
         self._broker.fail("answer")
 
-    def abort(self, handle: FakeProducer) -> None:
-        handle.is_open, handle.broken = False, True
-
     def close(self, handle: FakeProducer | None = None) -> None:
         for one in [handle] if handle else list(self.live):
             one.is_closed, one.broken, one.is_open = True, True, False
