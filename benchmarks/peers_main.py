@@ -13,11 +13,9 @@ import os
 import random
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Self
 
 from benchmarks.peers_plan import WORKING_SECONDS, Kill, kills, rotation_pauses
 from benchmarks.peers_report import Told, tables
@@ -25,6 +23,7 @@ from benchmarks.peers_tools import PEERS, Route, Shipper
 from benchmarks.peers_watch import Arrived, watch
 from benchmarks.tools import describe_machine
 from copycat_agent.dev_broker import DevBroker
+from tests.rig.background import Background
 from tests.rig.kafka import consume, create_topic
 from tests.rig.ledger import Ledger, LedgerWriter
 from tests.rig.waiting import wait_until
@@ -187,7 +186,7 @@ class _Run:
         return one
 
 
-class _Writing:
+class _Writing(Background):
     """A thread that writes to all logs evenly and rotates the last of them after each pause. What it raises is raised at the end."""
 
     def __init__(self, writers: list[LedgerWriter], rate: int, pauses: Iterator[float]) -> None:
@@ -195,38 +194,23 @@ class _Writing:
         self._writers = writers
         self._rate = rate
         self._pauses = pauses
-        self._stop = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__("writing")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        if self._error:
-            raise self._error
-
-    def _run(self) -> None:
+    def _work(self) -> None:
         begin, done = time.monotonic(), 0
         rotate_at, reopen_at = begin + next(self._pauses, _NEVER), _NEVER
-        try:
-            while not self._stop.wait(_TICK_SECONDS):
-                now = time.monotonic()
-                if now >= rotate_at:
-                    self._rename(self._writers[-1].path)
-                    rotate_at, reopen_at = now + next(self._pauses, _NEVER), now + _LATE_SECONDS
-                elif now >= reopen_at:
-                    self._writers[-1].reopen()
-                    reopen_at = _NEVER
-                due = int((now - begin) * self._rate)
-                for writer in self._writers:
-                    writer.write(due - done)
-                done = due
-        except BaseException as error:  # noqa: BLE001 - raised where it is seen
-            self._error = error
+        while not self._stop.wait(_TICK_SECONDS):
+            now = time.monotonic()
+            if now >= rotate_at:
+                self._rename(self._writers[-1].path)
+                rotate_at, reopen_at = now + next(self._pauses, _NEVER), now + _LATE_SECONDS
+            elif now >= reopen_at:
+                self._writers[-1].reopen()
+                reopen_at = _NEVER
+            due = int((now - begin) * self._rate)
+            for writer in self._writers:
+                writer.write(due - done)
+            done = due
 
     def _rename(self, path: Path) -> None:
         self.rotations += 1

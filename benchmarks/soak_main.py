@@ -9,12 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -27,6 +26,7 @@ from benchmarks.soak_writer import line_of
 from benchmarks.tools import describe_machine
 from copycat_agent.dev_broker import DevBroker
 from tests.rig.agent import AgentProcess
+from tests.rig.background import Background
 
 _PROJECT = Path(__file__).parents[1]
 _SAMPLE_SECONDS = 10.0
@@ -71,32 +71,17 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class _Every:
+class _Every(Background):
     """A thread that calls `action` each `seconds`. What it raises is raised at the end."""
 
     def __init__(self, seconds: float, action: Callable[[], None]) -> None:
         self._seconds = seconds
         self._action = action
-        self._stop = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__("every")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        if self._error:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(self._seconds):
-                self._action()
-        except BaseException as error:  # noqa: BLE001 - raised where it is seen
-            self._error = error
+    def _work(self) -> None:
+        while not self._stop.wait(self._seconds):
+            self._action()
 
 
 class _Soak:

@@ -75,10 +75,11 @@ class LaneStore(HeldFile):
         with self._writing() as connection:
             keys = connection.execute("SELECT key FROM offsets WHERE connector = ?", (connector,)).fetchall()
             connection.execute("DELETE FROM offsets WHERE connector = ?", (connector,))
-            if lanes.has_lanes(connection, connector):
+            has_lanes = lanes.has_lanes(connection, connector)
+            if has_lanes:
                 lanes.mark(connection, [SourcePartition(connector, key) for (key,) in keys], wish=True)
             is_lost = not keys and bool(self._kept.nonces)  # the store, as far as one can say: Kafka may know of lanes
-            if lanes.has_lanes(connection, connector) or is_lost or self.damaged:
+            if has_lanes or is_lost or self.damaged:
                 lanes.adopt(connection, connector, "local")
         self._give_back_space()
         return len(keys)

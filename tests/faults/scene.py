@@ -14,6 +14,7 @@ from copycat_agent.api import AgentClient
 from copycat_agent.errors import CopycatError
 from tests.kill.load import Topic
 from tests.rig.agent import AgentProcess
+from tests.rig.background import Background
 from tests.rig.kafka import create_topic, unique_topic
 from tests.rig.ledger import Ledger
 from tests.rig.waiting import wait_until
@@ -133,7 +134,7 @@ class Topics(Topic):
         self.close()
 
 
-class Trickle:
+class Trickle(Background):
     """Appends lines to some writers until the block is left, `per_second` in all. Rotates them by rename every `rotate_seconds`."""
 
     def __init__(self, writers: Sequence[LedgerWriter], per_second: int = 500, rotate_seconds: float = 0.0) -> None:
@@ -141,31 +142,16 @@ class Trickle:
         self._lines = max(1, round(per_second * _TICK_SECONDS / len(writers)))
         self._rotate_seconds = rotate_seconds
         self.rotations = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="trickle", daemon=True)
-        self._error: BaseException | None = None
+        super().__init__("trickle")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        if self._error:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            rotate_at = time.monotonic() + self._rotate_seconds
-            while not self._stop.wait(_TICK_SECONDS):
-                for writer in self._writers:
-                    writer.write_block(self._lines)
-                if self._rotate_seconds and time.monotonic() > rotate_at:
-                    self._rotate()
-                    rotate_at += self._rotate_seconds
-        except BaseException as error:  # noqa: BLE001 - raised where the test sees it
-            self._error = error
+    def _work(self) -> None:
+        rotate_at = time.monotonic() + self._rotate_seconds
+        while not self._stop.wait(_TICK_SECONDS):
+            for writer in self._writers:
+                writer.write_block(self._lines)
+            if self._rotate_seconds and time.monotonic() > rotate_at:
+                self._rotate()
+                rotate_at += self._rotate_seconds
 
     def _rotate(self) -> None:
         """To a name that matches too, so that nothing depends on how many files may be held open."""

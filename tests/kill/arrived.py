@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.kill.drops import parse_mark
+from tests.rig.background import Background
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.05
 
 
-class Arrived:
+class Arrived(Background):
     """Follows a topic with one partition and the directory of finished files, from a thread. Use it as a context manager.
 
     Each time it first lists what is finished, then reads all that Kafka has by then: a file of which a record is missing at that
@@ -45,9 +46,7 @@ class Arrived:
         self._consumer.assign([self._partition])
         self._position = 0
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="arrived", daemon=True)
-        self._error: BaseException | None = None
+        super().__init__("arrived")
 
     @property
     def total(self) -> int:
@@ -81,23 +80,12 @@ class Arrived:
         goal = self._position + count
         wait_until(lambda: self._error or self._position >= goal, deadline, lambda: f"{self._position} records, wanted {goal}")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def _close(self) -> None:
         self._consumer.close()
-        if self._error:
-            raise self._error
 
-    def _follow(self) -> None:
-        try:
-            while not self._stop.wait(_LOOK_SECONDS):
-                self.look()
-        except BaseException as error:  # noqa: BLE001 - `__exit__` raises it where the test sees it
-            self._error = error
+    def _work(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            self.look()
 
     def _read(self) -> None:
         """All up to what is the end now."""

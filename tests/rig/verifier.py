@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from tests.rig.background import Background
 from tests.rig.ledger import parse_line
 from tests.rig.waiting import wait_until
 
@@ -66,7 +67,7 @@ class Later:
     seconds: float | None = None
 
 
-class View:
+class View(Background):
     """Follows some topics from their beginning, in a thread of its own. Use it as a context manager."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str], run: str, isolation: Isolation) -> None:
@@ -82,10 +83,8 @@ class View:
         self._consumer = _consumer(bootstrap, isolation)
         self._read: dict[tuple[str, int], int] = {}
         self._later: Later | None = None
-        self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._follow, name=f"view-{isolation}", daemon=True)
+        super().__init__(f"view-{isolation}")
 
     def await_after(self, written: Mapping[str, int]) -> Later:
         """Knows when the first line has arrived that is none of the first `written` of its file: it was written later than now."""
@@ -123,27 +122,16 @@ class View:
                 "examples": [*self.examples, *(f"lost: {one}" for one in lost[:_EXAMPLES])],
             }
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def _close(self) -> None:
         self._consumer.close()
-        if self._error:
-            raise self._error
 
-    def _follow(self) -> None:
-        try:
-            self._consumer.assign([TopicPartition(*place, 0) for place in partitions(self._consumer, self._topics)])
-            while not self._stop.is_set():
-                messages = self._consumer.consume(5000, timeout=0.05)
-                with self._lock:
-                    for message in messages:
-                        self._look(message)
-        except BaseException as error:  # noqa: BLE001 - `__exit__` raises it where it is seen
-            self._error = error
+    def _work(self) -> None:
+        self._consumer.assign([TopicPartition(*place, 0) for place in partitions(self._consumer, self._topics)])
+        while not self._stop.is_set():
+            messages = self._consumer.consume(5000, timeout=0.05)
+            with self._lock:
+                for message in messages:
+                    self._look(message)
 
     def _look(self, message: Message) -> None:
         """A record, or the client's word that a partition is read to its end, markers of transactions included."""
