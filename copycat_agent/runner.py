@@ -21,6 +21,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from copycat_agent import logs
 from copycat_agent.batch import not_begun, run_batch, untold
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Batch, SplitResult, TaskId
@@ -40,6 +41,9 @@ HANG_UP_SECONDS = 2.0
 """How long batches may take to settle once the driver has hung up."""
 
 PICKLE = 5
+
+_NO_THREAD = "no thread is to be had for a batch", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks"
+_log = logs.get("spark")
 
 
 class Hello(NamedTuple):
@@ -167,7 +171,7 @@ class _Runner:
         self._connection = connection
         self._run = run
         self._sending = threading.Lock()
-        self._stops: dict[TaskId, threading.Event] = {}
+        self._stops: dict[int, tuple[TaskId, threading.Event]] = {}  # by the number of the batch, while it is here
         self._threads = _Threads(self._work)
         self._producers = Producers()
 
@@ -179,6 +183,11 @@ class _Runner:
                 self._take(pickle.loads(self._connection.recv_bytes()))  # noqa: S301 - authenticated, and the same user
         except (EOFError, OSError):
             return self._end()
+        except Exception as error:  # noqa: BLE001 - whatever classes that are not what they were raise
+            hint = "copycat-agent was changed while it ran: start it again"
+            _log.warning("what came for a process of batches cannot be read: it ends", why=type(error).__name__, hint=hint)
+            self._end()
+            return False
 
     def send(self, message: Hello | Answer | Said) -> None:
         """From any thread. Raises OSError when the driver has hung up, and what pickle raises."""
@@ -188,19 +197,26 @@ class _Runner:
 
     def _take(self, message: Work | Settle) -> None:
         if isinstance(message, Settle):
-            if stopping := self._stops.get(message.task):
-                stopping.set()
+            for task, stopping in self._stops.copy().values():
+                if task == message.task:
+                    stopping.set()
             return
-        stopping = self._stops[message.batch.task] = threading.Event()
-        self._threads.run(message, stopping)
+        stopping = threading.Event()
+        self._stops[message.number] = message.batch.task, stopping
+        if not self._threads.run(message, stopping):
+            self._answer(message, failed(message.batch, RetriableError(*_NO_THREAD), begun=False))
 
     def _work(self, work: Work, stopping: threading.Event) -> None:
-        results = packed(work.batch, run_safely(work.batch, self._producers, stopping.is_set, self._run))
+        self._answer(work, run_safely(work.batch, self._producers, stopping.is_set, self._run))
+
+    def _answer(self, work: Work, results: Results) -> None:
+        answer = Answer(work.number, packed(work.batch, results))
+        del self._stops[work.number]
         with contextlib.suppress(OSError):  # hung up: the driver plans it again
-            self.send(Answer(work.number, results))
+            self.send(answer)
 
     def _end(self) -> bool:
-        for stopping in self._stops.values():
+        for _, stopping in self._stops.copy().values():
             stopping.set()
         settled = self._threads.end(HANG_UP_SECONDS)
         if settled:
@@ -214,18 +230,27 @@ class _Threads:
     def __init__(self, work: Callable[[Work, threading.Event], None]) -> None:
         self._work = work
         self._todo: queue.SimpleQueue[tuple[Work, threading.Event] | None] = queue.SimpleQueue()
+        self._started = 0  # for the one caller
         self._changed = threading.Condition()  # guards what follows
-        self._started = self._busy = 0
+        self._busy = 0
 
-    def run(self, work: Work, stopping: threading.Event) -> None:
-        """Start `work` on a thread of its own, if there are not `THREADS` already. For one caller at a time."""
+    def run(self, work: Work, stopping: threading.Event) -> bool:
+        """Start `work` on a thread of its own, if there are not `THREADS` already. For one caller at a time.
+
+        False where no thread is to be had: then it is not begun, and will not be.
+        """
         with self._changed:
             self._busy += 1
             more = self._started < min(self._busy, THREADS)
-            self._started += more
         if more:
-            threading.Thread(target=self._loop, name=f"batch-{self._started}", daemon=True).start()
+            try:
+                threading.Thread(target=self._loop, name=f"batch-{self._started + 1}", daemon=True).start()
+            except RuntimeError:
+                self._is_done()
+                return False
+            self._started += 1
         self._todo.put((work, stopping))
+        return True
 
     def end(self, seconds: float) -> bool:
         """Wait, at most so long, until nothing is under way; whether that is so. Threads end when they have nothing to do."""
@@ -239,10 +264,13 @@ class _Threads:
         while item := self._todo.get():
             with contextlib.suppress(Exception):  # `_work` answers whatever happens, but for a driver that is gone
                 self._work(*item)
-            with self._changed:
-                self._busy -= 1
-                if not self._busy:
-                    self._changed.notify_all()
+            self._is_done()
+
+    def _is_done(self) -> None:
+        with self._changed:
+            self._busy -= 1
+            if not self._busy:
+                self._changed.notify_all()
 
 
 class _Forward(logging.Handler):

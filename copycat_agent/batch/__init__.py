@@ -101,7 +101,14 @@ def _look_at(pipeline: Pipeline, make_run: MakeRun) -> None:
 
 
 def _as_value(error: Exception) -> CopycatError:
-    """`error` for the results. A bug is told by type and place only: its text may hold data or secrets."""
+    """`error` for the results. Without its frames: those hold clients, and mostly whoever keeps the value, in a ring that lives on."""
+    value = _in_words(error)
+    value.__cause__ = value.__context__ = None
+    return value.with_traceback(None)
+
+
+def _in_words(error: Exception) -> CopycatError:
+    """A bug is told by type and place only: its text may hold data or secrets."""
     if isinstance(error, DataError):
         return FatalError(error.message, error.hint)
     if isinstance(error, CopycatError):

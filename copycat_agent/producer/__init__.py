@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
+from copycat_agent import logs
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.delivery import Outgoing, Place, Refused, TaskProducer
 from copycat_agent.producer.lanes import Lane, Lanes, MakeSteps
 from copycat_agent.producer.pace import Pace
+from copycat_agent.producer.remembered import Remembered
 from copycat_agent.producer.transactional import KafkaSteps
 
 __all__ = ["Outgoing", "Place", "Producers", "Refused", "TaskProducer"]
@@ -20,6 +23,8 @@ LANE_IDLE_SECONDS = 60.0
 """As for lanes, which hold up to two, and are ready again in 40 ms."""
 _LOOK_SECONDS = 5.0
 """How often idle producers are looked after."""
+
+_log = logs.get("kafka")
 
 
 class Producers:
@@ -32,8 +37,8 @@ class Producers:
         """`make_steps`: what performs the steps of lanes."""
         self._lock = threading.Lock()
         self._kept: dict[TaskId, tuple[KafkaOptions, TaskProducer, float]] = {}
-        self._batch_bytes: dict[TaskId, tuple[KafkaOptions, int]] = {}
-        self._paces: dict[TaskId, tuple[KafkaOptions, Pace]] = {}
+        self._batch_bytes: Remembered[tuple[KafkaOptions, int]] = Remembered()
+        self._paces: Remembered[tuple[KafkaOptions, Pace]] = Remembered()
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
         self._lanes = Lanes(make_steps)
@@ -42,7 +47,7 @@ class Producers:
         """The task's producer, for one batch; the caller gives it back. Raises FatalError for a refused configuration."""
         with self._lock:
             kept = self._kept.pop(task, None)
-            known, batch_bytes = self._batch_bytes.get(task, (options, 0))
+            known, batch_bytes = self._batch_bytes.get(task) or (options, 0)
             pace = self._pace(task, options)
         if kept is not None:
             if kept[0] == options and kept[1].tracked == tracked:
@@ -67,7 +72,7 @@ class Producers:
         """What the task has learnt of its line to this cluster."""
         known = self._paces.get(task)
         if known is None or known[0] != options:
-            known = self._paces[task] = options, Pace()
+            known = self._paces.keep(task, (options, Pace()))
         return known[1]
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
@@ -75,7 +80,7 @@ class Producers:
         with self._lock:
             leaving = [self._kept.pop(task)[1]] if task in self._kept else []
             if producer.next_batch_bytes:
-                self._batch_bytes[task] = options, producer.next_batch_bytes
+                self._batch_bytes.keep(task, (options, producer.next_batch_bytes))
             if producer.broken or producer.next_batch_bytes != producer.batch_bytes:
                 leaving.append(producer)
             else:
@@ -87,12 +92,17 @@ class Producers:
     def _start_keeper(self) -> None:
         """Its thread belongs to this process: made with the first producer, after the fork."""
         if self._keeper is None:
-            self._keeper = threading.Thread(target=self._look_after, name="producers", daemon=True)
-            self._keeper.start()
+            keeper = threading.Thread(target=self._look_after, name="producers", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads: the next batch tries again
+                keeper.start()
+                self._keeper = keeper
 
     def _look_after(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
-            self._attend()
+            try:
+                self._attend()
+            except Exception as error:  # noqa: BLE001 - the next round may go better
+                _log.warning("Kafka clients that no batch uses could not be looked after", why=type(error).__name__)
 
     def _attend(self) -> None:
         """Let idle producers say what they have to say, and close those that are idle for long."""
@@ -102,6 +112,8 @@ class Producers:
             leaving = [self._kept.pop(task)[1] for task in old]
             for _, producer, _ in self._kept.values():
                 producer.attend()
+            self._batch_bytes.forget()
+            self._paces.forget()
         for one in leaving:
             one.close()
         self._lanes.attend(LANE_IDLE_SECONDS)

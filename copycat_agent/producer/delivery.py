@@ -305,7 +305,7 @@ class TaskProducer:
         self.broken = True
         self._client.purge(in_queue=True, in_flight=True, blocking=False)
         self._poll(0)
-        self.topics.rest()
+        self.topics.close()
         # Both hold the client, whose callbacks hold this object: a ring that would keep its threads and connections alive.
         del self.topics, self._client
 

@@ -6,11 +6,9 @@ So nothing has to be known about what the network may still deliver of it: the n
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import starmap
 
 from confluent_kafka import KafkaError, KafkaException
@@ -21,9 +19,8 @@ from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.delivery import Outgoing, Refused, TaskProducer, no_more_threads
 from copycat_agent.producer.outcomes import classify, code_name
-from copycat_agent.producer.pace import Pace
-from copycat_agent.producer.settings import TRANSACTION_TIMEOUT_MS, transactional_settings
-from copycat_agent.producer.statistics import INTERVAL_SECONDS
+from copycat_agent.producer.settings import transactional_settings
+from copycat_agent.producer.shared import SLICE_SECONDS, Shared
 from copycat_agent.transactions.protocol import Entry
 
 _INIT_SECONDS = 20.0
@@ -32,20 +29,11 @@ _COMMIT_SECONDS = 25.0
 """How long a commit may take, well below the transaction's own time-out."""
 _LAST_SECONDS = 8.0
 """The same after a stop request."""
-_SLICE_SECONDS = 0.5
-"""One call to fence lasts no longer, so that `close` is heard; asking again goes on with what is under way."""
 _LOOK_SECONDS = 0.1
-_LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.03, 1.0
-"""How long the first call waits, within these: half as long again as fencing usually takes. One in four clients misses that a connection
-is there, and looks again when it is asked again, or after half a second. But each call that is given up costs some 200 bytes for good,
-for the binding never frees the error that says so: hence not in shorter steps."""
 _SENT_SECONDS = 0.001
 """Enough for the request to commit to leave, and hardly for its answer: here a failpoint is."""
 _LEAST_TIMEOUT_MS = 5_000
 """Where brokers allow no longer transactions than this, batches would have to be shorter than the agent makes them."""
-
-_SILENT_SECONDS = ((INTERVAL_SECONDS, "500"), (3 * INTERVAL_SECONDS, "50"))
-"""After so long without a word of a task's producers, none of which lived long enough to say one, the next speaks each so many ms."""
 
 _FENCED = frozenset(
     {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "TRANSACTION_COORDINATOR_FENCED", "_FENCED"}
@@ -55,30 +43,6 @@ _PURGED = frozenset({"_PURGE_INFLIGHT", "_PURGE_QUEUE"})
 """What becomes of the other records when a transaction fails: a consequence."""
 _UNKNOWN_REQUEST = frozenset({"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"})
 _NO_TRANSACTIONS = "delivery.guarantee: exactly_once needs brokers that know transactions, Kafka 2.5 or later; set at_least_once"
-
-
-@dataclass(slots=True)
-class Shared:
-    """What the producers of one task have in common, and what they tell those after them.
-
-    `tracked`, `batch_bytes` and `pace` as of a `TaskProducer`; `stopping` ends `ready`, until `begin` says another. Learnt is how long
-    brokers let a transaction be, what topics there are and which are missing, when a producer last said something about itself, and how
-    long fencing takes.
-    """
-
-    tracked: bool = False
-    batch_bytes: int = 0
-    pace: Pace = field(default_factory=Pace)
-    stopping: Callable[[], bool] = lambda: False
-    timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    partitions: dict[str, int] = field(default_factory=dict)
-    missing: set[str] = field(default_factory=set)
-    heard_at: float = -math.inf
-    init_seconds: float = 0.0
-
-    def took(self, seconds: float) -> None:
-        """Fencing took so long: what it usually takes comes down at once, and goes up slowly."""
-        self.init_seconds = min(seconds, 1.25 * self.init_seconds) if self.init_seconds else seconds
 
 
 class LaneProducer(TaskProducer):
@@ -101,6 +65,7 @@ class LaneProducer(TaskProducer):
         self._shared = shared
         self._client_id = client_id
         self._lock = threading.Lock()
+        self._made_at = time.monotonic()
         self._is_closed = False
         self._is_initialized = threading.Event()
         self._init_error: CopycatError | None = None
@@ -118,8 +83,7 @@ class LaneProducer(TaskProducer):
         settings = transactional_settings(
             self._options, client_id, self.transactional_id, self._timeout_ms, self.batch_bytes, tracked=self.tracked
         )
-        silent_seconds = time.monotonic() - shared.heard_at
-        settings.update(("statistics.interval.ms", interval) for limit, interval in _SILENT_SECONDS if silent_seconds > limit)
+        settings |= shared.statistics()
         self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions, shared.missing)
 
     def _on_statistics(self, text: str) -> None:
@@ -235,6 +199,8 @@ class LaneProducer(TaskProducer):
             if self._is_closed:
                 return
             self._is_closed = True
+            if self.has_sent:
+                self._shared.lived(time.monotonic() - self._made_at)
             last = [self._client]
             super().close()
         # The library waits for its threads, and one of those may wait for a name server.
@@ -242,14 +208,15 @@ class LaneProducer(TaskProducer):
             threading.Thread(target=last.clear, name="freeing", daemon=True).start()
 
     def _initialize(self) -> None:
-        begun = time.monotonic()
-        seconds = min(max(_LEAST_WAIT_SECONDS, 1.5 * self._shared.init_seconds), _MOST_WAIT_SECONDS)
+        begun, seconds = time.monotonic(), self._shared.first_wait_seconds()
+        deadline = begun + _INIT_SECONDS
         try:
-            error = self._ask_to_init(seconds)
-            while error is not None and self._is_worth_asking(error) and time.monotonic() < begun + _INIT_SECONDS:
-                seconds = min(2 * seconds, _SLICE_SECONDS)
-                error = self._ask_to_init(seconds)
+            error = self._ask_to_init(min(seconds, _INIT_SECONDS))
+            while error is not None and self._is_worth_asking(error) and (left_seconds := deadline - time.monotonic()) > 0:
+                seconds = min(2 * seconds, SLICE_SECONDS)
+                error = self._ask_to_init(min(seconds, left_seconds))
             if error is not None:
+                self._shared.is_unanswered = time.monotonic() >= deadline
                 self._init_error = self._told(error, self._fencing())
             else:
                 self._shared.took(time.monotonic() - begun)

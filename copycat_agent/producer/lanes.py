@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from copycat_agent.producer.remembered import Remembered
 from copycat_agent.transactions.protocol import perform
 from copycat_agent.transactions.writing import LaneWriter
 
@@ -59,7 +60,7 @@ class Lanes:
         self._make_steps = make_steps
         self._lock = threading.Lock()
         self._kept: dict[TaskId, Lane] = {}
-        self._known: dict[TaskId, tuple[KafkaOptions, int, Any]] = {}
+        self._known: Remembered[tuple[KafkaOptions, int, Any]] = Remembered()
 
     def take(self, task: TaskId, options: KafkaOptions, pace: Pace, *, tracked: bool) -> Lane:
         """The task's lane, for one batch; the caller gives it back. `tracked` and `pace` are for `MakeSteps`.
@@ -68,7 +69,7 @@ class Lanes:
         """
         with self._lock:
             kept = self._kept.pop(task, None)
-            known, batch_bytes, memory = self._known.get(task, (options, 0, None))
+            known, batch_bytes, memory = self._known.get(task) or (options, 0, None)
         if known != options:
             batch_bytes, memory = 0, None
         if kept is not None:
@@ -86,7 +87,7 @@ class Lanes:
         lane.used, lane.stopping = time.monotonic(), lambda: False
         with self._lock:
             leaving = [self._kept.pop(task)] if task in self._kept else []
-            self._known[task] = lane.options, lane.next_batch_bytes, lane.memory
+            self._known.keep(task, (lane.options, lane.next_batch_bytes, lane.memory))
             if lane.broken or lane.next_batch_bytes != lane.batch_bytes:
                 leaving.append(lane)
             else:
@@ -102,6 +103,7 @@ class Lanes:
             leaving = [self._kept.pop(task) for task in old]
             for lane in self._kept.values():
                 lane.steps.attend()
+            self._known.forget()
         for lane in leaving:
             lane.close()
 

@@ -70,6 +70,11 @@ class Topics:
         """No topic is asked for now: what only new topics need is closed."""
         self._kept_admin = None
 
+    def close(self) -> None:
+        """Nothing is asked any more. An error that was raised here, and whoever keeps it, may keep this object, but not the client."""
+        self.rest()
+        del self._client
+
     def _ask(self, topic: str) -> int:
         created = self._options.create_topics is not None and self._create_if_missing(topic, self._options.create_topics)
         begin = time.monotonic()

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from copycat_agent.model import ClientView, Place
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.lane_producer import LaneProducer, Shared
+from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.pace import Pace
 from copycat_agent.producer.positions import Positions
+from copycat_agent.producer.shared import Shared
 from copycat_agent.transactions.protocol import Entry
 
 

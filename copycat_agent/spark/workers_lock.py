@@ -42,16 +42,16 @@ def wait(path: Path, seconds: float = WAIT_SECONDS) -> tuple[int, ...]:
         _log.warning("whether workers of an earlier run are left cannot be found out", path=path, why=error.strerror)
         return ()
     try:
-        return _wait(path, descriptor, seconds)
+        return _wait(descriptor, seconds)
     finally:
         os.close(descriptor)
 
 
-def _wait(path: Path, descriptor: int, seconds: float) -> tuple[int, ...]:
+def _wait(descriptor: int, seconds: float) -> tuple[int, ...]:
     deadline = time.monotonic() + seconds
     while not _is_free(descriptor):
         if time.monotonic() >= deadline:
-            pids = holders(path)
+            pids = holders(descriptor)
             hint = "they will not send twice what lanes guard; end them, or find out what stopped them"
             _log.warning("workers of an earlier run are left", pids=" ".join(map(str, pids)), hint=hint)
             return pids
@@ -67,23 +67,23 @@ def _is_free(descriptor: int) -> bool:
     return True
 
 
-def holders(path: Path) -> tuple[int, ...]:
-    """Processes of this user that have the file open, but for this one."""
+def holders(descriptor: int) -> tuple[int, ...]:
+    """Processes that have the same file open as `descriptor`, but for this one, as far as this user may look at them.
+
+    Told by the names that the kernel knows: to ask everybody's files themselves would hang where one of them is on a mount that does.
+    """
     try:
-        wanted = path.stat()
+        wanted = Path(f"/proc/self/fd/{descriptor}").readlink()
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     except OSError:
         return ()
-    mine = os.getpid()
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return tuple(sorted(pid for pid in pids if pid != mine and _has_open(pid, wanted)))
+    return tuple(sorted(pid for pid in pids if pid != os.getpid() and _has_open(pid, wanted)))
 
 
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
-    try:
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                if os.path.samestat(descriptor.stat(), wanted):
+def _has_open(pid: int, wanted: Path) -> bool:
+    with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it is closed by now
+                if opened.readlink() == wanted:
                     return True
-    except OSError:
-        pass
     return False

@@ -9,15 +9,16 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing import AuthenticationError
+from dataclasses import replace
+from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Connection, Listener
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.errors import BlockedError, FatalError
-from copycat_agent.model import TaskId
-from copycat_agent.runner import THREADS, Answer, Hello, Settle, Work, key_path, run_safely, serve
+from copycat_agent.errors import BlockedError, FatalError, RetriableError
+from copycat_agent.model import Head, LaneId, LanePlan, Place, TaskId
+from copycat_agent.runner import THREADS, Answer, Hello, Settle, Work, _Runner, key_path, run_safely, serve
 from tests.rig.waiting import wait_until
 from tests.spark import batches
 from tests.spark.batches import batch, done
@@ -102,6 +103,57 @@ def test_it_returns_when_the_driver_hangs_up_and_its_batches_settle(served: Serv
     wait_until((tmp_path / "began").exists, SECONDS, "it runs")
     served.connection.close()
     assert served.ended.result(SECONDS) is True
+
+
+def test_a_batch_for_which_there_is_no_thread_is_not_begun_and_the_others_go_on(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.receive()
+    served.send(Work(1, batch("until-told", str(tmp_path / "began"))))
+    wait_until((tmp_path / "began").exists, SECONDS, "it runs")
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("batch-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    in_lane = replace(batch("echo", task=2), lane=LanePlan(LaneId("u", "app", 2), Head(4, "n", 0), Place("offsets", 0)))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        served.send(Work(2, in_lane))
+        number, (result,) = served.receive()
+    assert (number, type(result.error), result.offset) == (2, RetriableError, result.split.offset)
+    assert "raise the limit of threads" in result.error.hint
+    assert (result.lane.state, result.lane.head) == ("undone", Head(4, "n", 0))
+    served.send(Work(3, batch("echo", task=2)))
+    assert served.receive().results == done(batch("echo", task=2))
+    served.send(Settle(TaskId("app", 0)))
+    assert served.receive().number == 1
+    served.connection.close()
+    assert served.ended.result(SECONDS) is True
+
+
+def test_a_process_that_cannot_read_what_comes_ends_and_its_batches_are_answered(served: Served, tmp_path: Path) -> None:
+    served.receive()
+    served.send(Work(1, batch("until-told", str(tmp_path / "began"))))
+    wait_until((tmp_path / "began").exists, SECONDS, "it runs")
+    served.connection.send_bytes(b"cnone.such\nClass\n.")
+    said, answer = served.receive(), served.receive()
+    assert "cannot be read" in said.record.getMessage()
+    assert answer.number == 1
+    assert served.ended.result(SECONDS) is False  # Spark must not use this process again
+
+
+def test_nothing_is_kept_of_batches_that_were_answered() -> None:
+    near, far = Pipe()
+    runner = _Runner(near, batches.run)
+    for number in range(5):
+        runner._take(Work(number, batch("echo", task=number)))
+        assert far.poll(SECONDS)
+        far.recv_bytes()
+    assert not runner._stops
+    assert runner._end()
 
 
 def test_it_returns_when_there_is_no_driver(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -15,7 +16,6 @@ from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HOLDER = """
 import os, sys, time
@@ -51,6 +51,15 @@ def pid_of(holder: subprocess.Popen[str]) -> int:
     return int(holder.stdout.readline())
 
 
+def holders(lock: Path) -> tuple[int, ...]:
+    """Who is named, by one who has it open, too."""
+    descriptor = os.open(lock, os.O_RDWR)
+    try:
+        return workers_lock.holders(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def test_nobody_is_waited_for_where_nobody_is(lock: Path) -> None:
     assert workers_lock.wait(lock, 30) == ()
     assert lock.stat().st_mode & 0o777 == 0o600
@@ -60,6 +69,70 @@ def test_those_that_stay_are_named(lock: Path, holder: subprocess.Popen[str], ca
     pid = pid_of(holder)
     assert workers_lock.wait(lock, 0.1) == (pid,)
     assert "workers of an earlier run are left" in caplog.text
+
+
+def test_naming_them_asks_no_file_which_may_be_on_a_mount_that_hangs(
+    lock: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = pid_of(holder)
+    asked: list[object] = []
+
+    def hangs(path: object, *_: object, **__: object) -> NoReturn:
+        asked.append(path)
+        raise AssertionError(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", hangs)
+        for name in ("stat", "lstat", "access"):
+            patched.setattr(os, name, hangs)
+        assert holders(lock) == (pid,)
+    assert not asked
+
+
+def test_processes_and_files_that_may_not_be_looked_at_are_passed_over(
+    lock: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, look_at, list_all = pid_of(holder), Path.readlink, Path.iterdir
+    seen: list[Path] = []
+
+    def listed(path: Path) -> Iterator[Path]:
+        if path.match(f"/proc/{os.getppid()}/fd"):
+            raise PermissionError(13, "Permission denied")
+        return list_all(path)
+
+    def read(path: Path) -> Path:
+        if str(pid) in path.parts:
+            seen.append(path)
+            if len(seen) == 1:
+                raise PermissionError(13, "Permission denied")
+        return look_at(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", listed)
+        patched.setattr(Path, "readlink", read)
+        assert holders(lock) == (pid,)
+    assert len(seen) > 1
+
+
+def test_who_may_look_at_nobody_names_nobody(lock: Path, holder: subprocess.Popen[str]) -> None:
+    pid_of(holder)
+    if os.geteuid():
+        pytest.skip("needs root, to be another user")
+    lock.chmod(0o666)
+    look = "import os, sys; from copycat_agent.spark import workers_lock; d = os.open(sys.argv[1], os.O_RDWR); os.setuid(65534); "
+    command = [sys.executable, "-c", look + "print(workers_lock.holders(d))", str(lock)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "()\n"
+
+
+def test_a_lock_that_is_deleted_while_it_is_waited_for_names_those_that_hold_it_still(lock: Path, holder: subprocess.Popen[str]) -> None:
+    pid = pid_of(holder)
+    descriptor = os.open(lock, os.O_RDWR)
+    try:
+        lock.unlink()
+        assert workers_lock.holders(descriptor) == (pid,)
+        assert workers_lock.wait(lock, 0) == ()  # made anew, it is nobody's
+    finally:
+        os.close(descriptor)
 
 
 def test_a_start_goes_on_as_soon_as_they_have_ended(lock: Path, holder: subprocess.Popen[str]) -> None:
@@ -83,7 +156,7 @@ def test_what_a_worker_starts_does_not_hold_it(lock: Path) -> None:
         child = pid_of(holder)
         try:
             assert workers_lock.wait(lock, 30) == ()
-            wait_until(lambda: workers_lock.holders(lock) == (), message="nobody has it open")
+            wait_until(lambda: holders(lock) == (), message="nobody has it open")
         finally:
             os.kill(child, 9)
 

@@ -6,16 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from copycat_agent import failpoints
 from copycat_agent.batch import lanes, run_batch
+from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
 from copycat_agent.model import Counts, Delivered, Place
 from copycat_agent.producer import Producers, delivery
 from copycat_agent.producer.lane_producer import LaneProducer
+from copycat_agent.producer.outcomes import translate
+from copycat_agent.producer.transactional import KafkaSteps
 from tests.rig.kafka import create_topic, unique_topic, values
 from tests.unit.batch.lanes import OneLane, committed, seen
-from tests.unit.batch.rig import after, append, definition, never, split_of, write
+from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +67,25 @@ def test_batches_go_on_from_each_other_and_nothing_is_there_twice(
     assert committed(broker.bootstrap, topic) == [b"0", b"1", b"2", b"4", b"5"]
     assert lane.head.seq == 7
     assert [position.offset for position in lane.found().positions][-1] == split.offset
+
+
+def test_an_error_is_told_without_its_frames_which_hold_clients(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = split_of(write(tmp_path / "f", b"one"))
+    monkeypatch.setattr(KafkaSteps, "end", unread)
+    of_lane = run_batch(lane.batch(definition(broker.bootstrap, topic), split), producers, never)
+    of_task = run_batch(batch_of(definition(f"127.0.0.1:{free_port()}", topic), split), producers, lambda: True)
+    for (result,) in (of_lane, of_task):
+        assert isinstance(result.error, RetriableError)
+        assert (result.error.__traceback__, result.error.__context__) == (None, None)
+
+
+def unread(*_: object) -> int:
+    """The end of the topic of positions is not to be had."""
+    failure = translate(KafkaError(KafkaError._TRANSPORT), "asking")
+    failure.__context__ = KafkaException()
+    raise failure
 
 
 def test_an_undone_batch_leaves_nothing_for_readers_of_what_is_committed(
