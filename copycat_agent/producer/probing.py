@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from copycat_agent.producer.settings import client_settings
 _POLL_SECONDS = 0.05
 _LEAST_SECONDS = 1.0
 _STEP_SECONDS = 0.5
+_STATISTICS_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,10 @@ class ClusterProbe:
         self._options = options
         self._deadline = deadline
         self._trouble: KafkaError | None = None
+        self._told: tuple[str, ...] = ()
         settings: dict[str, Any] = {**client_settings(options), "client.id": "copycat-doctor", "reconnect.backoff.max.ms": 500}
-        settings["error_cb"] = self._on_error
+        settings |= {"error_cb": self._on_error, "stats_cb": self._on_statistics, "statistics.interval.ms": _STATISTICS_MS}
+        settings["metadata.recovery.strategy"] = "none"  # it would forget addresses that do not answer: they are what is looked for
         try:
             self._client = AdminClient(settings)
         except KafkaException as exception:
@@ -78,6 +82,8 @@ class ClusterProbe:
     def brokers(self) -> tuple[str, ...]:
         """The addresses that the cluster tells its clients, from the first broker that answers.
 
+        The client itself hears of them first, and leaves the broker that told it: where the addresses do not answer, the
+        question here may go under with that connection. Then what the client knows is the answer.
         Raises BlockedError (login, certificate) or RetriableError (no answer).
         """
         step = _STEP_SECONDS
@@ -86,6 +92,8 @@ class ClusterProbe:
                 found = self._client.list_topics(timeout=step)
             except KafkaException as exception:
                 self._client.poll(0)
+                if self._told:
+                    return self._told
                 self._check(exception.args[0])
                 step = min(2 * step, self._left())
             else:
@@ -182,6 +190,16 @@ class ClusterProbe:
     def _on_error(self, error: KafkaError) -> None:
         if self._trouble is None or classify(error) is BlockedError:
             self._trouble = error
+
+    def _on_statistics(self, statistics: str) -> None:
+        self._told = _learned(statistics) or self._told
+
+
+def _learned(statistics: str) -> tuple[str, ...]:
+    """Of librdkafka's statistics: addresses that came from the cluster, which are those of brokers with a number."""
+    nodes = json.loads(statistics)["brokers"].values()
+    named = [str(node["nodename"]).rpartition(":") for node in nodes if node["nodeid"] >= 0]
+    return tuple(_address(host, int(port)) for host, _, port in named)
 
 
 def _address(host: str, port: int) -> str:

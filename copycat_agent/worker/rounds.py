@@ -130,7 +130,7 @@ class Rounds:
             self._obey_pause()
         if not self._pausing:
             self._hand_out(eager=not grown)
-        if self._lanes and self._scanned and not (self._flying or self._uncommitted or self._patience.careful):
+        if self._lanes and self._scanned and not (self._flying or self._uncommitted or self._patience.backoff.active):
             self._lanes.telling.begin()
         lag = self._source.lag()
         self._tally.look(lag)

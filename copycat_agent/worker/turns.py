@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from copycat_agent.errors import RetriableError
+
 T = TypeVar("T")
 AT_ONCE = 4
 """Connectors of one cluster that open their lanes at a time: each holds two producers per lane, and asks the coordinator for them."""
@@ -23,16 +25,29 @@ class Turns:
         self._waiting: dict[Hashable, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
 
     def take(self, line: Hashable, work: Callable[[], T]) -> Future[T]:
-        """Do `work` on a thread as soon as there is room in its line. The future runs from then on; until then it can be cancelled."""
+        """Do `work` on a thread as soon as there is room in its line. The future runs from then on; until then it can be cancelled.
+
+        Raises RetriableError when no thread can be had: then nothing of it waits, and nothing is taken.
+        """
         future: Future[T] = Future()
         with self._lock:
+            self._make_room(line)
             self._waiting.setdefault(line, deque()).append((future, work))
-            more = self._busy.get(line, 0) < self._at_once
-            if more:
-                self._busy[line] = self._busy.get(line, 0) + 1
-        if more:
-            threading.Thread(target=self._work, args=(line,), name="lanes", daemon=True).start()
         return future
+
+    def _make_room(self, line: Hashable) -> None:
+        """One more thread, where there may be more; it begins when the lock is free. The line may do with those it has."""
+        busy = self._busy.get(line, 0)
+        if busy >= self._at_once:
+            return
+        try:
+            threading.Thread(target=self._work, args=(line,), name="lanes", daemon=True).start()
+        except RuntimeError as error:
+            if not busy:
+                hint = "see how many threads this user and service may have: ulimit -u, TasksMax= of the unit"
+                raise RetriableError(f"no thread to open lanes with: {error}", hint) from None
+        else:
+            self._busy[line] = busy + 1
 
     def _work(self, line: Hashable) -> None:
         """Thread: one piece after the other, as long as there are any."""

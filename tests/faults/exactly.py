@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -100,6 +101,10 @@ class Exact:
         found = wait_until(finders[name], 60, lambda: f"no {name}:\n{self.agent.log[-2000:]}")
         assert found is not None
         return found
+
+    def jvm_seconds(self) -> float:
+        """How long the JVM lives."""
+        return time.time() - self.process("jvm").create_time()
 
     def kill_driver(self, *, spared: bool = False) -> None:
         """Send kill -9; `spared`: something that it had started may stay."""

@@ -34,6 +34,8 @@ _RESET = struct.pack("ii", 1, 0)
 _CALL_SECONDS = 10.0
 _ACCEPT_SECONDS = 0.01
 """Enough for what the kernel has accepted to become a task that can be counted and cancelled."""
+_OPEN_SECONDS = 3.0
+"""A broker that stood still long enough has a full queue of connections: another one may take the kernel a minute."""
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _Mode = Literal["forward", "pause", "blackhole", "cut"]
 
@@ -189,13 +191,18 @@ class Proxy:
             client.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         for connection in self._connections:
             connection.cancel()
-        await asyncio.gather(*self._connections, *self._opening, return_exceptions=True)
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        if self._opening:
+            _, late = await asyncio.wait(self._opening, timeout=_OPEN_SECONDS)
+            for opening in late:
+                opening.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         generation = self._generation
         self._clients.add(writer)
         try:
-            with _member(self._opening):  # not to be cancelled: a connection that opens meanwhile would leak
+            with _member(self._opening):  # cancelled only when it takes long: a connection that opens meanwhile would leak
                 broker_reader, broker_writer = await asyncio.open_connection(*self.upstream.rsplit(":", 1))
             try:
                 with _member(self._connections):

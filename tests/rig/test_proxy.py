@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.rig.kafka import consume, create_topic, unique_topic, values
-from tests.rig.proxy import END_TXN, PRODUCE
+from tests.rig.proxy import END_TXN, PRODUCE, Proxy
 from tests.rig.requests import FENCED, is_abort, is_commit, mentions
 from tests.rig.waiting import wait_until
 
@@ -204,3 +205,18 @@ def test_a_reset_is_seen_as_one(proxied_broker: ProxiedBroker) -> None:
         proxied_broker.proxy.disconnect(reset=True)
         with pytest.raises(ConnectionResetError):
             client.recv(1)
+
+
+def test_a_broker_whose_queue_of_connections_is_full_holds_up_no_reset() -> None:
+    """As one that stood still for long: the kernel asks again for a connection after ever longer waits."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as stack:
+        host, port = listener.getsockname()
+        proxy = stack.enter_context(Proxy(f"{host}:{port}"))
+        queued = stack.enter_context(socket.create_connection((host, port), 5))
+        client = stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port), 5))
+        wait_until(lambda: proxy._opening, 5, "the proxy is not in the queue")
+        proxy.reset()
+        client.settimeout(10)
+        with contextlib.suppress(ConnectionError):
+            assert client.recv(1) == b""
+        assert queued.fileno() > 0

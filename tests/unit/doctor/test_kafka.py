@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import ssl
 import threading
@@ -9,16 +10,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.dev_broker import free_port
-from copycat_agent.doctor import Step, Verdict, network
+from copycat_agent.doctor import Step, Verdict, kafka, network
 from copycat_agent.doctor.kafka import CLUSTER_SECONDS, Cluster, clusters, examine_cluster
 from copycat_agent.doctor.topics import Want
 from copycat_agent.options import Definition, KafkaOptions, TopicOptions
+from copycat_agent.producer.probing import ClusterProbe
 from copycat_agent.sources.log_options import LogFileOptions
 from tests.rig.kafka import unique_topic
 from tests.unit.doctor.conftest import PASSWORD, USER
@@ -31,6 +34,14 @@ if TYPE_CHECKING:
     from tests.unit.doctor.conftest import Secured
 
 WANT = Want(None, 2**20, keyed=True)
+PATIENT_SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that a person waits gladly is not what is tested: a machine that does much else may take longer."""
+    monkeypatch.setattr(kafka, "CLUSTER_SECONDS", PATIENT_SECONDS)
+    monkeypatch.setattr(kafka, "meet", functools.partial(network.meet, seconds=PATIENT_SECONDS))
 
 
 def look(options: KafkaOptions, **topics: Want) -> list[Step]:
@@ -209,8 +220,11 @@ def test_a_broker_that_is_not_there(make_options: Callable[..., KafkaOptions], a
     assert the(steps, layer).fix
 
 
-def test_a_broker_that_swallows_everything_is_given_up_in_time(make_options: Callable[..., KafkaOptions]) -> None:
+def test_a_broker_that_swallows_everything_is_given_up_in_time(
+    make_options: Callable[..., KafkaOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel takes the connection and what is sent; nobody ever reads it."""
+    monkeypatch.undo()  # as patient as the doctor is
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
         steps = look(make_options(f"127.0.0.1:{listener.getsockname()[1]}"), t=WANT)
@@ -237,6 +251,18 @@ def test_addresses_that_brokers_tell_their_clients_are_tried_too(
     assert the(steps, "advertised").unreachable
     assert proxied_broker.proxy.address in the(steps, "advertised").text
     assert "advertised.listeners" in the(steps, "advertised").fix
+
+
+def test_addresses_that_the_client_hears_of_before_it_can_ask_count_too(
+    proxied_broker: ProxiedBroker, make_options: Callable[..., KafkaOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the broker that told it: on a slow machine its own question is never answered."""
+    proxied_broker.proxy.cut()
+    probe = ClusterProbe(make_options(proxied_broker.broker.address), time.monotonic() + PATIENT_SECONDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(probe, "_client", Unanswered(probe._client))
+        assert probe.brokers() == (proxied_broker.proxy.address,)
+    probe.close()
 
 
 def test_a_missing_topic_comes_with_the_command_that_creates_it(make_options: Callable[..., KafkaOptions], broker: Any) -> None:
@@ -271,6 +297,20 @@ def test_a_topic_that_will_not_take_or_keep_what_is_sent(
     steps = look(make_options(), **{make_topic(1, config): want})
     assert [found for found, _ in bad(steps)] == [name]
     assert fix in the(steps, name).fix
+
+
+class Unanswered:
+    """A client that is never answered in time."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+
+    def list_topics(self, timeout: float) -> Any:
+        time.sleep(min(timeout, 0.1))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def poll(self, timeout: float) -> int:
+        return self._client.poll(timeout)
 
 
 def definition(name: str, **sections: Any) -> Definition:

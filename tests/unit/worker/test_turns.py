@@ -34,3 +34,29 @@ def test_what_goes_wrong_is_for_who_asked_and_the_line_goes_on() -> None:
     with pytest.raises(RetriableError):
         bad.result(30)
     assert good.result(30) == "good"
+
+
+def refuse(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_without_a_thread_nothing_is_taken_and_the_line_is_free_when_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, done = Turns(1), list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(RetriableError, match="can't start new thread"):
+                turns.take("one", lambda: done.append("nobody waits for it"))
+    assert turns.take("one", lambda: "again").result(30) == "again"
+    assert done == []
+
+
+def test_a_line_does_with_the_threads_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, go_on = Turns(2), threading.Event()
+    first = turns.take("one", lambda: go_on.wait(30))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        second = turns.take("one", lambda: "after it")
+    go_on.set()
+    assert first.result(30)
+    assert second.result(30) == "after it"
