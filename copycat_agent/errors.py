@@ -15,6 +15,7 @@
       BusyError         a command cannot be done now: the connector runs, or the agent stops
       FatalError        retrying cannot help: mark the connector FAILED, the others go on
         PositionsError  positions in Kafka and here do not belong together: a person decides which to keep
+          BehindError   Kafka knows less than this host: so does a broker that is cut off from the others, for a while
           CopiedError   two state directories have one identity: one of them is a copy
 
 Errors cross processes inside a `SplitResult`: every class pickles with all that it carries.
@@ -116,6 +117,10 @@ class FatalError(CopycatError):
 
 class PositionsError(FatalError):
     """Going on would lose records or send them twice. The hint names the commands between which a person has to choose."""
+
+
+class BehindError(PositionsError):
+    """Kafka lacks commits that this host has seen. Believed only when it says so again a while later, to somebody who asks anew."""
 
 
 class CopiedError(PositionsError):

@@ -75,7 +75,7 @@ class Reloader:
         running = self._worker.definitions()
         leaving = running.keys() - wanted.definitions.keys()  # these may save their first offsets only when they end
         there = wanted.definitions.keys() | wanted.left_out | wanted.kept.keys()
-        moves = renames.find(wanted.definitions, {*self._store.connectors(), *leaving}, there)
+        moves = renames.find(wanted.definitions, {*self._store.connectors(), *self._store.connectors_with_lanes(), *leaving}, there)
         for name, why in moves.refused.items():
             if name in running:
                 wanted.definitions[name] = running[name]

@@ -27,12 +27,12 @@ class Renames:
 
 
 def find(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> Renames:
-    """Decide for all definitions at once; `saved` are the names that have offsets, `there` those that files define.
+    """Decide for all definitions at once; `saved` are the names that have offsets, or lanes, `there` those that files define.
 
     That is more than `definitions` where a file is broken or was not asked for: its offsets stay with it all the same.
 
     Offsets that two definitions claim go to neither of them, and neither runs on: like two files with one name, it is not for
-    us to guess, and to start from the beginning would send everything again. A claim on a name without offsets (they have been
+    us to guess, and to start from the beginning would send everything again. A claim on a name without either (they have been
     taken over) is no claim, so that `renamed_from` may stay in a definition for ever.
     """
     found = Renames()

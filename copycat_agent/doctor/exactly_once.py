@@ -13,7 +13,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.offsets.identity import load
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.positions import MOST_REPLICAS, PARTITIONS, TOPIC_CONFIG
+from copycat_agent.producer.positions import MOST_REPLICAS, PARTITIONS, topic_configs
 from copycat_agent.producer.probing import ClusterState, TopicState
 from copycat_agent.producer.transaction_probe import probe_transactions
 
@@ -99,8 +99,11 @@ def _examine_positions(notes: Notes, options: KafkaOptions, state: ClusterState,
 
 
 def _examine_missing(notes: Notes, options: KafkaOptions, state: ClusterState, cannot_create: Refusal) -> None:
-    """The broker judges the very request that the agent would make."""
-    error = cannot_create(OFFSETS_TOPIC, PARTITIONS, _copies(state), _config(state))
+    """The broker judges the very requests that the agent would make."""
+    config, fewer = topic_configs(_copies(state))
+    error = cannot_create(OFFSETS_TOPIC, PARTITIONS, _copies(state), config)
+    if error is not None and cannot_create(OFFSETS_TOPIC, PARTITIONS, _copies(state), fewer) is None:
+        error = None
     text = f"{OFFSETS_TOPIC} is not there"
     if error is None:
         made = f"compacted, with {PARTITIONS} partitions and {_copies(state)} replica{'s' if _copies(state) > 1 else ''}"
@@ -109,17 +112,13 @@ def _examine_missing(notes: Notes, options: KafkaOptions, state: ClusterState, c
         notes.fail("positions", f"{text}, and the agent could not create it: {error.message}", _ways(options, state))
 
 
-def _config(state: ClusterState) -> dict[str, str]:
-    return {**TOPIC_CONFIG, "min.insync.replicas": str(max(1, _copies(state) - 1))}
-
-
 def _copies(state: ClusterState) -> int:
     return max(1, min(MOST_REPLICAS, state.brokers))
 
 
 def _ways(options: KafkaOptions, state: ClusterState) -> str:
     """Make it by hand and let this user use it, or let it make it."""
-    settings = " ".join(f"--config {name}={text}" for name, text in _config(state).items())
+    settings = " ".join(f"--config {name}={text}" for name, text in topic_configs(_copies(state))[0].items())
     return (
         f"{create_topic(options, OFFSETS_TOPIC, PARTITIONS, f'--replication-factor {_copies(state)} {settings}')}\n"
         f"{allow(options, 'Read', 'Write', 'Describe', topic=OFFSETS_TOPIC)}\n"

@@ -46,6 +46,8 @@ class Position(NamedTuple):
     """How far a partition is settled, as the transaction that took lane number `lane` to `seq` says; `offset` None: it is forgotten.
 
     `counts` and `losses` are what that transaction made of it. `nonce` names the start of the agent whose transaction it was.
+    `is_last`: nothing later is known of the partition under the same name, nor anything under the connector's present one, if that is
+    another; a person may have set it back meanwhile.
     """
 
     partition: SourcePartition
@@ -55,6 +57,7 @@ class Position(NamedTuple):
     counts: Counts = Counts()
     losses: tuple[Loss, ...] = ()
     nonce: str = ""
+    is_last: bool = True
 
 
 @dataclass(frozen=True, slots=True)

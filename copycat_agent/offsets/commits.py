@@ -23,7 +23,8 @@ class Commit:
     """Rows to write, partitions to forget, losses to enter, accounts to add to.
 
     `heads` are the lanes' of `connector`, to which all of it belongs then, `told` what a transaction has told of it, and `also` what it
-    told as it stood when that was planned. `settled` once it is decided, with `error` when it was not saved.
+    told as it stood when that was planned. `is_lost`: see `lanes.changed`.
+    `settled` once it is decided, with `error` when it was not saved.
     """
 
     rows: list[Row]
@@ -37,6 +38,7 @@ class Commit:
     connector: str = ""
     told: Collection[SourcePartition] = ()
     also: Mapping[SourcePartition, SourceOffset | None] = field(default_factory=dict)
+    is_lost: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is anything to save."""
@@ -63,7 +65,7 @@ class Commit:
     def _save_lanes(self, connection: sqlite3.Connection) -> None:
         saved = [SourcePartition(*row[:2]) for row in self.rows]
         untold = [one for one in dict.fromkeys((*saved, *self.forget)) if one not in self.told]
-        lanes.changed(connection, untold, wish=self.may_rewind)
+        lanes.changed(connection, untold, wish=self.may_rewind, is_lost=self.is_lost)
         lanes.unmark(connection, self.told)
         lanes.told(connection, self.also)
         if self.heads:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from copycat_agent.errors import CopiedError, DataError
 from copycat_agent.model import Account, SourcePartition
 from copycat_agent.offsets import accounts as books
-from copycat_agent.offsets import damage, identity, lanes, ledger, schema
+from copycat_agent.offsets import damage, identity, lane_rows, lanes, ledger, schema, takeovers
 from copycat_agent.offsets.held import HeldFile
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.offsets.opening import Opened
     from copycat_agent.offsets.state_dir import StateDir
-    from copycat_agent.transactions.opening import Adopt, Truth
+    from copycat_agent.offsets.takeovers import Pending
+    from copycat_agent.transactions.opening import Adopt, Lanes, Truth
 
 
 class LaneStore(HeldFile):
@@ -34,6 +36,8 @@ class LaneStore(HeldFile):
         self._kept = opened.kept
         self._identity: Identity | None = None
         self._ledger = ledger.Ledger()
+        self.handing_over = threading.Lock()
+        """For whoever opens lanes under another name than their owner's, until what was found is saved: they must not do so both."""
 
     @property
     def agent_uuid(self) -> str:
@@ -45,7 +49,7 @@ class LaneStore(HeldFile):
         """Who the agent is in Kafka, with the nonce of this start, which is on disk. RetriableError when it cannot be put there."""
         with self._using() as connection:
             if self._identity is None:
-                self._kept, self._identity = identity.start(self._directory, self._kept, lanes.nonces(connection))
+                self._kept, self._identity = identity.start(self._directory, self._kept, lane_rows.nonces(connection))
             return self._identity
 
     def partitions(self, cluster: str, now: int) -> int:
@@ -75,11 +79,10 @@ class LaneStore(HeldFile):
         with self._writing() as connection:
             keys = connection.execute("SELECT key FROM offsets WHERE connector = ?", (connector,)).fetchall()
             connection.execute("DELETE FROM offsets WHERE connector = ?", (connector,))
-            has_lanes = lanes.has_lanes(connection, connector)
+            has_lanes = lane_rows.has_lanes(connection, connector)
             if has_lanes:
                 lanes.mark(connection, [SourcePartition(connector, key) for (key,) in keys], wish=True)
-            is_lost = not keys and bool(self._kept.nonces)  # the store, as far as one can say: Kafka may know of lanes
-            if has_lanes or is_lost or self.damaged:
+            if has_lanes or self._kept.nonces or self.damaged:  # Kafka may know of lanes: of a store that is lost, of a killed opening
                 lanes.adopt(connection, connector, "local")
         self._give_back_space()
         return len(keys)
@@ -88,6 +91,37 @@ class LaneStore(HeldFile):
         """What is known of a connector's lanes."""
         with self._using() as connection:
             return lanes.kept(connection, connector)
+
+    def knows(self, connector: str) -> bool:
+        """Whether anything was ever said of its lanes here. A store that was lost knows of none."""
+        with self._using() as connection:
+            return lane_rows.is_bound(connection, connector)
+
+    def connectors_with_lanes(self) -> tuple[str, ...]:
+        """Names of all connectors that have lanes, whether or not they have offsets."""
+        with self._using() as connection:
+            return tuple(lane_rows.named(connection))
+
+    def pending(self, name: str) -> Pending | None:
+        """Lanes that another connector had under this name, and has not opened under its own."""
+        with self._using() as connection:
+            return takeovers.pending(connection, name)
+
+    def brought_home(self, found: Pending, truth: Truth) -> None:
+        """`pending` lanes are opened for their owner: save what they did last as its own."""
+        with self._writing() as connection:
+            unknown = takeovers.brought_home(connection, found, truth)
+            self._enter(connection, unknown, keeps_accounts=False)
+
+    def expected(self, connector: str, groups: Collection[Lanes]) -> None:
+        """Something of the connector stands in these places, or is about to."""
+        with self._writing() as connection:
+            takeovers.expected(connection, connector, groups)
+
+    def cleared(self, connector: str, place: Place, truth: Truth, before: Collection[Lanes] = ()) -> None:
+        """What stood under the connector's name and was another's is deleted in Kafka; it still takes over what it had `before`."""
+        with self._writing() as connection:
+            takeovers.cleared(connection, connector, place, truth, before)
 
     def lanes_opened(
         self,
@@ -134,7 +168,7 @@ class LaneStore(HeldFile):
     def leave_lanes(self, connector: str) -> None:
         """A run without lanes begins: should they be opened again, what is saved here counts, and not what Kafka says."""
         with self._using() as connection:
-            is_left = not lanes.has_lanes(connection, connector) or lanes.kept(connection, connector).unused
+            is_left = not lane_rows.has_lanes(connection, connector) or lanes.kept(connection, connector).unused
         if not is_left:
             with self._writing() as connection:
                 lanes.leave(connection, connector)
@@ -158,11 +192,11 @@ class LaneStore(HeldFile):
         if agent in {self._kept.uuid, *self._kept.former}:
             raise DataError("that is this agent, or was it", "leave --agent out")
         with self._writing() as connection:
-            lanes.take_over(connection, connector, agent)
+            takeovers.take_over(connection, connector, agent)
 
     def undecided(self, connector: str) -> str:
         """Why a connector without lanes must not begin, "" when it may: the store was begun anew, and nobody has decided."""
-        return self.damaged if self.lanes(connector).adopt != "local" else ""
+        return self.damaged if self.lanes(connector).adopt not in {"local", "moved"} else ""
 
     def _leave_identity(self, connector: str) -> str:
         """The agent's new uuid when the connector was found to be a copy's, or copied; else ""."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import FatalError, PositionsError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
-from copycat_agent.offsets import schema
+from copycat_agent.offsets import lane_rows, schema
+from copycat_agent.offsets.lane_rows import Decision
 from copycat_agent.offsets.schema import checksum
 from copycat_agent.transactions.opening import Adopt, Lanes
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import sqlite3
 
     from copycat_agent.model import Position
-    from copycat_agent.offsets.schema import Row
     from copycat_agent.transactions.opening import Truth
 
 FIRST = "started"
@@ -43,7 +43,7 @@ class KeptLanes:
     cluster: str = ""
     place: Place | None = None
     heads: dict[int, Head] = field(default_factory=dict)
-    adopt: Adopt = ""
+    adopt: Decision = ""
     before: tuple[Lanes, ...] = ()
     copied: bool = False
     unused: bool = False
@@ -56,28 +56,17 @@ def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
     place = lanes.place._asdict() if lanes.place else {"topic": OFFSETS_TOPIC, "partition": None}
     heads = [{"lane": number, "step": head.seq, "start": head.nonce, "offset": head.offset} for number, head in sorted(lanes.heads.items())]
     before = [{"connector": one.connector, "agent": one.agent} for one in lanes.before]
-    return {"cluster": lanes.cluster, **place, "heads": heads, "adopt": lanes.adopt, "before": before, "copied": lanes.copied}
-
-
-class _Binding(NamedTuple):
-    cluster: str = ""
-    adopt: Adopt = ""
-    copied: int = 0
-    unused: int = 0
+    decided = "" if lanes.adopt == "moved" else lanes.adopt  # that is nobody's decision
+    return {"cluster": lanes.cluster, **place, "heads": heads, "adopt": decided, "before": before, "copied": lanes.copied}
 
 
 def kept(connection: sqlite3.Connection, connector: str) -> KeptLanes:
     """What is known of its lanes."""
-    bound = _binding(connection, connector)
-    groups = _groups(connection, connector)
+    bound = lane_rows.binding(connection, connector)
+    groups = lane_rows.groups(connection, connector)
     own = next((one for one in groups if one.connector == connector and not one.agent), None)
     before = tuple(one for one in groups if one is not own)
     return KeptLanes(bound.cluster, own.place if own else None, dict(own.known) if own else {}, bound.adopt, before, *map(bool, bound[2:]))
-
-
-def has_lanes(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether they were ever opened, under this name or an earlier one."""
-    return connection.execute("SELECT 1 FROM places WHERE connector = ? LIMIT 1", (connector,)).fetchone() is not None
 
 
 def opened(
@@ -99,12 +88,12 @@ def opened(
         raise _nothing_there(gone[0])
     if not known.adopt:
         _check_forwards(connector, known.heads, truth.heads)
-    there = {**published, **{one.partition: one.offset for one in truth.positions}}
+    there = {**published, **{one.partition: one.offset for one in truth.positions if one.is_last}}
     if known.adopt == "topic":
         _forget_published(connection, connector, there.keys())
-    news = [one for one in truth.positions if _apply(connection, one, may_rewind=known.adopt == "topic")]
-    _replace_lanes(connection, connector, place, truth.heads)
-    _bind(connection, connector, _Binding(cluster))
+    news = apply(connection, truth.positions, may_rewind=known.adopt == "topic")
+    lane_rows.replace_lanes(connection, connector, place, truth.heads)
+    lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
     if known.adopt == "local" or known.before or known.place is None:
         same = {one.partition for one in news if one.offset is there[one.partition]}  # a lost store has all of them from there
         rows = connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,))
@@ -125,12 +114,12 @@ def refused(connection: sqlite3.Connection, connector: str, own: Collection[Posi
     """The host is a copy, or was copied. Save what it has committed itself; returns what of it was not known here."""
     heads = kept(connection, connector).heads
     unknown = [one for one in own if one.seq > heads.get(one.lane, Head()).seq]
+    apply(connection, unknown, may_rewind=False)
     for one in unknown:
-        _apply(connection, one, may_rewind=False)
         before = heads.get(one.lane, Head())
         heads[one.lane] = before._replace(seq=max(one.seq, before.seq))
-    _save_heads(connection, connector, Lanes(connector, Place("", -1)), heads)
-    _bind(connection, connector, _binding(connection, connector)._replace(copied=1))
+    lane_rows.save_heads(connection, connector, Lanes(connector, Place("", -1)), heads)
+    lane_rows.bind(connection, connector, lane_rows.binding(connection, connector)._replace(copied=1))
     return unknown
 
 
@@ -145,8 +134,15 @@ def _at(head: Head | None) -> str:
     return f"step {head.seq}" if head else "no step"
 
 
+def apply(connection: sqlite3.Connection, positions: Iterable[Position], *, may_rewind: bool) -> list[Position]:
+    """Save what Kafka says. Returns what counts here: a person's later wish outranks it, and so does a row that is further."""
+    positions = list(positions)
+    saved = [one for one in positions if one.is_last and _apply(connection, one, may_rewind=may_rewind)]
+    count, partitions = {id(one) for one in saved}, {one.partition for one in saved}
+    return [one for one in positions if id(one) in count or (not one.is_last and one.partition in partitions)]
+
+
 def _apply(connection: sqlite3.Connection, position: Position, *, may_rewind: bool) -> bool:
-    """Whether the position counts here: a person's later wish outranks it, and so does a row that is further."""
     partition, offset = position.partition, position.offset
     assert offset is not None, "a forgotten partition has no position"
     (wish,) = connection.execute("SELECT wish FROM unpublished WHERE connector = ? AND key = ?", partition).fetchone() or (0,)
@@ -182,7 +178,7 @@ def backwards(connection: sqlite3.Connection, connector: str, heads: Mapping[int
 
 def save_heads(connection: sqlite3.Connection, connector: str, heads: Mapping[int, Head]) -> None:
     """A batch's transaction is committed."""
-    _save_heads(connection, connector, Lanes(connector, Place("", -1)), heads)
+    lane_rows.save_heads(connection, connector, Lanes(connector, Place("", -1)), heads)
 
 
 def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], *, wish: bool) -> None:
@@ -200,13 +196,15 @@ def unmark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition]
     connection.executemany("DELETE FROM unpublished WHERE connector = ? AND key = ?", partitions)
 
 
-def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartition], *, wish: bool) -> None:
+def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartition], *, wish: bool, is_lost: bool = False) -> None:
     """Offsets were saved or deleted that no transaction has told: mark those of connectors with lanes.
 
     While a connector runs without them the next opening takes everything from here anyway: only a person's marks are made then.
+    `is_lost`: the store may have known lanes of connectors that it does not know any more; what a person wants is marked for these, too.
     """
     for connector in {one.connector for one in partitions}:
-        if has_lanes(connection, connector) and (wish or _binding(connection, connector).adopt != "local"):
+        has_lanes = lane_rows.has_lanes(connection, connector) or (wish and is_lost and not lane_rows.is_bound(connection, connector))
+        if has_lanes and (wish or lane_rows.binding(connection, connector).adopt != "local"):
             mark(connection, [one for one in partitions if one.connector == connector], wish=wish)
 
 
@@ -234,41 +232,14 @@ def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:
     """What a person has decided for the next opening: the last word counts. "topic" takes back what was wished before, too."""
     if which == "topic":
         connection.execute("UPDATE unpublished SET wish = 0 WHERE connector = ?", (connector,))
-    _forget_agents(connection, connector)
-    bound = _binding(connection, connector)
-    _bind(connection, connector, bound._replace(adopt=which, copied=0, unused=bound.unused if which == "local" else 0))
+    lane_rows.forget_agents(connection, connector)
+    bound = lane_rows.binding(connection, connector)
+    lane_rows.bind(connection, connector, bound._replace(adopt=which, copied=0, unused=bound.unused if which == "local" else 0))
 
 
 def leave(connection: sqlite3.Connection, connector: str) -> None:
     """It runs without lanes: the next opening goes on from what is here then."""
-    _bind(connection, connector, _binding(connection, connector)._replace(adopt="local", unused=1))
-
-
-def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> None:
-    """The next opening takes over the lanes of that agent's connector of the same name as well. Nothing is taken back here."""
-    _forget_agents(connection, connector)
-    _save_place(connection, connector, Lanes(connector, Place(OFFSETS_TOPIC, -1), agent=agent))
-
-
-def rename(connection: sqlite3.Connection, old: str, new: str) -> None:
-    """Lanes of `old` become earlier ones of `new`; should anybody be called `old` again, its lanes are not those of today.
-
-    Called when the offsets have moved. Kafka knows them under the old name, so all of them are told again.
-    """
-    theirs, ours, is_used = _binding(connection, old), _binding(connection, new), has_lanes(connection, new)
-    if not has_lanes(connection, old):
-        return
-    for group in _groups(connection, old):
-        _save_place(connection, new, group)
-        _save_heads(connection, new, group, group.known)
-    wishes = connection.execute("SELECT key FROM unpublished WHERE connector = ? AND wish = 1", (old,)).fetchall()
-    mark(connection, [SourcePartition(new, key) for (key,) in wishes], wish=True)
-    for table in ("places", "lanes", "unpublished"):
-        connection.execute(f"DELETE FROM {table} WHERE connector = ?", (old,))  # noqa: S608 - constants
-    clusters = dict.fromkeys(one.cluster for one in (ours, theirs) if one.cluster)  # two are none: a person decides
-    decided = (ours.adopt or theirs.adopt) if is_used else theirs.adopt
-    _bind(connection, new, _Binding(" and ".join(clusters), decided, ours.copied or theirs.copied, theirs.unused))
-    _bind(connection, old, _Binding(adopt="local"))
+    lane_rows.bind(connection, connector, lane_rows.binding(connection, connector)._replace(adopt="local", unused=1))
 
 
 def begin_anew(connection: sqlite3.Connection) -> None:
@@ -276,58 +247,4 @@ def begin_anew(connection: sqlite3.Connection) -> None:
     for table in ("places", "lanes", "unpublished"):
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
     for connector, cluster in connection.execute("SELECT connector, cluster FROM bindings").fetchall():
-        _bind(connection, connector, _Binding(cluster))
-
-
-def nonces(connection: sqlite3.Connection) -> list[str]:
-    """Those that heads name."""
-    return [nonce for (nonce,) in connection.execute("SELECT DISTINCT nonce FROM lanes")]
-
-
-def _forget_agents(connection: sqlite3.Connection, connector: str) -> None:
-    """Nobody else's lanes are taken over."""
-    for table in ("places", "lanes"):
-        connection.execute(f"DELETE FROM {table} WHERE connector = ? AND agent <> ''", (connector,))  # noqa: S608 - constants
-
-
-def _replace_lanes(connection: sqlite3.Connection, connector: str, place: Place, heads: Mapping[int, Head]) -> None:
-    for table in ("places", "lanes"):
-        connection.execute(f"DELETE FROM {table} WHERE connector = ?", (connector,))  # noqa: S608 - constants
-    own = Lanes(connector, place, heads)
-    _save_place(connection, connector, own)
-    _save_heads(connection, connector, own, heads)
-
-
-def _groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
-    """By agent and name, the connector's own and earlier ones."""
-    places = connection.execute("SELECT agent, name, topic, part FROM places WHERE connector = ? ORDER BY agent, name", (connector,))
-    heads: dict[tuple[str, str], dict[int, Head]] = {}
-    for agent, name, number, *head in connection.execute(
-        "SELECT agent, name, number, seq, nonce, position FROM lanes WHERE connector = ? ORDER BY number", (connector,)
-    ):
-        heads.setdefault((agent, name), {})[number] = Head(*head)
-    return [Lanes(name, Place(*place), heads.get((agent, name), {}), agent) for agent, name, *place in places]
-
-
-def _binding(connection: sqlite3.Connection, connector: str) -> _Binding:
-    row = connection.execute("SELECT cluster, adopt, copied, unused FROM bindings WHERE connector = ?", (connector,)).fetchone()
-    return _Binding(*row) if row else _Binding()
-
-
-def _bind(connection: sqlite3.Connection, connector: str, bound: _Binding) -> None:
-    _save(connection, "bindings", [(connector, *bound)])
-
-
-def _save_place(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
-    _save(connection, "places", [(connector, group.agent, group.connector, *group.place)])
-
-
-def _save_heads(connection: sqlite3.Connection, connector: str, group: Lanes, heads: Mapping[int, Head]) -> None:
-    _save(connection, "lanes", [(connector, group.agent, group.connector, number, *head) for number, head in heads.items()])
-
-
-def _save(connection: sqlite3.Connection, table: str, rows: Collection[Row]) -> None:
-    if rows:
-        size = len(next(iter(rows))) + 1
-        query = f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * size)})"  # noqa: S608 - a constant
-        connection.executemany(query, [(*row, checksum(row)) for row in rows])
+        lane_rows.bind(connection, connector, lane_rows.Binding(cluster))

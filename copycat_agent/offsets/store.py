@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Account, SourcePartition
 from copycat_agent.offsets import accounts as books
-from copycat_agent.offsets import identity, lanes, ledger, schema
+from copycat_agent.offsets import identity, ledger, schema, takeovers
 from copycat_agent.offsets.commits import Commit
 from copycat_agent.offsets.lane_store import LaneStore
 from copycat_agent.offsets.opening import Opened, connect, open_checked, open_existing
@@ -131,7 +131,9 @@ class OffsetStore(LaneStore):
 
     def reset(self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = ()) -> None:
         """Like `commit`, but on a person's request: positions may move backwards."""
-        self._write(Commit([schema.encode(*item) for item in offsets.items()], list(forget), [], may_rewind=True))
+        commit = Commit([schema.encode(*item) for item in offsets.items()], list(forget), [], may_rewind=True)
+        commit.is_lost = bool(self._kept.nonces)
+        self._write(commit)
 
     def forget(self, partitions: Iterable[SourcePartition]) -> None:
         """Delete the offsets of exactly these partitions, on a person's request; unknown ones are ignored."""
@@ -187,7 +189,8 @@ class OffsetStore(LaneStore):
             connection.execute("DELETE FROM offsets WHERE connector = ?", (old,))
             ledger.rename(connection, old, new)
             books.rename(connection, old, new)
-            lanes.rename(connection, old, new)
+            kept = [SourcePartition(new, row[1]) for row in rows if row[1] in known]
+            takeovers.rename(connection, old, new, [SourcePartition(new, part.key) for part, _ in moved], kept)
         return len(moved)
 
     def __enter__(self) -> Self:

@@ -22,10 +22,11 @@ from copycat_agent.transactions.protocol import Entry
 
 PARTITIONS = 25
 MOST_REPLICAS = 3
-TOPIC_CONFIG = {
+_TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     "segment.bytes": str(64 * 2**20),  # what is written last is not compacted: it bounds what a start without SQLite reads
 }
+_REFUSES_CONFIG = frozenset({KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG})
 
 _STALL_SECONDS = 15.0
 """So long without a record is no longer patience."""
@@ -37,6 +38,12 @@ _LOOK_SECONDS = 0.05
 _MOST_UNASKED = 3
 _MOST_ENTRIES = 50_000
 """Held before entries that a later one replaces are let go."""
+
+
+def topic_configs(replicas: int) -> tuple[dict[str, str], dict[str, str]]:
+    """What the offsets topic is made with; and with what where the brokers have a rule against that, or do not know one of the settings."""
+    needed = {**_TOPIC_CONFIG, "min.insync.replicas": str(max(1, replicas - 1))}
+    return {**needed, "unclean.leader.election.enable": "false"}, needed
 
 
 class Positions:
@@ -152,21 +159,29 @@ class Positions:
 
     def _create(self, topic: str) -> None:
         replicas = min(MOST_REPLICAS, len(self._nodes()))
-        config = {**TOPIC_CONFIG, "min.insync.replicas": str(max(1, replicas - 1))}
-        wanted = NewTopic(topic, PARTITIONS, replicas, config=config)
+        config, fewer = topic_configs(replicas)
+        error = self._refusal(NewTopic(topic, PARTITIONS, replicas, config=config))
+        if error is not None and error.code() in _REFUSES_CONFIG:
+            config = fewer
+            error = self._refusal(NewTopic(topic, PARTITIONS, replicas, config=config))
+        if error is None or error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return
+        told = translate(error, f"creating topic {topic}")
+        if not isinstance(told, BlockedError):
+            raise told
+        options = "".join(f" --config {name}={value}" for name, value in config.items())
+        command = f"--create --topic {topic} --partitions {PARTITIONS} --replication-factor {replicas}{options}"
+        hint = f"grant this user Create on it, or create it: kafka-topics.sh --bootstrap-server {self._servers} {command}"
+        raise BlockedError(told.message, hint)
+
+    def _refusal(self, wanted: NewTopic) -> KafkaError | None:
+        """Why the topic was not made; None when it was."""
         try:
-            self._admin.ask(lambda client: client.create_topics([wanted], request_timeout=ANSWER_SECONDS)[topic])
+            self._admin.ask(lambda client: client.create_topics([wanted], request_timeout=ANSWER_SECONDS)[wanted.topic])
         except KafkaException as exception:
-            error = exception.args[0]
-            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
-            told = translate(error, f"creating topic {topic}")
-            if not isinstance(told, BlockedError):
-                raise told from None
-            options = "".join(f" --config {name}={value}" for name, value in config.items())
-            command = f"--create --topic {topic} --partitions {PARTITIONS} --replication-factor {replicas}{options}"
-            hint = f"grant this user Create on it, or create it: kafka-topics.sh --bootstrap-server {self._servers} {command}"
-            raise BlockedError(told.message, hint) from None
+            error: KafkaError = exception.args[0]
+            return error
+        return None
 
     def _check_policy(self, topic: str) -> None:
         """Raises BlockedError for a topic that lets positions go. Users who may not see its settings are believed."""

@@ -39,7 +39,7 @@ def head_entry(lane: LaneId, head: Head) -> Entry:
 
 def position_entry(agent: str, position: Position) -> Entry:
     """A partition's position; without a value where it is forgotten."""
-    partition, lane, seq, offset, counts, losses, nonce = position
+    partition, lane, seq, offset, counts, losses, nonce, _ = position
     key = _key(agent, partition.connector, _POSITION, partition.key)
     if offset is None:
         return Entry(key, None)
@@ -50,10 +50,21 @@ def position_entry(agent: str, position: Position) -> Entry:
 
 
 class Found(NamedTuple):
-    """What entries say about one connector: heads by lane, positions in their order without those that were forgotten after them."""
+    """What entries say about one connector: heads by lane, positions in their order without those that were forgotten after them.
+
+    `end`: up to where they were read.
+    """
 
     heads: dict[int, Head]
     positions: list[Position]
+    end: int = 0
+
+    def steps(self) -> dict[int, int]:
+        """The latest step that anything tells of, by lane."""
+        latest = {number: head.seq for number, head in self.heads.items()}
+        for one in self.positions:
+            latest[one.lane] = max(latest.get(one.lane, 0), one.seq)
+        return latest
 
 
 def read(entries: Iterable[Entry], agent: str, connector: str) -> Found:
@@ -75,7 +86,16 @@ def read(entries: Iterable[Entry], agent: str, connector: str) -> Found:
         except (ValueError, TypeError, KeyError, RecursionError):
             words = f"offset {entry.offset} of the offsets topic was written by another version, or by somebody else"
             raise PositionsError(words, "run the newer version of copycat-agent") from None
+    for some in told.values():
+        some[:-1] = [(order, position._replace(is_last=False)) for order, position in some[:-1]]
     return Found(heads, [position for _, position in sorted(one for some in told.values() for one in some)])
+
+
+def steps(entries: Iterable[Entry], agent: str, connector: str) -> list[tuple[int, Head]]:
+    """Each step of each of its lanes that is there, in their order. Raises as `read` does."""
+    begin = _key(agent, connector, _HEAD)[:-1]
+    taken = (read((entry,), agent, connector).heads for entry in entries if entry.key.startswith(begin))
+    return [step for one in taken for step in one.items()]
 
 
 def _kind_and_name(key: bytes) -> tuple[str, Any]:

@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from copycat_agent import failpoints
-from copycat_agent.errors import CopiedError, PositionsError
 from copycat_agent.model import Head, LaneId, Place, Position, SourceOffset, SourcePartition
+from copycat_agent.transactions import refusals
 from copycat_agent.transactions.entries import Found, head_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
+from copycat_agent.transactions.seen import Claim, read_back
 
 _AT_ONCE = 8
 """Lanes that are taken over at a time: each has two producers meanwhile."""
-
-_LOCAL, _TOPIC = "go on from the positions of this host", "from those of the topic, which sends what is behind them again"
 
 Adopt = Literal["", "local", "topic"]
 """Which positions a person has decided for; "" for none: then they have to belong together."""
@@ -50,9 +49,10 @@ class Opening:
     one included. `cluster` is where its positions belong, "" when that is not known yet.
 
     `publish` are positions that SQLite has and the topic has not, None for what is forgotten: after a rename, an adoption, or another
-    guarantee. They go there with the last claim, so that the topic is complete before anything is planned; none of them may be in flight.
+    guarantee. They go there once all is claimed and seen, so that the topic is complete before anything is planned; none may be in flight.
     `only`: just these lanes of a connector that is open already are opened again, and the others, which go on working meanwhile, are left
     alone; empty for all.
+    `owner`: whose the lanes are by now, where that is not who they are called after: "" for the connector of that name.
     """
 
     agent: str
@@ -65,6 +65,12 @@ class Opening:
     adopt: Adopt = ""
     publish: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
     only: frozenset[int] = frozenset()
+    owner: str = ""
+
+    @property
+    def name(self) -> str:
+        """Whose positions they become."""
+        return self.owner or self.lanes.connector
 
     def lane(self, group: Lanes, number: int) -> LaneId:
         """A lane of one of its groups."""
@@ -84,16 +90,16 @@ Read = list[tuple[Lanes, Found]]
 
 
 def open_lanes(asked: Opening) -> Lines[Truth]:
-    """Fence, read, check and claim. Returns what is so.
+    """Fence, read, check, claim, and see the claims. Returns what is so.
 
     Raises PositionsError when a person has to decide; what the steps raise otherwise, then all of it is to be done again.
     """
     cluster = yield Step("cluster_id")
     if asked.cluster and cluster != asked.cluster and asked.adopt != "local":
-        raise _other_cluster(asked, cluster)
+        raise refusals.other_cluster(asked.name, asked.cluster, cluster)
     groups = (asked.lanes,) if asked.only else (*asked.before, asked.lanes)
     todo, done = _known(asked, groups), set[LaneId]()
-    heads: dict[int, Head] = {}
+    claims: list[Claim] = []
     positions: list[Position] = []
     while todo:
         some = sorted(todo, key=lambda lane: (_is_present(asked, lane), lane))[:_AT_ONCE]
@@ -105,14 +111,18 @@ def open_lanes(asked: Opening) -> Lines[Truth]:
             positions = _check(asked, found)
             todo = (todo | _lanes_in(asked, found)) - done
             if not (todo or _is_present(asked, some[-1])):
-                todo = {min(lane for lane in done if _is_present(asked, lane))}  # once more: what is published goes with the last claim
-            publish = [] if todo else _missing(asked, found, positions)
+                todo = {min(lane for lane in done if _is_present(asked, lane))}  # once more: it is who publishes
             fenced = {lane: (handles[2 * n], handles[2 * n + 1]) for n, lane in enumerate(some)}
-            heads |= yield from _claim(asked, found, fenced, publish)
+            claims += yield from _claim(asked, found, fenced)
+            if not todo:
+                ends = {asked.lane(group, 0)[:2]: there.end for group, there in found}
+                yield from read_back(claims, ends, whole=not asked.only)
+                claims += yield from _publish(asked, found, claims[-1], fenced[some[-1]], _missing(asked, found, positions))
         except Exception:
             yield from _close(handles)
             raise
         yield from _close(handles)
+    heads = {one.lane.number: one.head for one in claims if _is_present(asked, one.lane)}
     return Truth(cluster, heads, tuple(positions))
 
 
@@ -155,26 +165,30 @@ def _read_group(asked: Opening, group: Lanes) -> Lines[Found]:
     agent = group.agent or asked.agent
     end = yield Step("end", (group.place,))
     known = {number: head for number, head in group.known.items() if not asked.only or number in asked.only}
-    since = 0 if asked.adopt else max(0, min((head.offset for head in known.values()), default=0))
+    is_whole = asked.adopt or asked.before  # all that stands under an earlier name is deleted, but for what the present one has
+    since = 0 if is_whole else max(0, min((head.offset for head in known.values()), default=0))
     entries = yield Step("replay", (group.place, since, end))
     found = read(entries, agent, group.connector)
     if since and not found.heads.keys() >= known.keys():
         entries = yield Step("replay", (group.place, 0, end))  # SQLite was wrong about where they stand
         found = read(entries, agent, group.connector)
-    return found
+    return found._replace(end=end)
 
 
 def _check(asked: Opening, found: Read) -> list[Position]:
     """What the topic has and SQLite has not. Raises PositionsError where they do not belong together and nobody has decided."""
-    news = [one for group, there in found for one in _news(asked, group, there)]
+    own = {SourcePartition(asked.name, one.partition.key) for one in found[-1][1].positions}
+    earlier = (one for group, there in found[:-1] for one in _news(asked, group, there))
+    news = [one._replace(is_last=False) if one.partition in own else one for one in earlier]
+    news += _news(asked, *found[-1])
     for group, there in found:
         for number, head in there.heads.items():
             if not asked.adopt and not group.agent and head.nonce not in asked.nonces:
-                raise _foreign(asked, number, [one for one in news if one.nonce == asked.nonce])
+                raise refusals.foreign(asked.name, number, [one for one in news if one.nonce == asked.nonce], asked.lanes.place)
         for number, known in group.known.items():
             head = there.heads.get(number, Head())
             if not asked.adopt and head.seq < known.seq and (not asked.only or number in asked.only):
-                raise _behind(asked, number, known, head, group.place)
+                raise refusals.behind(asked.name, number, known, head, group.place)
     return news
 
 
@@ -185,7 +199,12 @@ def _news(asked: Opening, group: Lanes, found: Found) -> Iterable[Position]:
     for one in found.positions:
         known = group.known.get(one.lane, Head()).seq if asked.adopt != "topic" else 0
         if one.seq > known and (not asked.only or one.lane in asked.only):
-            yield one._replace(partition=SourcePartition(asked.lanes.connector, one.partition.key))
+            yield one if group.connector == asked.name else _renamed(one, asked.name)
+
+
+def _renamed(one: Position, name: str) -> Position:
+    partition = SourcePartition(name, one.partition.key)
+    return one._replace(partition=partition, losses=tuple(loss._replace(partition=partition) for loss in one.losses))
 
 
 def _missing(asked: Opening, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SourceOffset | None]]:
@@ -195,36 +214,47 @@ def _missing(asked: Opening, found: Read, news: Sequence[Position]) -> list[tupl
     if asked.adopt == "local":
         rows = {one.partition: None for one in present.positions}
     rows |= dict(asked.publish)
-    there = {one.partition for one in present.positions} & {one.partition for one in news}
-    moved = {one.partition: one.offset for one in news}
+    moved = {one.partition: one.offset for one in news if one.is_last}
+    there = {one.partition for one in present.positions} & moved.keys()
     if asked.before or asked.publish:
         rows |= moved
     return [(partition, offset) for partition, offset in rows.items() if partition not in there]
 
 
-def _claim(
+def _claim(asked: Opening, found: Read, fenced: Mapping[LaneId, tuple[Handle, Handle]]) -> Lines[list[Claim]]:
+    """One step for each lane, in a transaction that holds nothing but its head. By then all lanes are fenced.
+
+    A head never goes back, not even where the topic was made anew, or an opening that was not shown all has claimed a step that was taken.
+    """
+    claims = []
+    groups = {asked.lane(group, 0)[:2]: (group, there.end, there.steps()) for group, there in found}
+    for lane, handles in fenced.items():
+        group, end, steps = groups[lane[:2]]
+        before = max(steps.get(lane.number, 0), group.known.get(lane.number, Head()).seq)
+        head = Head(before + 1, asked.nonce, end)
+        yield from _commit(handles[before % 2], [(group.place, [head_entry(lane, head)])])
+        claims.append(Claim(lane, group.place, head))
+    return claims
+
+
+def _publish(
     asked: Opening,
     found: Read,
-    fenced: Mapping[LaneId, tuple[Handle, Handle]],
-    publish: Sequence[tuple[SourcePartition, SourceOffset | None]],
-) -> Lines[dict[int, Head]]:
-    """One step for each lane, in a transaction that holds nothing but its head; the last one's holds `publish` as well.
+    last: Claim,
+    handles: tuple[Handle, Handle],
+    rows: Sequence[tuple[SourcePartition, SourceOffset | None]],
+) -> Lines[list[Claim]]:
+    """One more step of the lane that was claimed last, where there is anything to tell: `rows`, now that they are known to be the truth.
 
-    By then all lanes are fenced, and those of earlier names are claimed. A head never goes back, not even where the topic was made anew.
+    It also deletes the positions under earlier names: they stand under the present one from then on, and whoever gets an old name, or asks
+    for it when the store is lost, finds nothing of them.
     """
-    heads = {}
-    end = yield Step("end", (asked.lanes.place,))
-    for lane, handles in fenced.items():
-        group, there = next(one for one in found if asked.lane(one[0], lane.number) == lane)
-        before = there.heads.get(lane.number, Head())
-        head = Head(max(before.seq, group.known.get(lane.number, Head()).seq) + 1, asked.nonce)
-        entries = [head_entry(lane, head)]
-        if lane == list(fenced)[-1]:
-            entries = [*_published(asked, lane, head, publish), *entries]
-        yield from _commit(handles[before.seq % 2], group.place, entries)
-        if group is asked.lanes:
-            heads[lane.number] = head._replace(offset=end)
-    return heads
+    head = last.head._replace(seq=last.head.seq + 1)
+    told = [(last.place, _published(asked, last.lane, head, rows)), *_left(asked, found)]
+    if not any(entries for _, entries in told):
+        return []
+    yield from _commit(handles[last.head.seq % 2], [*told, (last.place, [head_entry(last.lane, head)])])
+    return [last._replace(head=head)]
 
 
 def _published(asked: Opening, lane: LaneId, head: Head, publish: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[Entry]:
@@ -232,9 +262,18 @@ def _published(asked: Opening, lane: LaneId, head: Head, publish: Iterable[tuple
     return [position_entry(asked.agent, one) for one in told]
 
 
-def _commit(handle: Handle, place: Place, entries: Sequence[Entry]) -> Lines[None]:
+def _left(asked: Opening, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
+    """What deletes the positions under earlier names; those of an agent that is gone are not ours to delete."""
+    for group, there in found[:-1]:
+        if not group.agent:
+            yield group.place, [position_entry(asked.agent, one._replace(offset=None)) for one in there.positions]
+
+
+def _commit(handle: Handle, entries: Iterable[tuple[Place, Sequence[Entry]]]) -> Lines[None]:
     yield Step("begin", (handle,))
-    yield Step("send", (handle, place, entries))
+    for place, some in entries:
+        if some:
+            yield Step("send", (handle, place, some))
     yield Step("flush", (handle,))
     yield Step("commit", (handle,))
 
@@ -242,45 +281,3 @@ def _commit(handle: Handle, place: Place, entries: Sequence[Entry]) -> Lines[Non
 def _close(handles: Iterable[Handle]) -> Lines[None]:
     for handle in handles:
         yield Step("close", (handle,))
-
-
-def _ways(name: str, local: str, topic: str) -> str:
-    adopt = f"copycat offsets adopt {name}"
-    return f"{local}: {adopt}; {topic}: {adopt} --from-topic; read everything again: copycat offsets reset {name}"
-
-
-def _other_cluster(asked: Opening, cluster: str) -> PositionsError:
-    name = asked.lanes.connector
-    words = f"the positions of connector {name} belong to Kafka cluster {asked.cluster}, and this one is {cluster}"
-    hint = f"connect it to that cluster again, or go on here from the positions of this host: copycat offsets adopt {name}"
-    return PositionsError(words, f"{hint}; or read everything again: copycat offsets reset {name}")
-
-
-def made_anew(connector: str, place: Place, partitions: int) -> PositionsError:
-    """The refusal where the topic has too few partitions for the connector's place: a topic never loses any."""
-    there = f"{place.topic} has {partitions} partition{'s' if partitions > 1 else ''}"
-    words = f"the positions of connector {connector} were in partition {place.partition}, and {there}: the topic was made anew"
-    return PositionsError(words, _ways(connector, _LOCAL, _TOPIC))
-
-
-def _behind(asked: Opening, number: int, known: Head, head: Head, place: Place) -> PositionsError:
-    name = asked.lanes.connector
-    words = (
-        f"lane {number} of connector {name} is at step {known.seq} here, and at {head.seq} in partition {place.partition} of {place.topic}:"
-        " the topic was emptied, made anew, or has lost acknowledged records"
-    )
-    return PositionsError(words, _ways(name, _LOCAL, _TOPIC))
-
-
-def _foreign(asked: Opening, number: int, mine: Sequence[Position]) -> CopiedError:
-    name = asked.lanes.connector
-    words = (
-        f"lane {number} of connector {name} was moved by an agent with this agent's identity and another state directory:"
-        " this host, or its state directory, is a copy"
-    )
-    hint = (
-        "if this is a backup or a snapshot that was put back, and no other agent uses this state directory:"
-        f" copycat offsets adopt {name} --from-topic; if it is a second host, stop one of the two for good, or let this one go on"
-        f" as an agent of its own from the positions it has: copycat offsets adopt {name}"
-    )
-    return CopiedError(words, hint, tuple(mine), asked.lanes.place)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from copycat_agent.errors import RetriableError
+from copycat_agent.errors import PositionsError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
 from copycat_agent.producer.transactional import KafkaSteps
-from copycat_agent.transactions.entries import partition_of
 from copycat_agent.transactions.opening import Lanes as LanesOf
-from copycat_agent.transactions.opening import Opening, Truth, made_anew, open_lanes
+from copycat_agent.transactions.opening import Opening, Truth, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
+from copycat_agent.worker.wanted import Asking, Wanted, refused
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
-    from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.options import Definition
     from copycat_agent.worker.turns import Turns
 
@@ -27,6 +26,7 @@ _IN_LINE = "waits until the lanes of other connectors are open"
 _ENDING = "waits until Kafka has ended what was begun in its lanes before"
 _DOING = {
     "cluster_id": "asks which Kafka cluster this is",
+    "hand over": "waits for a connector that takes over lanes of an earlier name",
     "prepare": _ENDING,
     "ready": _ENDING,
     "end": "reads its positions from Kafka",
@@ -48,7 +48,8 @@ class World(Protocol):
         """Free what it holds."""
 
 
-Ask = Callable[[int, Callable[[], str]], Opening]
+Ask = Callable[[int, str, ExitStack, Callable[[], None]], Wanted]
+"""See `wanted.Asking.all`."""
 
 MakeWorld = Callable[["Definition", Callable[[], bool]], World]
 """`make(definition, stopping)`, called on the opening's thread. Raises what the steps raise."""
@@ -66,7 +67,7 @@ Rows = Mapping[SourcePartition, SourceOffset | None]
 class Opened(NamedTuple):
     """What an opening was asked for, and found."""
 
-    asked: Opening
+    wanted: Wanted
     truth: Truth
 
 
@@ -86,12 +87,15 @@ class _Watched:
 class Attempt:
     """One try, under way from the beginning. `on_end` is called on its thread."""
 
-    def __init__(self, turns: Turns, definition: Definition, make: MakeWorld, ask: Ask, on_end: Callable[[], None]) -> None:
-        """`ask` is called with the number of partitions of the offsets topic, and what asks for the cluster."""
+    def __init__(
+        self, turns: Turns, definition: Definition, store: OffsetStore, make: MakeWorld, ask: Ask, on_end: Callable[[], None]
+    ) -> None:
+        """`ask` is called on its thread."""
         self.doing = _IN_LINE
         self._begun = time.monotonic()
         self._cancelled = threading.Event()
-        self._definition, self._make, self._ask = definition, make, ask
+        self._lease = ExitStack()
+        self._definition, self._store, self._make, self._ask = definition, store, make, ask
         self._future = turns.take(definition.kafka.bootstrap_servers, self._open)
         self._future.add_done_callback(lambda _: on_end())
 
@@ -114,6 +118,10 @@ class Attempt:
         self._cancelled.set()
         self._future.cancel()
 
+    def leave(self) -> None:
+        """What it found is saved, or nobody wants it: others may do what it kept them from, as soon as it is over."""
+        self._future.add_done_callback(lambda _: self._lease.close())
+
     def at(self, step: str) -> None:
         """It comes to this step. Raises RetriableError when it was cancelled."""
         if self._cancelled.is_set():
@@ -124,9 +132,12 @@ class Attempt:
         self.at("cluster_id")
         world = self._make(self._definition, self._cancelled.is_set)
         try:
-            asked = self._ask(world.ensure_topic(OFFSETS_TOPIC), world.cluster_id)
-            truth = perform(open_lanes(asked), cast("Steps", _Watched(world, self)))
-            return Opened(asked, truth)
+            there = world.ensure_topic(OFFSETS_TOPIC), world.cluster_id()
+            wanted = self._ask(*there, self._lease, lambda: self.at("hand over"))
+            try:
+                return Opened(wanted, perform(open_lanes(wanted.opening), cast("Steps", _Watched(world, self))))
+            except PositionsError as error:
+                raise refused(self._store, wanted, error) from error
         finally:
             world.close()
 
@@ -146,37 +157,15 @@ class Opener:
         """`earlier` are names that the connector had, and nobody has now: the store that knew it by them may be lost."""
         self._definition = definition
         self._store = store
-        self._earlier = earlier
-        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end)
+        self._asking = Asking(store, definition.name, definition.delivery.tasks_max, earlier)
+        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, store, make, ask, on_end)
 
     def all(self) -> Attempt:
-        """Every lane that the connector has or had, and those it is to have. Raises what the store raises."""
-        name, identity = self._definition.name, self._store.identity
-        kept = self._store.lanes(name)
-        wanted = tuple(range(self._definition.delivery.tasks_max))
-        before = (*kept.before, *self._forgotten(kept))
-        is_new_there = kept.adopt == "local" or kept.place is None or bool(before)
+        """Every lane that the connector has or had, and those it is to have; or what comes first: see `wanted`.
 
-        def ask(partitions: int, cluster: Callable[[], str]) -> Opening:
-            place = kept.place
-            if place is None or before:
-                partitions = self._store.partitions(cluster(), partitions)
-            if place is None or (kept.adopt and place.partition >= partitions):
-                place = Place(OFFSETS_TOPIC, partition_of(identity.uuid, name, partitions))
-            if place.partition >= partitions and kept.cluster == cluster():
-                raise made_anew(name, place, partitions)
-            lanes = LanesOf(name, place, kept.heads)
-            placed = tuple(_placed(one, identity.uuid, partitions) for one in before)
-            publish = tuple(self._store.read(name).items()) if is_new_there else ()
-            who = (identity.nonce, identity.nonces)
-            return Opening(identity.uuid, lanes, wanted, *who, kept.cluster, placed, kept.adopt, publish)
-
-        return self._begin(ask)
-
-    def _forgotten(self, kept: KeptLanes) -> list[LanesOf]:
-        """Where the store knows nothing of its lanes: those that it had under earlier names, of which it may have known."""
-        known = {one.connector for one in kept.before}
-        return [LanesOf(name, Place(OFFSETS_TOPIC, -1)) for name in self._earlier if name not in known] if kept.place is None else []
+        Raises what the store raises.
+        """
+        return self._begin(self._asking.all)
 
     def again(self, number: int, heads: Mapping[int, Head], place: Place, cluster: str, tell: Rows | None = None) -> Attempt:
         """One lane, while the others work: to know what became of its last transaction, or to `tell` something.
@@ -188,11 +177,4 @@ class Opener:
         publish = tuple((tell or {}).items())
         who = (identity.nonce, identity.nonces)
         asked = Opening(identity.uuid, lanes, (number,), *who, cluster, publish=publish, only=frozenset({number}))
-        return self._begin(lambda *_: asked)
-
-
-def _placed(group: LanesOf, agent: str, partitions: int) -> LanesOf:
-    """Lanes that are taken over from somebody of whom nothing is known here stand where everybody's do."""
-    if group.place.partition >= 0:
-        return group
-    return replace(group, place=Place(OFFSETS_TOPIC, partition_of(group.agent or agent, group.connector, partitions)))
+        return self._begin(lambda *_: Wanted(asked))

@@ -50,7 +50,7 @@ class Lanes:
     """Open from the beginning. `close` it when the connector ends."""
 
     def __init__(self, definition: Definition, store: OffsetStore, opener: Opener, found: Opened, tally: Tally, log: Log) -> None:
-        self.place: Place = found.asked.lanes.place
+        self.place: Place = found.wanted.opening.lanes.place
         self.cluster = found.truth.cluster
         self.heads: dict[int, Head] = dict(found.truth.heads)
         """Where each lane is, as of the last batch that is known and saved. Replaced, not changed: read by any thread."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, TypeVar
 
 from copycat_agent import failpoints
-from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.errors import BehindError, FatalError, RetriableError
 from copycat_agent.model import Counts, SourceOffset, SourcePartition
 from copycat_agent.worker.attempts import Opener
 from copycat_agent.worker.lanes import Lanes
@@ -13,7 +14,7 @@ from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.status import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     from copycat_agent.worker.attempts import Attempt, Opened
     from copycat_agent.worker.tools import Books, Tools
 
+T = TypeVar("T")
+
 TELL_SECONDS = 1.0
 """What an opening waits for is told when it takes longer."""
+AGAIN_SECONDS = 10.0
+"""So much later Kafka is asked once more, by a new client, before it is believed to lack what this host has seen.
+
+Brokers need 9 s to find out that one of them is cut off from the others.
+"""
 _LOOK_SECONDS = 0.2
 
 
@@ -36,15 +44,57 @@ def opened(definition: Definition, tools: Tools, books: Books, earlier: Sequence
         return None
     opener = Opener(definition, tools.store, tools.turns, tools.make_world, books.orders.wake.nudge, earlier)
     patience = Patience(definition, books.standing, books.tally, books.log)
+    doubt = Doubt()
     while books.orders.stop_at is None:
         try:
-            found = _await(opener.all(), books)
-            return found and _lanes(definition, tools, opener, found, books)
+            lanes = doubt.of(lambda: _try(definition, tools, opener, books))
+            if lanes is not None:
+                return lanes
         except RetriableError as error:
             books.tally.count_error("open", type(error).__name__)
             patience.retry(error)
-            books.orders.rest(patience.backoff.seconds_left(), books.standing.beat)
+            books.orders.rest(max(patience.backoff.seconds_left(), doubt.seconds_left()), books.standing.beat)
     return None
+
+
+class Doubt:
+    """Whether Kafka really lacks what this host has seen: a broker that is cut off from the others says so, too."""
+
+    def __init__(self) -> None:
+        self._again_at = 0.0
+
+    def of(self, look: Callable[[], T]) -> T:
+        """What `look` returns. A BehindError that it raises becomes a RetriableError, as long as there was none `AGAIN_SECONDS` before."""
+        begun = time.monotonic()
+        try:
+            return look()
+        except BehindError as error:
+            if self._again_at and begun >= self._again_at:
+                raise
+            self._again_at = self._again_at or time.monotonic() + AGAIN_SECONDS
+            hint = f"a broker that is cut off from the others may have said so: Kafka is asked again within {AGAIN_SECONDS:g} s"
+            raise RetriableError(error.message, hint) from None
+
+    def seconds_left(self) -> float:
+        """Until it is worth asking again."""
+        return max(0.0, self._again_at - time.monotonic())
+
+
+def _try(definition: Definition, tools: Tools, opener: Opener, books: Books) -> Lanes | None:
+    """None when a stop was asked for, or when what was done only comes first. Raises what it raised, and what the store raises."""
+    attempt = opener.all()
+    try:
+        found = _await(attempt, books)
+        if found is None:
+            return None
+        if found.wanted.first is None:
+            return _lanes(definition, tools, opener, found, books)
+        failpoints.hit("claimed")
+        found.wanted.first(found.truth)
+        books.log.info("lanes that stand under this name from before were taken out of the way", owner=found.wanted.owner or "nobody")
+        return None
+    finally:
+        attempt.leave()
 
 
 def _begin_without(definition: Definition, store: OffsetStore) -> None:
@@ -74,7 +124,7 @@ def _await(attempt: Attempt, books: Books) -> Opened | None:
 def _lanes(definition: Definition, tools: Tools, opener: Opener, found: Opened, books: Books) -> Lanes:
     """Save what was found. Raises what the store raises."""
     failpoints.hit("claimed")
-    tally, (asked, truth) = books.tally, found
+    tally, asked, truth = books.tally, found.wanted.opening, found.truth
     place = asked.lanes.place
     news = tools.store.lanes_opened(definition.name, truth.cluster, place, truth, _saved_here(asked), keeps_accounts=tools.accounts)
     if tally.lane_outcomes["openings"]:  # batches of this process, whose end nobody has seen
@@ -86,5 +136,5 @@ def _lanes(definition: Definition, tools: Tools, opener: Opener, found: Opened, 
 
 
 def _saved_here(asked: Opening) -> list[tuple[SourcePartition, SourceOffset]]:
-    """Rows of the store that Kafka has been told with the last claim."""
+    """Rows of the store that Kafka has been told."""
     return [(partition, offset) for partition, offset in asked.publish if offset is not None]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent import failpoints
-from copycat_agent.errors import BlockedError, CopycatError, RetriableError
+from copycat_agent.errors import BehindError, BlockedError, CopycatError, RetriableError
 from copycat_agent.model import LaneOutcome, Position, SourcePartition, SplitResult
 from copycat_agent.worker.backoff import Backoff
 
@@ -76,6 +76,8 @@ class Recovery:
                 self.results.set_result(as_kafka_has_it(self._batch, self._before, attempt.result().truth))
         except UnexpectedError:
             raise
+        except BehindError as error:
+            raise UnexpectedError(error.message) from None  # an opening of all lanes finds out whether that is so
         except RetriableError as error:
             self.error = error
             self._backoff.failed(error)

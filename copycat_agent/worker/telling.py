@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from copycat_agent.errors import BlockedError, RetriableError
+from copycat_agent.errors import BehindError, BlockedError, RetriableError
 from copycat_agent.model import Head, Split, SplitResult
 from copycat_agent.worker.backoff import Backoff
+from copycat_agent.worker.recovery import UnexpectedError
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
@@ -83,6 +84,8 @@ class Telling:
         """Where the lane is, once it is over and has gone well. Raises what ends the connector."""
         try:
             return self._end()
+        except BehindError as error:
+            raise UnexpectedError(error.message) from None
         except RetriableError as error:
             self._error = error
             self._backoff.failed(error)

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.watch import Watcher
+from copycat_agent.worker import opening
 from tests.faults.state_host import MARKER, TABLES, Host
 from tests.rig.disk import ext4, make_disk
 from tests.rig.kafka import create_topic, delete_topic, unique_topic
@@ -39,8 +40,11 @@ def watcher() -> Iterator[Watcher]:
 
 
 @pytest.fixture
-def make_host(tmp_path: Path, broker: DevBroker, topic: str, watcher: Watcher) -> Iterator[Callable[..., Host]]:
+def make_host(
+    tmp_path: Path, broker: DevBroker, topic: str, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Host]]:
     """`make_host(name="host", bootstrap="", **as_for_Host)`; all send to one topic. Nothing of it runs after the test."""
+    monkeypatch.setattr(opening, "AGAIN_SECONDS", 0.2)
     made: list[Host] = []
 
     def make(name: str = "host", bootstrap: str = "", **more: object) -> Host:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import closing
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from copycat_agent.executor import InlineExecutor
 from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.worker import State, Status, Worker
 from copycat_agent.worker.attempts import World, kafka_world
 from copycat_agent.worker.turns import AT_ONCE
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.executor import Results
-    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.model import Batch, Place, TaskId
     from copycat_agent.options import Definition
     from copycat_agent.watch import Watcher
 
@@ -126,6 +129,36 @@ def test_lost_answers_cost_neither_lines_nor_repeats(shipping: Shipping, forgetf
     status = settled(shipping)
     assert status.lane_outcomes["unknown"] == 2
     assert status.counts.acknowledged == 200
+    shipping.stop()
+    assert committed(shipping) == expected
+
+
+def test_a_broker_that_hides_what_was_committed_costs_neither_lines_nor_repeats(
+    shipping: Shipping, forgetful: Forgetful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that is cut off from the others."""
+    end, shown = KafkaSteps.end, list[int]()
+    expected = write(shipping.logs / "a.log", 0, 100)
+
+    def shown_end(steps: KafkaSteps, place: Place) -> int:
+        return min(end(steps, place), *(shown if steps.client_id.endswith("-lanes") else ()), 2**63)
+
+    monkeypatch.setattr(KafkaSteps, "end", shown_end)
+    shipping.start(delivery=EXACTLY_ONCE)
+    assert committed(shipping, 100) == expected
+    place = settled(shipping).place
+    assert place is not None
+    with closing(KafkaSteps(KafkaOptions(bootstrap_servers=(shipping.bootstrap,)), "test")) as steps:
+        shown.append(end(steps, place))
+    forgetful.lost = 1
+    expected += write(shipping.logs / "a.log", 100, 200)
+    wait_until(lambda: "was not shown as it is" in shipping.status.reason, message=lambda: f"{shipping.status}")
+    assert committed(shipping) == expected
+    shown.clear()
+    settled(shipping)
+    expected += write(shipping.logs / "a.log", 200, 250)
+    assert committed(shipping, 250) == expected
+    settled(shipping)
     shipping.stop()
     assert committed(shipping) == expected
 

@@ -276,7 +276,7 @@ def test_renamed_while_the_topic_is_ahead(store: OffsetStore) -> None:
 
 def test_whoever_gets_the_old_name_begins_with_nothing_of_it(store: OffsetStore) -> None:
     store.rename("app", "new")
-    assert store.lanes("app") == KeptLanes(adopt="local")
+    assert store.lanes("app") == KeptLanes(adopt="moved")
     assert (rows(store), marks(store)) == ({}, {})
 
 
@@ -288,7 +288,51 @@ def test_renamed_twice_and_back_every_name_is_fenced(store: OffsetStore) -> None
     store.rename("newer", "app")
     kept = store.lanes("app")
     assert [one.connector for one in kept.before] == ["newer"]
-    assert (kept.adopt, kept.place, rows(store)) == ("", None, {"a": 100, "b": 100})
+    assert (kept.adopt, kept.place, rows(store)) == ("moved", None, {"a": 100, "b": 100})
+
+
+def test_renamed_and_back_before_anybody_was_there_nothing_has_happened(store: OffsetStore) -> None:
+    before = store.lanes("app")
+    store.rename("app", "new")
+    store.rename("new", "app")
+    assert store.lanes("app") == before
+    assert rows(store) == {"a": 100, "b": 100}
+
+
+def test_a_decision_about_a_name_stays_with_it_and_one_about_its_lanes_goes_along(store: OffsetStore) -> None:
+    store.adopt("app", "local")
+    store.rename("app", "new")
+    assert (store.lanes("new").adopt, store.lanes("app").adopt) == ("local", "moved")
+    store.commit({part("x", "other"): at(5)})
+    store.lanes_opened("other", "c1", OTHER, Truth("c1", {0: Head(1, "now")}, ()))
+    store.rename("other", "app")
+    assert store.lanes("app").adopt == "moved"
+    store.rename("app", "last")
+    assert (store.lanes("last").adopt, store.lanes("app").adopt) == ("", "moved")
+
+
+def test_positions_without_lanes_that_come_to_lanes_are_told(store: OffsetStore) -> None:
+    store.commit({part("z", "plain"): at(900)})
+    store.rename("plain", "app")
+    assert marks(store) == {"z": 900}
+
+
+def test_what_a_person_sets_while_the_store_is_lost_outranks_what_kafka_says(tmp_path: Path) -> None:
+    with OffsetStore.open(tmp_path) as store:
+        assert store.identity.nonce
+        store.reset({part("a"): at(100)}, forget=[part("b")])
+        open_lanes(store, told("a", 500, 5), told("b", 500, 5), told("c", 500, 5), lane0=7)
+        assert rows(store) == {"a": 100, "c": 500}
+        assert marks(store) == {"a": 100, "b": None}
+
+
+def test_of_what_kafka_said_of_a_file_the_last_counts(tmp_path: Path) -> None:
+    """A person has set it back in between, and the log was not compacted since."""
+    with OffsetStore.open(tmp_path) as store:
+        first = told("a", 500, 5, losses=(loss("a"),))._replace(is_last=False)
+        open_lanes(store, first, told("a", 100, 6), lane0=7)
+        assert rows(store) == {"a": 100}
+        assert len(store.losses("app", 9)) == 1
 
 
 def test_connectors_of_two_clusters_do_not_become_one_unseen(store: OffsetStore) -> None:

@@ -29,7 +29,7 @@ from tests.rig.waiting import wait_until
 from tests.unit.doctor.conftest import USER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from copycat_agent.options import KafkaOptions
@@ -53,11 +53,20 @@ def asked(options: KafkaOptions, topic: str, agent: str = AGENT) -> dict[str, St
     return {step.name: step for step in examine_cluster(cluster)}
 
 
-def told(options: KafkaOptions, *topics: TopicState, brokers: int = 3, refusal: CopycatError | None = None) -> dict[str, Step]:
-    """The same about a cluster as described: there is no other way to three brokers here."""
+def told(
+    options: KafkaOptions, *topics: TopicState, brokers: int = 3, refusal: CopycatError | None = None, of: str = ""
+) -> dict[str, Step]:
+    """The same about a cluster as described: there is no other way to three brokers here.
+
+    `refusal` is what it says to topics that have the setting `of`, or to all.
+    """
     notes = Notes("kafka")
     state = ClusterState("id", None, None, {one.name: one for one in topics}, brokers)
-    examine_exactly_once(notes, options, Lanes(AGENT, ["app"], {"logs"}), state, lambda *_: refusal, time.monotonic() + 10)
+
+    def cannot_create(_topic: str, _partitions: int, _copies: int, config: Mapping[str, str]) -> CopycatError | None:
+        return refusal if of in {"", *config} else None
+
+    examine_exactly_once(notes, options, Lanes(AGENT, ["app"], {"logs"}), state, cannot_create, time.monotonic() + 10)
     return {step.name: step for step in notes.steps}
 
 
@@ -121,6 +130,9 @@ def test_a_topic_of_positions_that_is_missing_is_made_by_the_agent_or_by_hand(ma
     assert "--partitions 25 --replication-factor 3 --config cleanup.policy=compact" in step.fix
     assert "--config min.insync.replicas=2" in step.fix
     assert told(make_options(), missing, brokers=2)["positions"].text.endswith("and 2 replicas")
+    refusal = BlockedError("a policy")
+    assert told(make_options(), missing, refusal=refusal, of="unclean.leader.election.enable")["positions"].verdict == "ok"
+    assert told(make_options(), missing, refusal=refusal, of="min.insync.replicas")["positions"].verdict == "fail"
 
 
 @pytest.fixture

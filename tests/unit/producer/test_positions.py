@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.dev_broker import DevBroker, free_port
 from copycat_agent.errors import BlockedError, RetriableError
@@ -51,7 +53,52 @@ def test_the_topic_is_made_compacted_and_found_again(here: World) -> None:
     assert state.config is not None
     assert (state.partitions, state.replicas) == (25, 1)
     assert (state.config["cleanup.policy"], state.config["min.insync.replicas"]) == ("compact", "1")
+    assert state.config["unclean.leader.election.enable"] == "false"
     probe.close()
+
+
+class Strict:
+    """Brokers whose rules are asked before the real ones: each of `answers` for one request, None to let it pass. `asked` are settings."""
+
+    def __init__(self, client: Any, *answers: int | None) -> None:
+        self.client, self.answers = client, list(answers)
+        self.asked: list[dict[str, str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def create_topics(self, topics: list[NewTopic], **how: Any) -> dict[str, Future[None]]:
+        (topic,) = topics
+        self.asked.append(dict(topic.config or {}))
+        code = self.answers.pop(0)
+        if code is None:
+            return self.client.create_topics(topics, **how)  # type: ignore[no-any-return]
+        answer: Future[None] = Future()
+        answer.set_exception(KafkaException(KafkaError(code)))
+        return {topic.topic: answer}
+
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@pytest.mark.parametrize("code", [KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG])
+def test_brokers_that_do_not_take_one_setting_get_the_topic_without_it(here: World, code: int) -> None:
+    here.steps._admin._client = strict = Strict(here.steps._admin._made(), code, None)  # type: ignore[assignment]
+    topic = unique_topic("__copycat_offsets")
+    assert here.steps.ensure_topic(topic) == 25
+    first, second = strict.asked
+    assert {**second, UNCLEAN: "false"} == first
+    assert UNCLEAN not in second
+
+
+def test_who_may_not_make_the_topic_is_told_the_command_for_what_was_asked_last(here: World) -> None:
+    denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    for answers, is_in in (([denied], True), ([KafkaError.POLICY_VIOLATION, denied], False)):
+        here.steps._admin._client = Strict(here.steps._admin._made(), *answers)  # type: ignore[assignment]
+        with pytest.raises(BlockedError, match="creating topic") as caught:
+            here.steps.ensure_topic("__copycat_offsets_x")
+        settings = " --config cleanup.policy=compact --config segment.bytes=67108864 --config min.insync.replicas=1"
+        assert caught.value.hint.endswith(settings + (f" --config {UNCLEAN}=false" if is_in else ""))
 
 
 def test_a_topic_with_other_partitions_is_taken_as_it_is(here: World) -> None:

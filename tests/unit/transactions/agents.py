@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from copycat_agent.errors import CopycatError, PositionsError
+from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.transactions import entries, opening
 from copycat_agent.transactions.opening import Lanes, Opening, Truth
@@ -21,6 +21,8 @@ from tests.unit.transactions.broker import Tell
 
 UUID = "u"
 PARTITIONS = 2
+SECOND_LOOK = "second look"
+"""Before this step an agent waits for as long as leaders are cut off."""
 
 
 class Local(NamedTuple):
@@ -183,7 +185,9 @@ class Agent:
         self.zombies: list[Runner] = []
         self.flying: dict[int, Order] = {}
         self.refused: PositionsError | None = None
-        self.trouble: PositionsError | None = None
+        self.trouble: CopycatError | None = None
+        self.is_behind = False
+        """Whether Kafka was found to lack what this host has seen, once."""
         self.starts = 0
         self.restart_wanted = False
         self.idle = False
@@ -196,6 +200,7 @@ class Agent:
         self.starts += 1
         nonce = f"{self.name}{self.starts}"
         self.refused, self.trouble, self.restart_wanted = None, None, False
+        self.is_behind = False
         self.flying = {}
         self.idle = False
         self.driver = self._drive(nonce)
@@ -245,18 +250,23 @@ class Agent:
                     yield from self._open_and_work(nonce)
                 else:
                     yield from self._work_plainly()
-            except PositionsError as error:
-                self.refused = error
-                self.tell(f"{self.name}: refuses: {error.message}")
-                return
             except (CopycatError, RestartError) as error:
+                if isinstance(error, PositionsError) and not self.doubts(error):
+                    self.refused = error
+                    self.tell(f"{self.name}: refuses: {error.message}")
+                    return
                 self.tell(f"{self.name}: anew: {error}")
                 for runner in self.runners:
                     if runner.acts is not None:
                         self.leave(runner)
                 self.runners, self.flying = [one for one in self.runners if not one.lost], {}
-                self.restart_wanted = False
-                yield Local("back-off")
+                self.restart_wanted, self.trouble = False, None
+                yield Local(SECOND_LOOK if self.is_behind else "back-off")
+
+    def doubts(self, error: PositionsError) -> bool:
+        """Whether Kafka is asked once more, as `worker.opening` does."""
+        self.is_behind, before = isinstance(error, BehindError), self.is_behind
+        return self.is_behind and not before
 
     def asked(self, nonce: str, only: frozenset[int] = frozenset()) -> Opening:
         """What is asked of an opening."""
@@ -273,6 +283,7 @@ class Agent:
     def _open_and_work(self, nonce: str) -> Acts:
         truth = yield from self.open(self.asked(nonce))
         yield Local("claimed")
+        self.is_behind = False
         kept = self.disk.of(self.connector)
         kept.published, kept.before, kept.adopt = True, (), ""
         self._save_truth(kept, truth)
@@ -336,6 +347,9 @@ class Agent:
         while True:
             try:
                 order.truth = yield from self.open(self.asked(nonce, frozenset([lane])))
+                return
+            except BehindError as error:
+                self.trouble = RetriableError(error.message)
                 return
             except PositionsError as error:
                 self.trouble = error

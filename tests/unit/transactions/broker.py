@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from copycat_agent.errors import FencedError, RetriableError
@@ -43,6 +43,11 @@ class Log:
     def stable(self) -> int:
         """The last stable offset."""
         return min((offsets[0] for offsets in self.opened.values()), default=len(self.records))
+
+    def copy(self) -> Log:
+        """As it is now."""
+        opened = {tid: list(offsets) for tid, offsets in self.opened.items()}
+        return Log([replace(record) for record in self.records], opened, dict(self.epochs))
 
     def append(self, tid: str, epoch: int, value: Any) -> int:
         """A record of a transaction. FencedError when the leader has seen a later epoch."""
@@ -103,6 +108,10 @@ class Broker:
         self.producers: list[Producer] = []
         self.cluster = "c1"
         self.clock = 0
+        self.frozen: dict[Place, Log] | None = None
+        """What a leader shows that is cut off from the others, to those who still reach it."""
+        self.is_reached_by_asker = False
+        self._joins_at = 0
         self.tell: Tell = tell or (lambda _: None)
 
     def log(self, place: Place) -> Log:
@@ -184,11 +193,26 @@ class Broker:
                     record.state = "compacted"
                 seen.add(entry.key)
 
+    def cut_off(self, topic: str, ticks: int) -> None:
+        """The leaders of a topic are cut off from the others, which choose new ones."""
+        self.frozen = {place: log.copy() for place, log in self.logs.items() if place.topic == topic}
+        self._joins_at = self.clock + ticks
+        self.tell("    broker: leaders are cut off")
+
+    def shown(self, place: Place) -> Log:
+        """The partition, as it is shown to who asks."""
+        if self.frozen is not None and self.is_reached_by_asker:
+            return self.frozen.get(place, Log())
+        return self.log(place)
+
     # What happens by itself.
 
     def tick(self, rng: random.Random, time_outs: float) -> None:
         """Something that was under way comes to pass, if there is anything."""
         self.clock += 1
+        if self.frozen is not None and self.clock > self._joins_at:
+            self.frozen = None
+            self.tell("    broker: who was cut off is back")
         if rng.random() < time_outs or self.clock % 64 == 0:
             opened = [tid for tid, one in self.ids.items() if one.state == "open" and (self.clock % 64 or one.since < self.clock - 128)]
             if opened:
@@ -324,11 +348,11 @@ class Broker:
         """See `Steps`."""
         if self.rng.random() < self.trouble:
             raise RetriableError("end: no answer")
-        return len(self.log(place).records)
+        return len(self.shown(place).records)
 
     def replay(self, place: Place, since: int, end: int) -> object:
         """See `Steps`."""
-        log = self.log(place)
+        log = self.shown(place)
         if end > len(log.records):
             raise RetriableError("replay: the log is shorter")
         if log.stable < end:

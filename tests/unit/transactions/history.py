@@ -17,7 +17,7 @@ from copycat_agent.model import OFFSETS_TOPIC, Head
 from copycat_agent.transactions import entries
 from copycat_agent.transactions.opening import Lanes
 from copycat_agent.transactions.protocol import Entry, Step
-from tests.unit.transactions.agents import UUID, Acts, Agent, File, Local, Runner, place_of
+from tests.unit.transactions.agents import SECOND_LOOK, UUID, Acts, Agent, File, Local, Runner, place_of
 from tests.unit.transactions.broker import WAIT, Broker, Log, Record
 
 HEALING_TURNS = 6000
@@ -39,14 +39,27 @@ class Actor:
 
 @dataclass(slots=True)
 class History:
-    """See above. `copies`: two agents with one identity meet. `trace` is what happened, when it is asked for."""
+    """See above. `kind`: "copies", where two agents with one identity meet; "cut off", where leaders are, and show what they still have.
+
+    `trace` is what happened, when it is asked for.
+    """
 
     seed: int
-    copies: bool = False
+    kind: str = ""
     budget: int = 0
     traced: bool = False
     without: frozenset[str] = frozenset()
     trace: list[str] = field(default_factory=list)
+
+    @property
+    def copies(self) -> bool:
+        """Whether two agents with one identity meet."""
+        return self.kind == "copies"
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether leaders are cut off."""
+        return self.kind == "cut off"
 
     def run(self) -> None:
         """Raises BrokenPromiseError."""
@@ -65,6 +78,9 @@ class _Run:
         faults = rng.sample(_COMMON, rng.randint(1, 3)) + rng.sample(_RARE, rng.choice((0, 0, 1, 1, 2)))
         if history.copies:
             faults = ["clone", "restart", "restart", *rng.sample(_COMMON, rng.randint(0, 1))]
+        if history.cut_off:
+            common = ("kill driver", "kill driver", "kill runner", "freeze runner", "restart")
+            faults = ["cut off", *rng.sample(common, 2), *rng.sample(("roll back", "delete store", "tasks", "rename"), 1)]
         self.faults = tuple(one for one in faults if one not in history.without)
         trouble = rng.choice((0.0, 0.03, 0.1))
         self.time_outs = rng.choice((0.0, 0.0, 0.02))
@@ -72,6 +88,8 @@ class _Run:
         self.stop_rate = rng.choice((0.0, 0.0, 0.02, 0.05))
         if history.copies:  # they have to meet between any two steps
             self.stop_rate, self.fault_rate = 0.05, rng.choice((0.03, 0.08))
+        if history.cut_off:
+            self.fault_rate = rng.choice((0.01, 0.03))
         self.stopped: dict[int, int] = {}
         self.budget = rng.randint(40, 220)
         self.budget = min(self.budget, history.budget or self.budget)
@@ -93,9 +111,21 @@ class _Run:
         for _ in range(self.budget):
             if self.rng.random() < self.fault_rate and self.faults:
                 self.fault(self.rng.choice(self.faults))
+            if self.history.cut_off and self.rng.random() < 0.4:
+                self.meet_who_is_cut_off()
             self.turn()
         self.heal()
         self.verdict()
+
+    def meet_who_is_cut_off(self) -> None:
+        """At the worst moment: somebody has just committed, nobody else knows it, and the next start asks who does not, either."""
+        if self.broker.frozen is None:
+            if self.rng.random() < 0.05:
+                self.fault("cut off")
+            return
+        some = [one for agent in self.agents for one in agent.acting() if isinstance(one[0], Runner)]
+        if any(id(acts) in self.actors and self.actors[id(acts)].has_committed for _, acts in some):
+            self.fault(self.rng.choice(("kill driver", "kill driver", "rename", "tasks")))
 
     def turn(self) -> None:
         """Somebody takes a step, or something under way comes to pass."""
@@ -121,7 +151,8 @@ class _Run:
                 actor = self.actors[id(acts)] = Actor(acts, owner)
                 actor.step = next(acts)
             elif isinstance(actor.step, Local):
-                actor.step = acts.send(None)
+                if actor.step.name != SECOND_LOOK or self.broker.frozen is None:
+                    actor.step = acts.send(None)
             else:
                 assert actor.step is not None
                 self.do(actor, actor.step)
@@ -134,6 +165,7 @@ class _Run:
 
     def do(self, actor: Actor, step: Step) -> None:
         try:
+            self.broker.is_reached_by_asker = isinstance(actor.owner, Agent) and (self.broker.frozen is None or self.rng.random() < 0.9)
             world = self if step.name == "plain" else self.broker
             answer = getattr(world, step.name)(*step.arguments)
         except RetriableError as error:
@@ -282,11 +314,16 @@ class _Run:
         self.is_emptied = True
         self.tell("the offsets topic is emptied")
 
+    def _cut_off(self, _: Agent) -> None:
+        if self.broker.frozen is None and not any(one.is_behind for one in self.agents):
+            self.broker.cut_off(OFFSETS_TOPIC, self.rng.choice((10, 30, 60)))
+
     # The end.
 
     def heal(self) -> None:
         """Nothing goes wrong any more; whoever is not refused goes on until all is done."""
         self.tell("-- nothing goes wrong any more")
+        self.broker.frozen = None
         self.broker.trouble = self.time_outs = self.stop_rate = 0.0
         for agent in self.agents:
             if not agent.exact:
@@ -357,7 +394,7 @@ class _Run:
             self.check_complete()
 
     def check_topic(self, log: Log) -> None:
-        """Heads go forwards by ones, positions never go back."""
+        """Heads go forwards by ones, unless an opening was not shown all and was to be done again. Positions never go back."""
         heads: dict[bytes, int] = {}
         positions: dict[bytes, int] = {}
         for record in log.records:
@@ -368,7 +405,7 @@ class _Run:
             if told is None:
                 positions.pop(entry.key, None)
             elif "offset" not in told:
-                if told["seq"] != heads.get(entry.key, 0) + 1:
+                if not self.history.cut_off and told["seq"] != heads.get(entry.key, 0) + 1:
                     raise BrokenPromiseError(f"head {entry.key!r} goes from {heads.get(entry.key)} to {told['seq']}")
                 heads[entry.key] = told["seq"]
             else:

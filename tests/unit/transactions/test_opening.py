@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,12 @@ import pytest
 
 from copycat_agent.errors import CopiedError, CopycatError, FencedError, PositionsError, RetriableError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
-from copycat_agent.transactions.entries import read
+from copycat_agent.transactions import seen
+from copycat_agent.transactions.entries import head_entry, read
 from copycat_agent.transactions.opening import Lanes, Opening, Truth, open_lanes
 from copycat_agent.transactions.protocol import perform
 from copycat_agent.transactions.writing import LaneWriter
+from tests.unit.transactions.broker import Record
 from tests.unit.transactions.test_writing import PLACE, World
 
 OLD = Place("__copycat_offsets", 1)
@@ -57,7 +59,7 @@ def topic(world: World, connector: str = "c", place: Place = PLACE) -> dict[str,
     return told(read([one.value for one in records if one.state == "committed"], "u", connector).positions)
 
 
-def test_the_order_is_fence_read_claim() -> None:
+def test_the_order_is_fence_read_claim_see() -> None:
     world = World()
     truth = opened(world, ask())
     assert world.done == [
@@ -68,11 +70,12 @@ def test_the_order_is_fence_read_claim() -> None:
         "ready",
         "end",
         "replay",
-        "end",
         "begin",
         "send",
         "flush",
         "commit",
+        "end",
+        "replay",
         "close",
         "close",
     ]
@@ -159,7 +162,7 @@ def test_adopting_makes_the_topic_complete_and_steps_never_go_back() -> None:
     commit(world, {0: Head(1, "n", 0)}, 0, {"gone": 3, "f": 1})
     rows = ((at("f"), SourceOffset(5)), (at("g"), SourceOffset(6)))
     truth = opened(world, ask({0: Head(7, "n", 3)}, adopt="local", publish=rows))
-    assert (truth.heads[0].seq, truth.positions) == (8, ())
+    assert (truth.heads[0].seq, truth.positions) == (9, ())
     assert topic(world) == {"f": 5, "g": 6}
 
 
@@ -252,4 +255,101 @@ def test_one_lane_tells_what_has_changed_without_a_batch() -> None:
     heads = {**heads, 0: commit(world, heads, 0, {"f": 5, "gone": 6})}
     publish = ((at("f"), SourceOffset(5, path="moved")), (at("new"), SourceOffset(7)), (at("gone"), None))
     truth = opened(world, ask({0: heads[0]}, only=frozenset([0]), publish=publish))
-    assert (truth.heads[0].seq, truth.positions, topic(world)) == (3, (), {"f": 5, "new": 7})
+    assert (truth.heads[0].seq, truth.positions, topic(world)) == (4, (), {"f": 5, "new": 7})
+
+
+def cut_off(world: World) -> None:
+    """Who asks is shown what is there now, whatever comes to it from now on."""
+    world.settle()
+    world.broker.cut_off(PLACE.topic, 1000)
+    world.broker.is_reached_by_asker = True
+
+
+def test_an_opening_that_is_not_shown_all_is_to_be_done_again_and_then_finds_all() -> None:
+    world = World()
+    heads = opened(world, ask()).heads
+    cut_off(world)
+    world.broker.is_reached_by_asker = False
+    last = heads
+    for n in range(5, 9):
+        last = {0: commit(world, last, 0, {f"f{n}": n})}
+    world.broker.is_reached_by_asker = True
+    with pytest.raises(RetriableError, match="was not shown as it is when lane 0 of connector c was opened") as caught:
+        opened(world, ask(heads))
+    assert "it is tried again by itself" in caught.value.hint
+    assert world.open_producers() == []
+    world.broker.is_reached_by_asker = False
+    truth = opened(world, ask(heads))
+    assert told(truth) == {f"f{n}": n for n in range(5, 9)}
+    assert truth.heads[0].seq == last[0].seq + 1, "the claim that was not seen does not lead back"
+
+
+def test_nothing_is_published_by_who_is_not_shown_all() -> None:
+    world = World()
+    heads = opened(world, ask()).heads
+    cut_off(world)
+    world.broker.is_reached_by_asker = False
+    commit(world, heads, 0, {"f": 5})
+    world.broker.is_reached_by_asker = True
+    asked = Opening("u", Lanes("new", OLD), (0,), "n", frozenset(["n"]), before=(Lanes("c", PLACE, heads),))
+    with pytest.raises(RetriableError):
+        opened(world, replace(asked, publish=((at("f", "new"), SourceOffset(0)),)))
+    assert (topic(world), topic(world, "new", OLD)) == ({"f": 5}, {})
+
+
+class Between(World):
+    """A world in which something happens behind a step, or which answers something else."""
+
+    def __init__(self, behind: Callable[[Between, str, Any], Any]) -> None:
+        super().__init__()
+        self.behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        step = super().__getattr__(name)
+        return lambda *arguments: self.behind(self, name, step(*arguments))
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1000])
+def test_other_lanes_may_go_on_while_one_is_opened_again(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "_AT_ONCE", at_once)
+    heads: dict[int, Head] = {}
+
+    def works_on(world: Between, step: str, answer: Any) -> Any:
+        if step in {"replay", "commit"} and heads and heads[1].seq < 9:
+            world.behind = lambda *told: told[-1]
+            heads[1] = commit(world, heads, 1, {"g": heads[1].seq})
+            world.behind = works_on
+        return answer
+
+    world = Between(works_on)
+    heads |= opened(world, ask(lanes=2)).heads
+    assert opened(world, ask({0: heads[0]}, only=frozenset([0]))).heads[0].seq == 2
+    assert heads[1].seq > 2
+
+
+@pytest.mark.parametrize(("number", "only"), [(0, frozenset()), (0, frozenset([0])), (1, frozenset())])
+def test_a_step_that_was_not_shown_is_missed_and_so_is_a_lane_that_nobody_knew_of(number: int, only: frozenset[int]) -> None:
+    def hides(world: Between, step: str, answer: Any) -> Any:
+        records = world.broker.log(PLACE).records
+        if step == "replay" and not records:
+            records.append(Record(head_entry(LaneId("u", "c", number), Head(1, "n")), "committed"))
+        return answer
+
+    with pytest.raises(RetriableError, match=f"when lane {number} of connector c was opened"):
+        opened(Between(hides), ask(only=only))
+
+
+def test_who_claims_the_last_lanes_has_to_be_shown_what_those_before_were_claimed_at() -> None:
+    ends: list[int] = []
+
+    def is_cut_off_in_the_second_round(_: Between, step: str, answer: Any) -> Any:
+        ends.extend([answer] if step == "end" else [])
+        if len(ends) != 2:
+            return answer
+        return {"end": 1, "replay": []}.get(step, answer)
+
+    world = Between(lambda *told: told[-1])
+    commit(world, opened(world, ask(lanes=8)).heads, 0, {"f": 5})
+    world.behind = is_cut_off_in_the_second_round
+    with pytest.raises(RetriableError, match="was not shown as it is"):
+        opened(world, ask(lanes=12))

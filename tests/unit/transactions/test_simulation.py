@@ -1,37 +1,38 @@
 """Exactly once, through thousands of histories of everything that goes wrong, with the code that runs in production.
 
-A history that breaks the promise is made as short as it still does, and told. `COPYCAT_SEED=n` replays one (`n` or `n copies`).
+A history that breaks the promise is made as short as it still does, and told. `COPYCAT_SEED=n` replays one (`n`, `n copies`, `n cut off`).
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.transactions.history import BrokenPromiseError, History
 
-HISTORIES, COPIES = 2400, 700
-"""Of the default run: of one agent and everything that befalls it, and of two agents with one identity."""
+HISTORIES = {"": 2400, "copies": 700, "cut off": 600}
+"""Of each kind, so many in the default run: one agent and everything that befalls it; two with one identity; leaders that are cut off."""
 PARTS = 8
 
 
 def tell(history: History) -> str:
     """The shortest version of a history that breaks the promise, step by step."""
     for budget in range(20, 221, 20):
-        short = History(history.seed, copies=history.copies, budget=budget, traced=True)
+        short = replace(history, budget=budget, traced=True, trace=[])
         try:
             short.run()
         except BrokenPromiseError as error:
-            name = f"{history.seed}{' copies' if history.copies else ''}"
+            name = f"{history.seed} {history.kind}".strip()
             return f"{error}\nCOPYCAT_SEED='{name}', {budget} turns:\n" + "\n".join(short.trace)
     return f"seed {history.seed} breaks the promise only at its full length"
 
 
-def holds(seeds: range, *, copies: bool) -> None:
+def holds(seeds: range, kind: str = "") -> None:
     """All of these histories keep the promise."""
     for seed in seeds:
-        history = History(seed, copies=copies)
+        history = History(seed, kind)
         try:
             history.run()
         except BrokenPromiseError:
@@ -40,29 +41,34 @@ def holds(seeds: range, *, copies: bool) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_line_is_there_exactly_once_whatever_happens(part: int) -> None:
-    holds(range(part, HISTORIES, PARTS), copies=False)
+    holds(range(part, HISTORIES[""], PARTS))
 
 
 def test_of_two_copies_one_goes_on_and_loses_and_repeats_nothing() -> None:
-    holds(range(COPIES), copies=True)
+    holds(range(HISTORIES["copies"]), "copies")
+
+
+def test_nothing_is_lost_or_repeated_when_a_leader_that_was_cut_off_is_asked() -> None:
+    holds(range(HISTORIES["cut off"]), "cut off")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("begin", range(0, 900_000, 50_000))
 def test_every_line_is_there_exactly_once_in_a_million_histories(begin: int) -> None:
-    holds(range(HISTORIES + begin, HISTORIES + begin + 50_000), copies=False)
+    holds(range(2400 + begin, 2400 + begin + 50_000))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("begin", range(0, 100_000, 50_000))
-def test_of_two_copies_one_goes_on_in_a_hundred_thousand_histories(begin: int) -> None:
-    holds(range(COPIES + begin, COPIES + begin + 50_000), copies=True)
+@pytest.mark.parametrize("kind", ["copies", "cut off"])
+def test_every_line_is_there_exactly_once_in_a_hundred_thousand_histories(kind: str, begin: int) -> None:
+    holds(range(1000 + begin, 1000 + begin + 50_000), kind)
 
 
 @pytest.mark.skipif("COPYCAT_SEED" not in os.environ, reason="replays the history that COPYCAT_SEED names")
 def test_one_history_is_replayed() -> None:
     seed, _, kind = os.environ["COPYCAT_SEED"].partition(" ")
-    history = History(int(seed), copies=kind == "copies", traced=True)
+    history = History(int(seed), kind, traced=True)
     try:
         history.run()
     finally:

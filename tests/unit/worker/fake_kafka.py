@@ -33,6 +33,8 @@ class FakeKafka:
         self.cluster = "cluster"
         self.partitions = 4
         """Of the offsets topic."""
+        self.shown: int | None = None
+        """So many entries are shown of those that there are: its leader is cut off from the others. None: all."""
         self.away: CopycatError | None = None
         self.openings = 0
         """Worlds that were made."""
@@ -85,11 +87,11 @@ class FakeKafka:
             raise RetriableError("no answer to the commit", "see the broker")
 
     def end(self, _place: Place) -> int:
-        return len(self.log)
+        return len(self.log[: self.shown])
 
     def replay(self, _place: Place, since: int, end: int) -> list[Entry]:
         self._step("replay")
-        return self.log[since:end]
+        return self.log[: self.shown][since:end]
 
     def close(self, handle: Any = None, /) -> None:
         pass

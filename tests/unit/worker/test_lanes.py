@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.model import Head, Loss, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
-from copycat_agent.worker import State, Worker, telling
+from copycat_agent.worker import State, Worker, connector, opening, telling
 from copycat_agent.worker.lanes import PACE_SECONDS
 from copycat_agent.worker.rounds import Rounds
 from tests.rig.waiting import wait_until
@@ -216,16 +217,92 @@ def test_kafka_is_waited_for_before_anything_is_read(run: Run, store: MoodyStore
     wait_saved(store, path, size)
 
 
-def test_positions_that_do_not_belong_here_need_a_person(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+def test_positions_that_do_not_belong_here_need_a_person(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "logs" / "a"
     size = write(path, "one")
     worker = run(ScriptedExecutor(otherwise=kafka.commits))
     wait_saved(store, path, size)
     worker.stop()
     kafka.log.clear()
+    monkeypatch.setattr(opening, "AGAIN_SECONDS", 0.05)
+    looks = kafka.openings
     again = run(ScriptedExecutor(otherwise=kafka.commits))
     reason = wait_state(again, State.FAILED)
     assert "copycat offsets adopt app" in reason
+    assert kafka.openings >= looks + 2, "one look may be at a broker that is cut off"
+
+
+def cut_off(kafka: FakeKafka, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only this much of the topic is shown, and nobody asks again before he is told to."""
+    monkeypatch.setattr(opening, "AGAIN_SECONDS", 3600.0)
+    kafka.shown = shown
+
+
+def join(kafka: FakeKafka, worker: Worker) -> None:
+    kafka.shown = None
+    worker.resume("app")
+
+
+def test_what_a_broker_says_that_is_cut_off_is_asked_again(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+    worker = run(ScriptedExecutor(otherwise=kafka.commits))
+    wait_saved(store, path, size)
+    worker.stop()
+    cut_off(kafka, 0, monkeypatch)
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    again = run(executor)
+    assert "at 0 in partition" in wait_state(again, State.RETRYING)
+    assert "copycat offsets adopt" not in again.statuses()[0].reason
+    join(kafka, again)
+    wait_state(again, State.RUNNING)
+    wait_saved(store, path, write(path, "two"))
+    assert executor.batches[0].splits[0].offset.position == size
+
+
+def test_a_batch_that_a_broker_hides_that_is_cut_off_is_not_sent_again(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store does not know of it, so nothing contradicts what is shown, until the claim is looked for."""
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+    worker = run(ScriptedExecutor(kafka.commits_and_is_gone, otherwise=kafka.commits))
+    kafka.at_step = lambda _: cut_off(kafka, 1, monkeypatch) if kafka.openings > 1 else None  # what the first opening has claimed
+    reason = wait_state(worker, State.RETRYING)
+    assert "was not shown as it is when lane 0 of connector app was opened" in reason
+    assert store.positions() != {str(path): size}
+    kafka.at_step = lambda _: None
+    join(kafka, worker)
+    wait_saved(store, path, size)
+    wait_state(worker, State.RUNNING)
+    assert len([one for one in read_all_positions(kafka) if one == size]) == 1
+
+
+def read_all_positions(kafka: FakeKafka) -> list[int]:
+    told = (json.loads(entry.value) for entry in kafka.log if entry.value)
+    return [one["offset"]["position"] for one in told if "offset" in one]
+
+
+def test_a_lane_of_which_less_is_shown_than_is_known_opens_all_of_them_anew(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "RESTART_SECONDS", (0.01, 0.02))
+    path = tmp_path / "logs" / "a"
+    size = write(path, "one")
+
+    def hides(batch: Batch) -> Results:
+        cut_off(kafka, 0, monkeypatch)
+        return gone(batch)
+
+    worker = run(ScriptedExecutor(hides, otherwise=kafka.commits))
+    wait_until(lambda: "may have said so" in worker.statuses()[0].reason, message=lambda: f"{worker.statuses()}")
+    assert worker.statuses()[0].state is State.RETRYING
+    join(kafka, worker)
+    wait_saved(store, path, size)
 
 
 def test_a_topic_that_was_made_anew_with_fewer_partitions_needs_a_person(
@@ -430,6 +507,28 @@ def test_what_no_batch_takes_along_is_told_when_all_is_quiet(
     wait_until(lambda: outcomes(worker) == {"openings": 1, "committed": 1}, message=lambda: f"{outcomes(worker)}")
 
 
+def test_a_connector_that_fell_once_tells_it_too(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing grows: no batch will show that all is well again."""
+    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    falls, cycle = iter([True]), Rounds._cycle
+
+    def fall_once(rounds: Rounds) -> None:
+        if next(falls, False):
+            raise RuntimeError("a bug")
+        cycle(rounds)
+
+    monkeypatch.setattr(Rounds, "_cycle", fall_once)
+    path = tmp_path / "logs" / "a"
+    write(path, "old")
+    executor = ScriptedExecutor(otherwise=kafka.commits)
+    worker = run(executor, source={"start_at": "end"})
+    wait_until(lambda: str(path) in kafka.positions(store.identity.uuid), message=lambda: f"it is told; {worker.statuses()}")
+    assert next(falls, None) is None
+    assert executor.batches == []
+
+
 def test_a_file_that_is_being_told_of_is_read_afterwards(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,15 +560,16 @@ def test_a_file_that_is_being_told_of_is_read_afterwards(
     assert offset.position == size
 
 
-def fail_the_telling(kafka: FakeKafka, *, after_commit: bool) -> threading.Event:
-    """The commit of the first telling raises, once; what else wants a commit before the event is set waits."""
+def fail_the_telling(kafka: FakeKafka, *, after_commit: bool, of: str) -> threading.Event:
+    """A commit of the first telling raises, once, that `of` the claim or what is told; what wants one before the event is set waits."""
     failed, go_on = threading.Event(), threading.Event()
-    openings = kafka.openings + 1
+    openings, commits = kafka.openings + 1, iter(["claim", "rows"])
 
     def at_step(step: str) -> None:
         if kafka.openings == openings + 1 and step == "commit" and not failed.is_set():
-            failed.set()
-            kafka.fail_commit(after=after_commit)
+            if next(commits) == of:
+                failed.set()
+                kafka.fail_commit(after=after_commit)
         elif failed.is_set() and step == "cluster_id":
             go_on.wait(30)
 
@@ -478,14 +578,15 @@ def fail_the_telling(kafka: FakeKafka, *, after_commit: bool) -> threading.Event
 
 
 @pytest.mark.parametrize("after_commit", [False, True])
+@pytest.mark.parametrize("of", ["claim", "rows"])
 def test_after_a_failed_telling_its_lane_is_opened_again_before_it_is_used(
-    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, after_commit: bool
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str, *, after_commit: bool
 ) -> None:
     """It may be committed all the same: a batch that is planned from the head before it could not be, or would be taken for it."""
     monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
     path = tmp_path / "logs" / "a"
     write(path, "old")
-    go_on = fail_the_telling(kafka, after_commit=after_commit)
+    go_on = fail_the_telling(kafka, after_commit=after_commit, of=of)
     executor = ScriptedExecutor(otherwise=kafka.commits)
     worker = run(executor, source={"start_at": "end"})
     reason = wait_state(worker, State.RETRYING)
@@ -512,7 +613,7 @@ def test_a_failed_telling_holds_its_files_on_every_lane(
     monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
     told, other = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
     write(told, "old")
-    go_on = fail_the_telling(kafka, after_commit=False)
+    go_on = fail_the_telling(kafka, after_commit=False, of="rows")
     executor = ScriptedExecutor(otherwise=kafka.commits)
     worker = run(executor, tasks_max=2, source={"start_at": "end"})
     wait_state(worker, State.RETRYING)

@@ -1,0 +1,86 @@
+"""What an opening has committed is read back: that alone shows that what it had read before was all there is.
+
+A broker that is cut off from its cluster shows a partition as it was when that happened, to everybody who still reaches it, while commits
+go to the leader that came after it. Fencing does not help: that is the coordinator's. But who is shown its own last commit is shown
+everything before it as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from copycat_agent.errors import RetriableError
+from copycat_agent.model import Head, LaneId, Place
+from copycat_agent.transactions.entries import steps
+from copycat_agent.transactions.protocol import Entry, Lines, Step
+
+_AT_ONCE = 20_000
+"""So many entries at most are read at a time: of more, earlier ones are let go when later ones replace them (`producer.positions`)."""
+
+Name = tuple[str, str]
+"""An agent, and one of its connectors."""
+
+
+class Claim(NamedTuple):
+    """A step of a lane that an opening has committed. `head.offset`: up to where the place was read before that."""
+
+    lane: LaneId
+    place: Place
+    head: Head
+
+
+def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], *, whole: bool) -> Lines[None]:
+    """Raises RetriableError unless `claims`, in their order, are all that has become of their lanes since those were read.
+
+    `ends`: up to where the place of each connector was read for what is going to be relied on. `whole`: its other lanes, too, stand still.
+    """
+    by_name: dict[Name, list[Claim]] = defaultdict(list)
+    for one in claims:
+        by_name[one.lane[:2]].append(one)
+    for name, mine in by_name.items():
+        entries = yield from _entries(mine[0].place, min(one.head.offset for one in mine))
+        expected, there = _expected(mine), _there(mine, steps(entries, *name), whole=whole)
+        if there != expected or any(one.head.offset > ends[name] for one in mine):
+            lanes = sorted(number for number in expected.keys() | there.keys() if expected.get(number) != there.get(number))
+            raise _stale(mine[0], lanes)
+
+
+def _entries(place: Place, since: int) -> Lines[list[Entry]]:
+    end = yield Step("end", (place,))
+    entries: list[Entry] = []
+    for begin in range(since, end, _AT_ONCE):
+        entries += yield Step("replay", (place, begin, min(end, begin + _AT_ONCE)))
+    return entries
+
+
+def _expected(claims: Sequence[Claim]) -> dict[int, list[tuple[int, str]]]:
+    """The steps of each lane."""
+    taken: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for one in claims:
+        taken[one.lane.number].append(one.head[:2])
+    return taken
+
+
+def _there(claims: Sequence[Claim], taken: Sequence[tuple[int, Head]], *, whole: bool) -> dict[int, list[tuple[int, str]]]:
+    """The steps that are there of each lane, without those that were read before it was claimed."""
+    read: dict[int, int] = {}
+    for one in claims:
+        read.setdefault(one.lane.number, one.head.offset)
+    there: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for number, head in taken:
+        if head.offset >= read.get(number, 0) and (whole or number in read):
+            there[number].append(head[:2])
+    return there
+
+
+def _stale(claim: Claim, lanes: Sequence[int]) -> RetriableError:
+    place, what = claim.place, f"connector {claim.lane.connector}"
+    if lanes:
+        what = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))} of {what}"
+    return RetriableError(
+        f"partition {place.partition} of {place.topic} was not shown as it is when {what} was opened: a broker that is cut off from the"
+        " others may have answered, or somebody else has moved it since",
+        "it is tried again by itself; if that goes on, look for a broker that its cluster does not reach, and stop it",
+    )
