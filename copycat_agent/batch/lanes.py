@@ -17,7 +17,7 @@ from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.batch.search import Search
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, SplitResult
+from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, Split, SplitResult
 from copycat_agent.producer.lanes import Lane
 from copycat_agent.transactions.protocol import Lines, perform
 
@@ -109,8 +109,16 @@ class LaneBatch:
         """What of the batch to try."""
         batch = replace(self._batch, max_seconds=min(self._batch.max_seconds, READ_PART * self._lane.transaction_seconds))
         if self._aside:
-            batch = replace(batch, splits=tuple(one for one in batch.splits if one.partition not in self._aside))
+            batch = replace(batch, splits=self._beside(batch.splits))
         return self._search.part(batch)
+
+    def _beside(self, splits: Sequence[Split]) -> tuple[Split, ...]:
+        """Those that are neither aside nor come after one that is."""
+        out: set[SourcePartition | None] = set(self._aside)
+        for one in splits:
+            if one.after in out:
+                out.add(one.partition)
+        return tuple(one for one in splits if one.partition not in out)
 
     def _new_run(self, part: Batch, handle: Any, is_over: Callable[[], bool]) -> BatchRun:  # noqa: ANN401 - see `protocol.Handle`
         if self._run is None:

@@ -46,6 +46,7 @@ class BatchRun:
 
     def __init__(self, batch: Batch, pipeline: Pipeline, producer: TaskProducer, stopping: Callable[[], bool]) -> None:
         self.progresses = [Progress(split) for split in batch.splits]
+        self._by_partition = {one.split.partition: one for one in self.progresses}
         self._pipeline = pipeline
         self._producer = producer
         self._stopping = stopping
@@ -102,6 +103,8 @@ class BatchRun:
 
     def _one(self, progress: Progress) -> None:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
+        if self._comes_too_early(progress):
+            return
         begun = time.monotonic()
         try:
             stream = progress.stream = self._pipeline.source.open(progress.split, self._pipeline.frames)
@@ -123,6 +126,11 @@ class BatchRun:
             if not isinstance(stop.error, BlockedError):
                 raise stop.error from None
             self._blocked(progress, stop.error, begun)
+
+    def _comes_too_early(self, progress: Progress) -> bool:
+        """Whether something of the older generation is left, which has to go first: the next batch has both."""
+        before = self._by_partition.get(progress.split.after) if progress.split.after else None
+        return before is not None and not before.at_end
 
     def _blocked(self, progress: Progress, error: BlockedError, begun: float) -> None:
         """A topic of this file's records is missing or closed; those of the others may be there, and the wait is not their fault."""

@@ -199,6 +199,8 @@ class SqlRun(BatchRun):
             progress.damage = ""
         self._open = [progress for progress in self._open if progress.split.partition not in self._held]
         for progress, at_end, damage in todo:
+            if self._comes_too_early(progress):
+                continue
             if self._stopping() or not self._replay_one(progress):
                 break
             progress.at_end, progress.damage = at_end, damage

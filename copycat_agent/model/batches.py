@@ -20,7 +20,8 @@ class Split:
     opens, which may be the driver's descriptor. `final` makes an unfinished last line a record of its own: nobody will
     finish it. `flush` ends an open group of lines: it has been quiet for long enough, what is written later is another record.
     `origins` are offsets of files that this packed one may be the rest of: the task goes on behind the first of them whose bytes
-    it holds, and begins at byte 0 when it holds those of none. Replaying a split is always safe.
+    it holds, and begins at byte 0 when it holds those of none. `after`: the older generation of the same log, of which what is left
+    goes first: in a batch that has a split of it nothing of this one is sent before. Replaying a split is always safe.
     """
 
     partition: SourcePartition
@@ -33,10 +34,11 @@ class Split:
     mtime_ms: int = 0
     flush: bool = False
     origins: tuple[SourceOffset, ...] = ()
+    after: SourcePartition | None = None
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        file = (self.inode, self.mtime_ms, self.flush, self.origins)
+        file = (self.inode, self.mtime_ms, self.flush, self.origins, self.after)
         return Split, (self.partition, self.path, self.open_path, self.offset, self.end, self.final, *file)
 
 

@@ -283,6 +283,7 @@ class TrackedFile:
             inode=self.identity.inode,
             mtime_ms=self.mtime_ns // 1_000_000,
             origins=self.origins if self.is_packed and not self.offset.position else (),
+            after=None if self.after is None else self.after.partition,
         )
 
     def back_off(self) -> float:

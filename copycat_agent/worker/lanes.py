@@ -73,15 +73,16 @@ class Lanes:
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
         """Those that may go now. The others come back, unread, with the results of the batch that tells an offset of their file.
 
-        Were their own batch committed before that one, the older offset would come last.
+        Were their own batch committed before that one, the older offset would come last. With a file those go that come after it.
         """
+        where: dict[SourcePartition | None, list[Split]] = dict.fromkeys(self.telling.rows, self.telling.held)
+        for flight in self._flights.values():
+            where |= dict.fromkeys(flight.also, flight.held)
         admitted: list[Split] = []
         for split in splits:
-            flight = next((one for one in self._flights.values() if split.partition in one.also), None)
-            if split.partition in self.telling.rows:
-                self.telling.held.append(split)
-            else:
-                (admitted if flight is None else flight.held).append(split)
+            if split.after in where and split.partition not in where:
+                where[split.partition] = where[split.after]
+            where.get(split.partition, admitted).append(split)
         return tuple(admitted)
 
     def plan(self, number: int, splits: Iterable[Split]) -> LanePlan:

@@ -380,6 +380,30 @@ def test_a_missing_topic_of_one_split_leaves_its_siblings_alone(
     assert values(broker.bootstrap, present) == [b"p"]
 
 
+def test_a_newer_generation_does_not_overtake_what_is_left_of_an_older_one(
+    producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The older one waits for its topic; what has nothing to do with either goes."""
+    present = make_topic()
+    prefix, suffix = present[:2], present[2:]
+    for name in "xy":
+        (tmp_path / name).mkdir()
+    oldest, newer, other = write(tmp_path / "missing", b"1"), write(tmp_path / suffix, b"2"), write(tmp_path / "x" / suffix, b"other")
+    connector = definition(broker.bootstrap, prefix + "{@file.name}")
+    before = split_of(oldest)
+    behind = replace(split_of(newer), after=before.partition)
+    third = replace(split_of(other), partition=SourcePartition("app", "third"), after=behind.partition)
+    unrelated = replace(split_of(other), partition=SourcePartition("app", "other"))
+    results = run_batch(batch_of(connector, before, behind, third, unrelated), producers, never)
+    assert [one.offset.position for one in results] == [0, 0, 0, 6]
+    assert [type(one.error) for one in results] == [BlockedError, type(None), type(None), type(None)]
+    assert values(broker.bootstrap, present) == [b"other"]
+    there = str(oldest.rename(tmp_path / "y" / suffix))
+    found = replace(before, path=there, open_path=there)
+    run_batch(batch_of(connector, found, behind, third), producers, never)
+    assert values(broker.bootstrap, present) == [b"other", b"1", b"2", b"other"]
+
+
 def test_a_missing_dead_letter_topic_found_late_leaves_no_split_taken_for_read(
     producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

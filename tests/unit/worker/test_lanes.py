@@ -370,6 +370,35 @@ def test_a_file_of_which_a_batch_tells_is_read_when_that_batch_is_over(
     wait_saved(store, told, len("two\n"))
 
 
+def test_a_newer_generation_waits_with_a_file_of_which_a_batch_tells(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
+    """Both are planned together, for one batch reads them in this order; and the older one has to be held."""
+    told, read, other = (tmp_path / "logs" / name for name in ("app.log", "b", "c"))
+    told.touch()
+    read.touch()
+    executor = ScriptedExecutor(lambda _: None, otherwise=kafka.commits)
+    worker = run(executor, tasks_max=3, source={"start_at": "end"})
+    wait_state(worker, State.RUNNING)
+    wait_until(lambda: str(told) in store.positions() or len(store.read("app")) >= 1, message="the first look")
+    store._store.commit({SourcePartition("app", key): offset for (_, key), offset in store.read("app").items()})
+    write(read, "one")
+    wait_until(lambda: executor.flying, message="a batch")
+    plan = executor.batches[0].lane
+    assert plan is not None
+    assert str(told) in {offset.path for _, offset in plan.also if offset}
+    with told.open("a") as late:
+        older, newer = told.rename(told.with_name("app.log.1")), told
+        write(newer, "three")
+        late.write("two\n")
+    wait_until(lambda: worker.statuses()[0].lag.files == 3, message="both are seen")
+    write(other, "four")
+    wait_until(lambda: other in paths_of(executor), message="the others go on")
+    assert not {older, newer} & paths_of(executor)
+    executor.finish(executor.batches[0].task, kafka.commits(executor.batches[0]))
+    wait_saved(store, newer, len("three\n"))
+    order = [split.path for batch in executor.batches for split in batch.splits if split.path in {str(older), str(newer)}]
+    assert order.index(str(older)) < order.index(str(newer))
+
+
 def test_a_store_that_cannot_be_written_plans_nothing_and_loses_nothing(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
 ) -> None:
