@@ -86,13 +86,15 @@ class Server:
             application, self._map, _sock=listener, dispatcher=self._tasks, adj=adjustments, sockinfo=sockinfo, bind_socket=False
         )  # fmt: skip
         self._closing = False
+        self._ending = threading.Lock()
         self._thread = threading.Thread(target=self._loop, name="api-loop", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Cut off every connection and end the threads. Workers that wait for the agent end by themselves."""
-        self._closing = True
-        self._server.pull_trigger()
+        with self._ending:
+            self._closing = True
+            self._server.pull_trigger()
         self._thread.join(_CLOSE_SECONDS)
         self._tasks.set_thread_count(0)
 
@@ -101,6 +103,8 @@ class Server:
         while not self._closing:
             self._server.sweep(time.time())
             wasyncore.poll2(SWEEP_SECONDS if self._server.channels() else _IDLE_SECONDS, self._map)
+        with self._ending:  # it may have woken for another reason: what would wake it is not closed under the hand that pulls
+            pass
         wasyncore.close_all(self._map, ignore_all=True)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.api import AgentClient, AgentUnreachableError
+from copycat_agent.api import AgentClient, AgentUnreachableError, serving
 from copycat_agent.api import client as api_client
 from copycat_agent.api import server as api_server
 from copycat_agent.api.server import ApiServer
@@ -196,6 +196,26 @@ def test_closing_does_not_wait_for_a_tap_and_leaves_no_thread_that_takes_request
     assert not [thread.name for thread in threading.enumerate() if thread.name in {"api", "api-loop"}]
     control.hold.set()
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("waitress")])
+
+
+def test_what_wakes_the_loop_is_not_closed_while_it_is_pulled(
+    server: ApiServer, client: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop may wake by itself just when it is told to end: the number of the pipe may be another file's by then."""
+    client.get("/v1/connectors")
+    (loop,) = (thread for thread in threading.enumerate() if thread.name == "api-loop")
+    pull, pulled = serving._Listener.pull_trigger, []
+
+    def woken_before(listener: Any) -> None:
+        pull(listener)
+        loop.join(0.2)  # time enough to end, if nothing kept it from that
+        pull(listener)
+        pulled.append(listener)
+
+    monkeypatch.setattr(serving._Listener, "pull_trigger", woken_before)
+    server.close()
+    assert pulled
+    assert not loop.is_alive()
 
 
 def _mounts() -> dict[str, WSGIApplication]:
