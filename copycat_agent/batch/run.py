@@ -249,6 +249,8 @@ class BatchRun:
         for progress in pending:
             progress.rewind()
         for progress, target, at_end in targets:
+            if self._comes_too_early(progress):
+                continue
             try:
                 progress.at_end = self._again(progress, target, until) and at_end
             except FileError as error:

@@ -38,6 +38,9 @@ class Search:
             self._ends = {}  # it is in files that are not here: when they come again, so does the refusal
             return _at_most(batch, self._most)
         ordered = tuple(splits[partition] for partition in self._ends if partition in splits)
+        there = {one.partition for one in batch.splits}
+        if any(one.after in there and one.after not in splits for one in ordered):
+            ordered = batch.splits  # an older generation was met late, and goes first
         return _at_most(replace(batch, splits=ordered), max(1, self._among // 2))
 
     def refused(self, part: Batch, progresses: Sequence[Progress], sent: int) -> bool:

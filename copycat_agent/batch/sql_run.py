@@ -75,6 +75,7 @@ class SqlRun(BatchRun):
         self._before = tuple(pipeline.definition.transforms[: step.number])
         self._watch = Watch(self._is_over)
         self._held: dict[SourcePartition, list[Frame]] = {}
+        self._reached: dict[SourcePartition, tuple[bool, str]] = {}
         self._is_gathering = True
         self._is_again = False
 
@@ -87,6 +88,7 @@ class SqlRun(BatchRun):
         """See `BatchRun.anew`. What was read is still there, and so are the answers: Spark is not asked again."""
         run = SqlRun(batch, self._pipeline, producer, stopping, self._query)
         run._answers, run._held, run._is_gathering, run._is_again = self._answers, self._held, False, True
+        run._reached = self._reached
         return run
 
     def _run(self) -> None:
@@ -193,17 +195,18 @@ class SqlRun(BatchRun):
 
     def _replay(self) -> None:
         """Hand over what was read, as the answers say."""
-        todo = [(one, one.at_end, one.damage) for one in self.progresses if self._is_to_replay(one)]
-        for progress, _, _ in todo:
+        todo = [one for one in self.progresses if self._is_to_replay(one)]
+        for progress in todo:
+            self._reached.setdefault(progress.split.partition, (progress.at_end, progress.damage))
             progress.rewind()
             progress.damage = ""
         self._open = [progress for progress in self._open if progress.split.partition not in self._held]
-        for progress, at_end, damage in todo:
+        for progress in todo:
             if self._comes_too_early(progress):
                 continue
             if self._stopping() or not self._replay_one(progress):
                 break
-            progress.at_end, progress.damage = at_end, damage
+            progress.at_end, progress.damage = self._reached[progress.split.partition]
 
     def _is_to_replay(self, progress: Progress) -> bool:
         is_open = progress.stream is not None and not progress.changed

@@ -22,11 +22,11 @@ def other_cluster(connector: str, bound: str, cluster: str) -> PositionsError:
     return PositionsError(words, f"{hint}; or read everything again: copycat offsets reset {connector}")
 
 
-def made_anew(connector: str, place: Place, partitions: int) -> PositionsError:
+def made_anew(connector: str, place: Place, partitions: int) -> BehindError:
     """The refusal where the topic has too few partitions for the connector's place: a topic never loses any."""
     there = f"{place.topic} has {partitions} partition{'s' if partitions > 1 else ''}"
     words = f"the positions of connector {connector} were in partition {place.partition}, and {there}: the topic was made anew"
-    return PositionsError(words, _ways(connector, _LOCAL, _TOPIC))
+    return BehindError(words, _ways(connector, _LOCAL, _TOPIC))
 
 
 def behind(name: str, number: int, known: Head, head: Head, place: Place) -> BehindError:

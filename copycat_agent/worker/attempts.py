@@ -137,7 +137,9 @@ class Attempt:
             try:
                 return Opened(wanted, perform(open_lanes(wanted.opening), cast("Steps", _Watched(world, self))))
             except PositionsError as error:
-                raise refused(self._store, wanted, error) from error
+                if (told := refused(self._store, wanted, error)) is error:
+                    raise
+                raise told from error
         finally:
             world.close()
 

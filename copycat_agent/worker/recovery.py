@@ -79,7 +79,7 @@ class Recovery:
         except BehindError as error:
             raise UnexpectedError(error.message) from None  # an opening of all lanes finds out whether that is so
         except RetriableError as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # its frames have what was read
             self._backoff.failed(error)
 
 

@@ -87,7 +87,7 @@ class Telling:
         except BehindError as error:
             raise UnexpectedError(error.message) from None
         except RetriableError as error:
-            self._error = error
+            self._error = error.with_traceback(None)  # its frames have what was read
             self._backoff.failed(error)
             return None
 

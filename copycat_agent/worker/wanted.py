@@ -55,19 +55,18 @@ class Asking:
         same until it is closed; `wait` is called again and again until they let it, and may raise. Raises what the store raises, and
         PositionsError.
         """
-        count = self._store.partitions(cluster, partitions)
         if self._changes_hands():
             self._take(lease, wait)
         kept, pending = self._store.lanes(self._name), self._store.pending(self._name)
         if pending is not None and pending.kept.cluster in {"", cluster}:
-            return self._for_owner(pending, cluster, count)
+            return self._for_owner(pending, cluster, partitions)
         if kept.adopt == "moved":
             if kept.cluster not in {"", cluster}:
                 raise other_cluster(self._name, kept.cluster, cluster)
             if kept.before or self._forgotten(kept):
-                return self._without_others(kept, count)
+                return self._without_others(kept, cluster, partitions)
             kept = replace(kept, adopt="local")  # nothing of its own can be there
-        return Wanted(self._own(kept, cluster, count))
+        return Wanted(self._own(kept, cluster, partitions))
 
     def _changes_hands(self) -> bool:
         kept = self._store.lanes(self._name)
@@ -87,9 +86,9 @@ class Asking:
         opening = replace(self._opening(placed, wanted), cluster=kept.cluster, adopt=adopt, owner=owner)
         return Wanted(opening, lambda truth: self._store.brought_home(pending, truth), owner)
 
-    def _without_others(self, kept: KeptLanes, partitions: int) -> Wanted:
+    def _without_others(self, kept: KeptLanes, cluster: str, partitions: int) -> Wanted:
         """Delete what stands under the name and is nobody's any more."""
-        own = self._own_lanes(kept, partitions)
+        own = self._own_lanes(kept, cluster, partitions)
         opening = replace(self._opening(own, (0,)), adopt="local")
         forgotten = self._forgotten(kept)
         return Wanted(opening, lambda truth: self._store.cleared(self._name, own.place, truth, forgotten))
@@ -98,7 +97,7 @@ class Asking:
         assert kept.adopt != "moved", "that comes first"
         before = (*kept.before, *self._forgotten(kept))
         is_new_there = kept.adopt == "local" or kept.place is None or bool(before)
-        own = self._own_lanes(kept, partitions)
+        own = self._own_lanes(kept, cluster, partitions)
         if own.place.partition >= partitions and kept.cluster == cluster:
             raise made_anew(self._name, own.place, partitions)
         if before and kept.place is None:
@@ -112,11 +111,15 @@ class Asking:
         identity = self._store.identity
         return Opening(identity.uuid, lanes, wanted, identity.nonce, identity.nonces)
 
-    def _own_lanes(self, kept: KeptLanes, partitions: int) -> Lanes:
+    def _own_lanes(self, kept: KeptLanes, cluster: str, partitions: int) -> Lanes:
         place = kept.place
-        if place is None or (kept.adopt and place.partition >= partitions):
-            place = Place(OFFSETS_TOPIC, partition_of(self._store.identity.uuid, self._name, partitions))
+        if place is None or place.partition < 0 or (kept.adopt and place.partition >= partitions):
+            place = self._everybodys(self._store.identity.uuid, self._name, cluster, partitions)
         return Lanes(self._name, place, kept.heads)
+
+    def _everybodys(self, agent: str, name: str, cluster: str, partitions: int) -> Place:
+        """Where a connector's entries stand, as long as nobody knows better."""
+        return Place(OFFSETS_TOPIC, partition_of(agent, name, self._store.partitions(cluster, partitions)))
 
     def _forgotten(self, kept: KeptLanes) -> list[Lanes]:
         """Lanes that it had under earlier names, where the store knows nothing of any: it may have known once, and was lost."""
@@ -136,8 +139,7 @@ class Asking:
             raise made_anew(owner, group.place, partitions)
         if group.place.partition >= 0 and not is_gone:
             return group
-        uuid = group.agent or self._store.identity.uuid
-        return replace(group, place=Place(OFFSETS_TOPIC, partition_of(uuid, group.connector, partitions)))
+        return replace(group, place=self._everybodys(group.agent or self._store.identity.uuid, group.connector, cluster, partitions))
 
 
 def refused(store: OffsetStore, wanted: Wanted, error: PositionsError) -> PositionsError:

@@ -155,5 +155,8 @@ def test_files_in_which_it_may_be_are_tried_in_the_order_in_which_they_were_refu
     assert not search.refused(whole, progresses, 16)
     part = search.part(replace(whole, splits=tuple(reversed(splits))))
     assert ([split.path for split in part.splits], part.max_records) == ([str(path) for path in paths[:2]], 8)
+    late = replace(splits[0], after=splits[2].partition)  # an older generation that was met since goes first
+    part = search.part(replace(whole, splits=(splits[2], late, splits[1])))
+    assert ([split.path for split in part.splits], part.max_records) == ([str(paths[index]) for index in (2, 0, 1)], 8)
     assert search.part(replace(whole, splits=(splits[2],), max_records=5)).max_records == 5
     assert search.part(whole) == whole  # it was in files that were not there: nothing is held back for them

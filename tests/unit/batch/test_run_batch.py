@@ -318,10 +318,12 @@ def test_a_search_for_refused_records_ends_in_time_and_the_rest_is_not_taken_for
     lines = [os.urandom(200).hex().encode() for _ in range(250)]
     one, two = write(tmp_path / "a", *lines), write(tmp_path / "b", b"b")
     connector = definition(broker.bootstrap, topic, errors={"tolerance": "all"}, client={"compression.type": "none"})
-    first, second = run_batch(batch_of(connector, split_of(one), split_of(two)), producers, never)
+    newer = replace(split_of(write(tmp_path / "c", b"c")), after=split_of(one).partition)
+    first, second, third = run_batch(batch_of(connector, split_of(one), split_of(two), newer), producers, never)
     assert (first.offset.records, first.at_end, first.error) == (100, False, None)
     assert balanced(first.counts)
     assert not second.at_end or second.offset.position == 2
+    assert (third.at_end, third.offset.position) == (False, 0)
     total, offset = first.counts, first.offset
     while offset.position < one.stat().st_size:
         (again,) = run_batch(

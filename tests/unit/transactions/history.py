@@ -20,7 +20,7 @@ from copycat_agent.transactions.protocol import Entry, Step
 from tests.unit.transactions.agents import SECOND_LOOK, UUID, Acts, Agent, File, Local, Runner, place_of
 from tests.unit.transactions.broker import WAIT, Broker, Log, Record
 
-HEALING_TURNS = 6000
+HEALING_TURNS = 40_000
 
 
 class BrokenPromiseError(AssertionError):

@@ -86,7 +86,8 @@ class FakeKafka:
         if failing is not None:
             raise RetriableError("no answer to the commit", "see the broker")
 
-    def end(self, _place: Place) -> int:
+    def end(self, place: Place) -> int:
+        assert 0 <= place.partition < self.partitions, "the client refuses to ask for it"
         return len(self.log[: self.shown])
 
     def replay(self, _place: Place, since: int, end: int) -> list[Entry]:

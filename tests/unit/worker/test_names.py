@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from copycat_agent.agent import renames
-from copycat_agent.errors import PositionsError, RetriableError
+from copycat_agent.errors import BehindError, PositionsError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry, read
@@ -247,6 +247,32 @@ def test_where_the_topic_was_made_anew_with_fewer_partitions_a_person_decides_ab
     host.open("B")
     assert host.in_kafka("B") == {"g": 500}
     assert host.store.lanes("B").place == Place(OFFSETS_TOPIC, 0)
+
+
+def test_too_few_partitions_that_were_told_once_are_not_remembered(host: Host) -> None:
+    """Another broker tells all of them again."""
+    host.kafka.partitions = 25
+    host.open("A")
+    host.ship("A", "g", 500)
+    host.kafka.partitions = 1
+    with pytest.raises(BehindError, match="made anew"):
+        host.open("A")
+    host.kafka.partitions = 25
+    host.open("A")
+    assert host.positions("A") == {"g": 500}
+
+
+def test_a_name_that_is_taken_back_before_it_was_found_stands_where_everybodys_do(host: Host) -> None:
+    """The store is lost, and an opening under the new name is killed; the old one comes back."""
+    host.open("D")
+    host.ship("D", "g", 500)
+    host.lose_store()
+    killed = host.begin("B", ("D",))
+    killed._future.result(DEADLINE)
+    killed.leave()
+    host.store.rename("B", "D")
+    host.open("D")
+    assert host.positions("D") == {"g": 500}
 
 
 def test_another_cluster_is_not_asked_what_an_earlier_holder_did(host: Host) -> None:
