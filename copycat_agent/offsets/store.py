@@ -190,7 +190,8 @@ class OffsetStore(LaneStore):
             ledger.rename(connection, old, new)
             books.rename(connection, old, new)
             kept = [SourcePartition(new, row[1]) for row in rows if row[1] in known]
-            takeovers.rename(connection, old, new, [SourcePartition(new, part.key) for part, _ in moved], kept)
+            ours = [SourcePartition(new, part.key) for part, _ in moved]
+            takeovers.rename(connection, old, new, ours, kept, is_lost=bool(self._kept.nonces))
         return len(moved)
 
     def __enter__(self) -> Self:

@@ -84,17 +84,25 @@ def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> Non
 
 
 def rename(
-    connection: sqlite3.Connection, old: str, new: str, moved: Collection[SourcePartition], kept: Collection[SourcePartition]
+    connection: sqlite3.Connection,
+    old: str,
+    new: str,
+    moved: Collection[SourcePartition],
+    kept: Collection[SourcePartition],
+    *,
+    is_lost: bool,
 ) -> None:
     """Lanes of `old` become earlier ones of `new`; should anybody be called `old` again, its lanes are not those of today.
 
     Called when the offsets have `moved`. Kafka knows them under the old name, so all of them are told again. `kept` are those that both
-    had: whatever Kafka says of them, what is saved here counts.
+    had: whatever Kafka says of them, what is saved here counts. `is_lost`: see `lanes.changed`.
     """
     for key, wish in connection.execute("SELECT key, wish FROM unpublished WHERE connector = ?", (old,)).fetchall():
         lanes.mark(connection, [SourcePartition(new, key)], wish=bool(wish))
     connection.execute("DELETE FROM unpublished WHERE connector = ?", (old,))
     theirs, groups = lane_rows.binding(connection, old), lane_rows.groups(connection, old)
+    if not groups and moved and is_lost and not lane_rows.is_bound(connection, old):
+        groups = [Lanes(old, Place(OFFSETS_TOPIC, -1))]
     if not groups:
         lanes.changed(connection, moved, wish=False)
         if moved:
