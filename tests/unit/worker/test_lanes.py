@@ -344,23 +344,29 @@ def test_positions_that_nobody_here_has_sent_open_everything_anew(run: Run, stor
     assert worker.statuses()[0].state is State.RUNNING
 
 
-def test_a_file_of_which_a_batch_tells_is_read_when_that_batch_is_over(
-    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
-) -> None:
-    """Were it committed by another lane before, the older offset would come last."""
-    told, read, other = (tmp_path / "logs" / name for name in "abc")
+def while_a_batch_tells_of(told: Path, run: Run, store: MoodyStore, kafka: FakeKafka, *, reading: Path) -> tuple[Worker, ScriptedExecutor]:
+    """Three lanes, one of them with a batch under way that reads another file, and tells of this one, of which nothing is read."""
     told.touch()
-    read.touch()
+    reading.touch()
     executor = ScriptedExecutor(lambda _: None, otherwise=kafka.commits)
     worker = run(executor, tasks_max=3, source={"start_at": "end"})
     wait_state(worker, State.RUNNING)
     wait_until(lambda: str(told) in store.positions() or len(store.read("app")) >= 1, message="the first look")
     store._store.commit({SourcePartition("app", key): offset for (_, key), offset in store.read("app").items()})
-    write(read, "one")
+    write(reading, "one")
     wait_until(lambda: executor.flying, message="a batch")
     plan = executor.batches[0].lane
     assert plan is not None
     assert str(told) in {offset.path for _, offset in plan.also if offset}
+    return worker, executor
+
+
+def test_a_file_of_which_a_batch_tells_is_read_when_that_batch_is_over(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path
+) -> None:
+    """Were it committed by another lane before, the older offset would come last."""
+    told, read, other = (tmp_path / "logs" / name for name in "abc")
+    worker, executor = while_a_batch_tells_of(told, run, store, kafka, reading=read)
     write(told, "two")
     wait_until(lambda: worker.statuses()[0].lag.files == 2, message="it is seen")
     write(other, "three")
@@ -373,18 +379,7 @@ def test_a_file_of_which_a_batch_tells_is_read_when_that_batch_is_over(
 def test_a_newer_generation_waits_with_a_file_of_which_a_batch_tells(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
     """Both are planned together, for one batch reads them in this order; and the older one has to be held."""
     told, read, other = (tmp_path / "logs" / name for name in ("app.log", "b", "c"))
-    told.touch()
-    read.touch()
-    executor = ScriptedExecutor(lambda _: None, otherwise=kafka.commits)
-    worker = run(executor, tasks_max=3, source={"start_at": "end"})
-    wait_state(worker, State.RUNNING)
-    wait_until(lambda: str(told) in store.positions() or len(store.read("app")) >= 1, message="the first look")
-    store._store.commit({SourcePartition("app", key): offset for (_, key), offset in store.read("app").items()})
-    write(read, "one")
-    wait_until(lambda: executor.flying, message="a batch")
-    plan = executor.batches[0].lane
-    assert plan is not None
-    assert str(told) in {offset.path for _, offset in plan.also if offset}
+    worker, executor = while_a_batch_tells_of(told, run, store, kafka, reading=read)
     with told.open("a") as late:
         older, newer = told.rename(told.with_name("app.log.1")), told
         write(newer, "three")
