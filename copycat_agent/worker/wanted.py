@@ -55,9 +55,10 @@ class Asking:
         same until it is closed; `wait` is called again and again until they let it, and may raise. Raises what the store raises, and
         PositionsError.
         """
-        if self._changes_hands():
+        kept, pending = self._known()
+        if kept.before or pending or self._forgotten(kept):
             self._take(lease, wait)
-        kept, pending = self._store.lanes(self._name), self._store.pending(self._name)
+            kept, pending = self._known()  # whoever had it may have done what was to do
         if pending is not None and pending.kept.cluster in {"", cluster}:
             return self._for_owner(pending, cluster, partitions)
         if kept.adopt == "moved":
@@ -68,9 +69,8 @@ class Asking:
             kept = replace(kept, adopt="local")  # nothing of its own can be there
         return Wanted(self._own(kept, cluster, partitions))
 
-    def _changes_hands(self) -> bool:
-        kept = self._store.lanes(self._name)
-        return bool(kept.before or self._forgotten(kept) or self._store.pending(self._name))
+    def _known(self) -> tuple[KeptLanes, Pending | None]:
+        return self._store.lanes(self._name), self._store.pending(self._name)
 
     def _take(self, lease: ExitStack, wait: Callable[[], None]) -> None:
         while not self._store.handing_over.acquire(timeout=0.1):
@@ -95,13 +95,14 @@ class Asking:
 
     def _own(self, kept: KeptLanes, cluster: str, partitions: int) -> Opening:
         assert kept.adopt != "moved", "that comes first"
-        before = (*kept.before, *self._forgotten(kept))
+        forgotten = self._forgotten(kept)
+        before = (*kept.before, *forgotten)
         is_new_there = kept.adopt == "local" or kept.place is None or bool(before)
         own = self._own_lanes(kept, cluster, partitions)
         if own.place.partition >= partitions and kept.cluster == cluster:
             raise made_anew(self._name, own.place, partitions)
         if before and kept.place is None:
-            self._store.expected(self._name, (*self._forgotten(kept), own))
+            self._store.expected(self._name, (*forgotten, own))
         placed = tuple(self._placed(kept, one, self._name, cluster, partitions) for one in before)
         publish = tuple(self._store.read(self._name).items()) if is_new_there else ()
         asked = self._opening(own, self._wanted)

@@ -174,6 +174,12 @@ def test_spooled_files_are_sent_once_though_answers_are_lost(shipping: Shipping,
     assert committed(shipping) == expected
 
 
+def lose_store(shipping: Shipping) -> None:
+    """All of it; who the agent is stays."""
+    for path in shipping.state_dir.glob("offsets.db*"):
+        path.unlink()
+
+
 def test_a_lost_store_is_made_anew_from_kafka(shipping: Shipping) -> None:
     log = shipping.logs / "a.log"
     expected = write(log, 0, 100)
@@ -181,8 +187,7 @@ def test_a_lost_store_is_made_anew_from_kafka(shipping: Shipping) -> None:
     assert committed(shipping, 100) == expected
     settled(shipping)
     shipping.stop()
-    for path in shipping.state_dir.glob("offsets.db*"):
-        path.unlink()
+    lose_store(shipping)
     expected += write(log, 100, 150)
     shipping.start(delivery=EXACTLY_ONCE)
     assert committed(shipping, 150) == expected
@@ -298,8 +303,7 @@ def test_a_store_that_is_lost_with_a_rename_costs_nothing(shipping: Shipping) ->
     assert committed(shipping, 100) == expected
     settled(shipping)
     shipping.stop()
-    for path in shipping.state_dir.glob("offsets.db*"):
-        path.unlink()
+    lose_store(shipping)
     shipping.name = "new"
     expected += write(shipping.logs / "a.log", 100, 150)
     shipping.start(delivery=EXACTLY_ONCE, renamed_from=["app"])

@@ -217,14 +217,20 @@ def test_kafka_is_waited_for_before_anything_is_read(run: Run, store: MoodyStore
     wait_saved(store, path, size)
 
 
-def test_positions_that_do_not_belong_here_need_a_person(
-    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def after_one_run(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> tuple[Path, int]:
+    """A file, and how long it is: all of it was sent, and the worker has stopped."""
     path = tmp_path / "logs" / "a"
     size = write(path, "one")
     worker = run(ScriptedExecutor(otherwise=kafka.commits))
     wait_saved(store, path, size)
     worker.stop()
+    return path, size
+
+
+def test_positions_that_do_not_belong_here_need_a_person(
+    run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_one_run(run, store, kafka, tmp_path)
     kafka.log.clear()
     monkeypatch.setattr(opening, "AGAIN_SECONDS", 0.05)
     looks = kafka.openings
@@ -248,11 +254,7 @@ def join(kafka: FakeKafka, worker: Worker) -> None:
 def test_what_a_broker_says_that_is_cut_off_is_asked_again(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "logs" / "a"
-    size = write(path, "one")
-    worker = run(ScriptedExecutor(otherwise=kafka.commits))
-    wait_saved(store, path, size)
-    worker.stop()
+    path, size = after_one_run(run, store, kafka, tmp_path)
     cut_off(kafka, 0, monkeypatch)
     executor = ScriptedExecutor(otherwise=kafka.commits)
     again = run(executor)
