@@ -16,10 +16,11 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "turns"),
     ("options", "transactions"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
-    ("definitions", "batch", "extending"),
+    ("definitions", "batch", "extending", "backoff"),
+    ("delivery",),
     ("executor", "runner", "dlq"),
     ("spark", "worker", "dev_broker", "demo"),
     ("control",),

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from copycat_agent.errors import RetriableError
-from copycat_agent.worker.turns import Turns
+from copycat_agent.turns import Turns
 from tests.rig.waiting import wait_until
 
 

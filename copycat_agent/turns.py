@@ -11,14 +11,12 @@ from typing import Any, TypeVar
 from copycat_agent.errors import RetriableError
 
 T = TypeVar("T")
-AT_ONCE = 4
-"""Connectors of one cluster that open their lanes at a time: each holds two producers per lane, and asks the coordinator for them."""
 
 
 class Turns:
     """Thread-safe. The threads are daemons: a broker that does not answer holds up no exit."""
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
+    def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._lock = threading.Lock()
         self._busy: dict[Hashable, int] = {}
