@@ -21,6 +21,11 @@ class Identity(NamedTuple):
     inode: int
     birth_ns: int
 
+    @property
+    def lasting(self) -> Identity:
+        """What a reboot or a remount does not change: device numbers do. Without a time of birth nothing else tells files apart."""
+        return self._replace(device=0) if self.birth_ns else self
+
     def key(self, generation: int) -> str:
         """Key of the file's partition. A file that is cut and begun anew keeps its identity and gets the next generation."""
         return f"{self.device:x}:{self.inode:x}:{self.birth_ns:x}:{generation}"
