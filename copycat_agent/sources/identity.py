@@ -50,6 +50,15 @@ def identify_by_name(path: str, stat: os.stat_result, *, follow_symlinks: bool) 
     return Identity(stat.st_dev, stat.st_ino, _birth(found))
 
 
+def is_at(path: str, identity: Identity) -> bool:
+    """Whether `path` is a name of this file, whatever number its device has by now; a link is not followed. Raises OSError."""
+    info = os.lstat(path)
+    if info.st_ino != identity.inode or info.st_dev == identity.device:
+        return info.st_ino == identity.inode
+    now = identify_by_name(path, info, follow_symlinks=False)
+    return now is not None and now.lasting == identity.lasting
+
+
 class _Timestamp(ctypes.Structure):
     _fields_ = (("sec", ctypes.c_int64), ("nsec", ctypes.c_uint32), ("pad", ctypes.c_int32))
 

@@ -16,10 +16,10 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 class Spent(NamedTuple):
     """A file that is done, and whose row says so on disk.
 
-    `path` is at or below the source's directory; `identity`, `size` and `mtime_ns` are those of what was read, `saved_as` the identity that its
-    row is saved under. `done_file` is the path of
-    the one that says that this file, and no other, is complete; "" for none. `trouble` is why it could not be read to its end; "": it
-    was delivered. The rest is for the explanation of a bad file: `position` is the byte reached, or with `counts_records` the record.
+    `path` is at or below the source's directory; `identity`, `size` and `mtime_ns` are those of what was read, `saved_as` is the identity
+    in its row's key. `done_file` is the path of the one that says that this file, and no other, is complete; "" for none. `trouble` is why
+    it could not be read to its end; "": it was delivered. The rest is for the explanation of a bad file: `position` is the byte reached, or
+    with `counts_records` the record.
     """
 
     path: str

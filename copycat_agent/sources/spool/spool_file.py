@@ -31,7 +31,8 @@ class Part:
 class SpoolFile:
     """Driver's state of a file. Sizes in bytes, times from `time.monotonic()`.
 
-    `saved_as` is the identity in the keys of its rows, None for its own: device numbers change, keys stay. `offset` is what is settled of it; `parts` are its ranges when it is cut, and their offsets count then. `former` is what was read
+    `saved_as` is the identity in the keys of its rows, None for its own: device numbers change, keys stay.
+    `offset` is what is settled of it; `parts` are its ranges when it is cut, and their offsets count then. `former` is what was read
     under its name before, of the same size: it may be a repeat. `unchanged_since`: its size and times have been what they are at least
     so long. `why`: what it waits for or what is wrong. `counts`: its positions are record numbers. `taken`: packed bytes that are
     settled. `ready_ms`: when it became ready, epoch milliseconds, 0 while it is not. `flights`: splits of it under way. `gone`: no

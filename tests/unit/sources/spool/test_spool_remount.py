@@ -14,22 +14,18 @@ import pytest
 
 from copycat_agent.model import Fingerprint
 from copycat_agent.sources.spool import ranges, spool_stream
+from tests.unit.sources import saved
 from tests.unit.sources.spool.rig import Spool, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FOREIGN_DEVICE = 0x5000
 MANY = [f"{number:06}" for number in range(30_000)]
 
 
 def remount(spool: Spool) -> None:
     """Begin again with another device number than the one that is saved."""
-    moved = {}
-    for partition, offset in spool.store.items():
-        device, _, rest = partition.key.partition(":")
-        moved[partition._replace(key=f"{int(device, 16) ^ FOREIGN_DEVICE:x}:{rest}")] = offset
-    spool.store = moved
+    spool.store = saved.remount(spool.store)
     spool.restart()
 
 
@@ -61,9 +57,9 @@ def test_a_file_that_is_half_read_goes_on(tmp_path: Path, form: str) -> None:
     spool.drop("a", {"plain": lines(*MANY), "packed": gzip.compress(lines(*MANY)), "parquet": table()}[form])
     begun(spool)
     remount(spool)
-    saved = set(spool.store)
+    keys = set(spool.store)
     read_once(spool, [json.dumps({"a": text}, separators=(",", ":")) for text in MANY] if form == "parquet" else MANY)
-    assert set(spool.store) == saved
+    assert set(spool.store) == keys
     remount(spool)
     assert spool.drain() == 0
 
