@@ -46,7 +46,12 @@ class Catalog:
         self.offsets, self.lost = followed.offsets, followed.lost
         self.descriptors, self.generations = followed.descriptors, followed.generations
         self.touch, self.remove = followed.touch, followed.remove
-        self.opener = Opener(options.include, follow_symlinks=options.follow_symlinks, symlink_roots=options.symlink_roots)
+        self.opener = Opener(
+            options.include,
+            follow_symlinks=options.follow_symlinks,
+            symlink_roots=options.symlink_roots,
+            follow_hard_links=options.follow_hard_links,
+        )
         self.passed_over = PassedOver(log)
         self.rotated_files = self.truncated_files = 0
         self._discovery = Discovery(options.include, options.exclude, self.opener)

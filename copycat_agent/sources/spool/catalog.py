@@ -136,6 +136,8 @@ class Catalog:
             return None  # it went away, or another one has its name: the next look knows
         info = found.stat
         rows = self._remounts.rows_of(identity, found)
+        if found.stat.st_nlink > 1 and not rows and not self._may_be_taken(found):
+            return None
         generation = max((row.generation for row in rows), default=0)
         file = SpoolFile(
             self._connector, identity, generation, found.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns,
@@ -146,6 +148,12 @@ class Catalog:
             file.former = self._rows.done_at(found.path, info.st_size)
         self.files[file.inode_key] = file
         return file
+
+    def _may_be_taken(self, found: Found) -> bool:
+        """Of a file with several links, which the opener judges. Raises OSError."""
+        fd, info = self._listing.opener.open(found.path)
+        os.close(fd)
+        return os.path.samestat(info, found.stat)  # else the next look knows
 
     def _recall(self, file: SpoolFile, rows: list[Row], changes: Changes) -> None:
         """What is saved of this generation of the file."""

@@ -33,7 +33,7 @@ class Listing:
 
     def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log) -> None:
         include = include_of(options)
-        self.opener = Opener(include)
+        self.opener = Opener(include, follow_hard_links=options.follow_hard_links)
         self.passed_over = PassedOver(log)
         self._root = options.dir.rstrip("/") or "/"
         self._discovery = Discovery(include, options.exclude, self.opener)

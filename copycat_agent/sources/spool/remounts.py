@@ -69,7 +69,7 @@ class Remounts:
         return now is not None and now._replace(device=saved.device) == saved
 
     def _proven(self, identity: Identity, found: Found, others: Mapping[Identity, list[Row]]) -> list[Row]:
-        fd, info = self._opener.open(found.path)
+        fd, info = self._opener.open(found.path, is_known=True)
         try:
             if identify(fd, info) != identity:
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), found.path)

@@ -59,7 +59,7 @@ class Search:
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
         """Follow the file if it is still what was read. Raises OSError."""
-        fd, info = self.opener.open(name)
+        fd, info = self.opener.open(name, is_known=True)
         try:
             if identify(fd, info).lasting == identity.lasting and packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
                 self.follow(name, fd, info, changes)

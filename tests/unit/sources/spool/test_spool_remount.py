@@ -144,7 +144,8 @@ def test_a_file_that_cannot_be_looked_at_yet_is_not_taken_for_a_new_one(tmp_path
     read_once(spool, MANY)
 
 
-def _refused(*_: Any) -> Any:
+def _refused(*_: Any, is_known: bool) -> Any:
+    assert is_known
     raise PermissionError(13, "Permission denied")
 
 
