@@ -14,6 +14,7 @@ import pytest
 
 from copycat_agent.model import Fingerprint
 from copycat_agent.sources.spool import ranges, spool_stream
+from copycat_agent.sources.spool.digests import MOST_BYTES
 from tests.unit.sources import saved
 from tests.unit.sources.spool.rig import Spool, lines
 
@@ -78,7 +79,7 @@ def test_a_file_that_is_cut_into_ranges_goes_on_in_each(tmp_path: Path, monkeypa
     assert spool.drain() == 0
 
 
-@pytest.mark.parametrize("most_bytes", [spool_stream.MOST_BYTES, 0])
+@pytest.mark.parametrize("most_bytes", [MOST_BYTES, 0])
 @pytest.mark.parametrize("packs", [False, True])
 def test_files_that_are_read_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int, packs: bool) -> None:
     """Those that are too long for a digest, too."""
