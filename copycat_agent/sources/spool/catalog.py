@@ -227,6 +227,9 @@ class Catalog:
     def _miss(self, present: set[tuple[int, int]], changes: Changes) -> list[Row]:
         """Files and rows that nothing was found of. What a directory held that cannot be listed now is not known to be missing."""
         for file in [one for key, one in self.files.items() if key not in present]:
+            if not (file.flights or file.fd >= 0) and _is_on_another_device(file):
+                self.let_go(file)  # its file system was mounted again: under its new number it is another one of `files`
+                continue
             if not self._listing.is_missing(file.path, {file.identity.device}):
                 continue
             if file.flights or file.fd >= 0:
@@ -265,6 +268,13 @@ class Catalog:
 
 def _is_read(row: Row, info: os.stat_result) -> bool:
     return row.offset.done and (row.offset.size, row.offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
+
+
+def _is_on_another_device(file: SpoolFile) -> bool:
+    try:
+        return os.lstat(file.path).st_dev != file.identity.device
+    except OSError:
+        return False
 
 
 def _is_at(offset: SourceOffset, file: SpoolFile) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from copycat_agent.model import Fingerprint
 from copycat_agent.sources.spool import ranges, spool_stream
 from copycat_agent.sources.spool.digests import MOST_BYTES
+from tests.rig.disk import remountable
 from tests.unit.sources import saved
 from tests.unit.sources.spool.rig import Spool, lines
 
@@ -185,6 +186,26 @@ def test_they_are_cleaned_up(tmp_path: Path, policy: str) -> None:
     read_once(spool, ["one"])
     assert not (tmp_path / "in" / "a").exists()
     assert (to / "a").exists() == (policy == "move")
+
+
+def test_a_file_system_that_is_mounted_again_while_the_agent_runs(tmp_path: Path) -> None:
+    """On a loop device, twice; one file is read, one waits to be complete."""
+    with remountable(tmp_path) as disk:
+        spool = Spool(disk.place)
+        spool.drop("a", lines("one"))
+        spool.drain()
+        spool.options = Spool(disk.place, ready={"done_file": "{name}.done"}).options
+        spool.restart()
+        spool.drop("b", lines("two"))
+        for _ in range(2):
+            spool.drain()
+            disk.again()
+        spool.drop("b.done", b"")
+        read_once(spool, ["one", "two"])
+        assert spool.states() == {"a": "done", "b": "done"}
+        lag = spool.source.lag()
+        assert (lag.files, lag.known_files, lag.troubled_files) == (0, 2, 0)
+        spool.source.close()
 
 
 def test_a_deletion_that_a_crash_cut_short_is_finished(tmp_path: Path) -> None:
