@@ -33,9 +33,9 @@ _WENT = "the file went away before it was read to its end"
 class Catalog:
     """The connector's files, by inode. `rows` are what is saved; `listing` looks at the directory.
 
-    Which file is it? One with a row of its device, inode and birth is that row's, under whatever name (and of another device, see
-    `remounts`). A done row whose size and time
-    of change are still the file's means that it is read; when they are not, it is another generation, read from its beginning.
+    Which file is it? One with a row of its device, inode and birth is that row's, under whatever name; of another device, see `remounts`.
+    A done row whose size and time of change are still the file's means that it is read; when they are not, it is another generation, read
+    from its beginning.
     """
 
     def __init__(self, connector: str, options: SpoolDirOptions, rows: Rows, listing: Listing, log: Log, *, counts: bool) -> None:
@@ -97,6 +97,8 @@ class Catalog:
             row = self._done_row(found, known)
             if row is None:
                 return self._meet(found, changes)
+        except FileNotFoundError:
+            return None
         except OSError as error:  # it may be one that was read
             self._listing.passed_over.warn(found.path, why_not(error))
             return None
