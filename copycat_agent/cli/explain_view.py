@@ -150,16 +150,16 @@ def _agent_facts(one: Explained) -> Iterator[tuple[str, str]]:
 
 
 def _sending_facts(definition: Definition) -> Iterator[tuple[str, str]]:
-    source, record = definition.source, definition.record
+    source, record, mask = definition.source, definition.record, definition.mask
     yield "topic", record.topic
-    yield "key", "none" if record.key is None else record.key
+    yield "key", "none" if record.key is None else mask.text(record.key)
     rule = record.partition
     keyless = rule == "key" and record.key is None
     yield "partition", "in sticky runs, for there is no key" if keyless else _PARTITIONS.get(str(rule), f"always {rule}")
     if definition.delivery.guarantee == EXACTLY_ONCE:
         yield "guarantee", f"exactly once, {READERS}; positions are as this host knows them, Kafka is asked at each start"
     if record.headers:
-        yield "headers", ", ".join(f"{name}: {text}" for name, text in record.headers.items())
+        yield "headers", ", ".join(f"{name}: {mask.text(text)}" for name, text in record.headers.items())
     if record.timestamp != "read":
         yield "timestamp", record.timestamp
     for name in ("start_at", "ignore_older", "encoding", "line", "multiline", "format", "compression"):
@@ -235,13 +235,13 @@ def _moment(seconds: float) -> str:
 def entry(one: Explained) -> dict[str, Any]:
     """One connector's answer for programs."""
     answer = one.answer
-    record = answer.definition.record
+    record, mask = answer.definition.record, answer.definition.mask
     found: dict[str, Any] = {
         "connector": answer.definition.name, "definition": visible(one.file), "enabled": answer.definition.enabled, "takes": answer.takes,
         "why_not": answer.refusal.why if answer.refusal else None, "hint": (answer.refusal.hint or None) if answer.refusal else None,
         "state": one.state["state"] if one.state else None,
         "former": [_offset(offset) for offset in answer.former],
-        "topic": record.topic, "key": record.key, "partition": record.partition, "headers": dict(record.headers),
+        "topic": record.topic, "key": mask.value(record.key), "partition": record.partition, "headers": mask.value(record.headers),
         "timestamp": record.timestamp, "guarantee": answer.definition.delivery.guarantee,
     }  # fmt: skip
     if answer.closeup is None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from copycat_agent.cli.shown import as_json, visible
 from copycat_agent.cli.values_text import leaves, plain, type_of, value_text
+from copycat_agent.masks import Mask
 from copycat_agent.options import Definition
 from copycat_agent.samples import Fields, Output, Sampled, Samples, StepTrace, stopped
 from copycat_agent.transforms import kind_of
@@ -25,6 +26,12 @@ _LEAST_ROOM, _MOST_ROOM = 30, 120
 _BAR = " | "
 _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 _LABELS = {"dead-lettered": "dead letter", "passed over": "passed over", "stops": "stops the connector"}
+
+
+def masked(line: Text, mask: Mask) -> Text:
+    """The line without secrets; its colours are lost where it held one."""
+    shown = mask.text(line.plain)
+    return line if shown == line.plain else Text(shown)
 
 
 def picture(samples: Samples, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:

@@ -11,6 +11,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.beginning.start import StartAt
 from copycat_agent.sources.followed import STARTED, Followed
+from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.meeting import Meeting
 from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.discovery import Discovery, Found, Mark
@@ -45,7 +46,12 @@ class Catalog:
         self.offsets, self.lost = followed.offsets, followed.lost
         self.descriptors, self.generations = followed.descriptors, followed.generations
         self.touch, self.remove = followed.touch, followed.remove
-        self.opener = Opener(options.include, follow_symlinks=options.follow_symlinks, symlink_roots=options.symlink_roots)
+        self.opener = Opener(
+            options.include,
+            follow_symlinks=options.follow_symlinks,
+            symlink_roots=options.symlink_roots,
+            follow_hard_links=options.follow_hard_links,
+        )
         self.passed_over = PassedOver(log)
         self.rotated_files = self.truncated_files = 0
         self._discovery = Discovery(options.include, options.exclude, self.opener)
@@ -182,7 +188,7 @@ class Catalog:
             begun_ns=0 if file.gone_since is not None else file.met_ns,
         )
         fresh = TrackedFile(
-            SourcePartition(self._followed.connector, file.identity.key(file.generation + 1)),
+            SourcePartition(self._followed.connector, Identity.parse(file.partition.key)[0].key(file.generation + 1)),
             file.identity,
             file.generation + 1,
             file.path,

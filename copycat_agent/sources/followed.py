@@ -90,8 +90,10 @@ class Followed:
 
     def put_before_successor(self, file: TrackedFile, identity: Identity) -> None:
         """`file` holds what the one with this identity held before it was begun anew, and is read first."""
-        successor = self.files.get((identity.device, identity.inode))
-        if successor is not None and successor.identity == identity and successor is not file:
+        known = self.files.get(identity[:2])
+        others = (one for one in self.files.values() if one.identity.lasting == identity.lasting)  # its device may have another number
+        successor = known if known is not None and known.identity == identity else next(others, None)
+        if successor is not None and successor is not file:
             self.generations.put_before(file, successor)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:

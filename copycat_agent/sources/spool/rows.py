@@ -18,7 +18,10 @@ KEPT_GONE = 100_000
 
 
 class Row(NamedTuple):
-    """A saved offset and whose it is. `bounds`: of the range that it belongs to, None for that of a whole file."""
+    """A saved offset and whose it is. `bounds`: of the range that it belongs to, None for that of a whole file.
+
+    `identity` is the one in the key. Of rows that are handed to cleanup it is the file's own, whose device may have another number by now.
+    """
 
     partition: SourcePartition
     identity: Identity
@@ -61,7 +64,7 @@ class Rows:
     def __init__(self, offsets: Offsets, forget_after: float) -> None:
         self._forget_ms = int(forget_after * 1000)
         self._rows: dict[SourcePartition, Row] = {}
-        self._by_inode: dict[tuple[int, int], dict[SourcePartition, None]] = {}
+        self._by_inode: dict[int, dict[SourcePartition, None]] = {}
         self._by_path: dict[str, SourcePartition] = {}
         self._gone: dict[SourcePartition, int] = {}
         for partition, offset in sorted(offsets.items(), key=lambda item: item[1].gone_ms):
@@ -85,9 +88,9 @@ class Rows:
         """The row of this partition."""
         return self._rows.get(partition)
 
-    def at_inode(self, device: int, inode: int) -> list[Row]:
-        """All rows of files with this inode, ranges included; those of other files that had it before too."""
-        return [self._rows[one] for one in self._by_inode.get((device, inode), ())]
+    def at_inode(self, inode: int) -> list[Row]:
+        """All rows of files with this inode, ranges included; those of other files that had it before, or on other devices, too."""
+        return [self._rows[one] for one in self._by_inode.get(inode, ())]
 
     def done_at(self, path: str, size: int) -> SourceOffset | None:
         """What was last read to its end under this name, if it was so long and its content is known by its digest."""
@@ -116,7 +119,7 @@ class Rows:
         except ValueError:
             return
         self._rows[partition] = Row(partition, identity, generation, bounds, offset)
-        self._by_inode.setdefault(identity[:2], {})[partition] = None
+        self._by_inode.setdefault(identity.inode, {})[partition] = None
         if offset.done and bounds is None:
             self._by_path[offset.path] = partition
         self._gone.pop(partition, None)
@@ -128,9 +131,9 @@ class Rows:
         if row is None:
             return
         self._gone.pop(partition, None)
-        rows = self._by_inode[row.identity[:2]]
+        rows = self._by_inode[row.identity.inode]
         del rows[partition]
         if not rows:
-            del self._by_inode[row.identity[:2]]
+            del self._by_inode[row.identity.inode]
         if self._by_path.get(row.offset.path) == partition:
             del self._by_path[row.offset.path]

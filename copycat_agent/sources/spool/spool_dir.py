@@ -115,7 +115,7 @@ class SpoolDir:
     def _note_cleaned(self, changes: Changes) -> None:
         """Rows of files that were cleaned up; they are kept until `forget_after`."""
         for row in self._spending.cleaned:
-            self._catalog.done.pop(row.identity[:2], None)
+            self._catalog.done.pop(row.partition, None)
             if row.partition not in changes.forget:
                 self._rows.gone(row, changes)
         self._spending.cleaned = []
@@ -251,7 +251,7 @@ class SpoolDir:
         self._admission.drop(file)
         if self._catalog.let_go(file) and not file.gone:
             row = Row(file.partition, file.identity, file.generation, None, file.offset)
-            self._catalog.done[file.inode_key] = row
+            self._catalog.done[row.partition] = row
             self._spending.add(row)
         if file.former is not None and file.offset.fingerprint == file.former.fingerprint:
             self._log.info("file repeats what was sent, it is not sent again", path=file.path, bytes=file.size)
@@ -308,8 +308,8 @@ class SpoolDir:
         self._rows.note(changes)
         for file in self._catalog.files.values():
             if file.gone and file.is_begun:
-                for row in self._rows.at_inode(*file.inode_key):
-                    if row.identity == file.identity and row.generation == file.generation and not row.offset.done:
+                for row in self._rows.at_inode(file.identity.inode):
+                    if row.identity == (file.saved_as or file.identity) and row.generation == file.generation and not row.offset.done:
                         self._catalog.lose(row, changes)
                         now = changes.offsets.get(row.partition, row.offset)
                         changes.offsets[row.partition] = replace(now, gone_ms=int(time.time() * 1000))

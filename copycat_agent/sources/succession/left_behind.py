@@ -42,8 +42,8 @@ class Search:
         for partition, offset in absent.followed_last(changes):
             identity, _ = Identity.parse(partition.key)
             try:
-                name = whereabouts.find(offset.path, identity.device, identity.inode)
-                if name is not None and (identity.device, identity.inode) in self.followed:
+                name = whereabouts.find(offset.path, identity)
+                if name is not None and _inode_key(name) in self.followed:
                     name = None  # another file has its inode, and is read as what it is
                 if name is not None and self.may_match(name):
                     continue
@@ -59,9 +59,9 @@ class Search:
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
         """Follow the file if it is still what was read. Raises OSError."""
-        fd, info = self.opener.open(name)
+        fd, info = self.opener.open(name, is_known=True)
         try:
-            if identify(fd, info) == identity and packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
+            if identify(fd, info).lasting == identity.lasting and packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
                 self.follow(name, fd, info, changes)
                 return True
         except OSError:
@@ -69,3 +69,8 @@ class Search:
             raise
         os.close(fd)
         return False
+
+
+def _inode_key(path: str) -> tuple[int, int]:
+    info = os.lstat(path)
+    return info.st_dev, info.st_ino

@@ -21,7 +21,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.followed import Followed
-from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.identity import Identity, identify, is_at
 from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.discovery import Discovery
 from copycat_agent.sources.paths.opening import Opener, why_not
@@ -134,10 +134,9 @@ class Missed:
         if self._followed.absent.is_former(partition):
             return True
         try:
-            info = os.lstat(offset.path)
+            return not is_at(offset.path, Identity.parse(partition.key)[0])
         except OSError:
             return True
-        return (info.st_dev, info.st_ino) != Identity.parse(partition.key)[0][:2]
 
     def _still_open(self, changes: Changes) -> dict[tuple[str, str], _Rotation]:
         """Take up what is owed. Returns the rotations of which that cannot be said of every file yet."""
