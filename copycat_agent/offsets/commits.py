@@ -87,4 +87,3 @@ class Commit:
         lanes.told(connection, self.also)
         if self.heads:
             lanes.save_heads(connection, self.connector, self.heads)
-

@@ -100,7 +100,9 @@ def test_numbers_that_sqlite_cannot_hold_are_saved_as_the_nearest_that_it_can(st
     huge = SourceOffset(5, records=2**80, size=2**64, gone_ms=-(2**70), fingerprint=Fingerprint(2**65, "a", 2**66, "b"))
     most = 2**63 - 1
     store.commit({part(): huge})
-    assert store.read("nginx") == {part(): SourceOffset(5, most, size=most, gone_ms=-most - 1, fingerprint=Fingerprint(most, "a", most, "b"))}
+    assert store.read("nginx") == {
+        part(): SourceOffset(5, most, size=most, gone_ms=-most - 1, fingerprint=Fingerprint(most, "a", most, "b"))
+    }
 
 
 def test_nothing_to_commit_is_nothing_done(store: OffsetStore) -> None:
