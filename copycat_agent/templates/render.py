@@ -159,7 +159,7 @@ def time_text(epoch_ms: float, timespec: str = "milliseconds") -> str:
     try:
         moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     except OverflowError:
-        return f"{epoch_ms:.0f} ms since 1970"
+        return f"{int(epoch_ms)} ms since 1970"
     return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
