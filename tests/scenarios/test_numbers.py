@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.executor import InlineExecutor
 from copycat_agent.worker import State
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.executor import InlineExecutor
     from copycat_agent.watch import Watcher
 
 SECONDS = (-(2**62), -62_135_596_801, -1, 9_223_372_037, 10_413_792_000, 253_402_300_800, 2**62)
@@ -26,14 +26,6 @@ SECONDS = (-(2**62), -62_135_596_801, -1, 9_223_372_037, 10_413_792_000, 253_402
 MEMORY = Path("/dev/shm")
 """tmpfs keeps any date, and files of 8 EiB."""
 GUARANTEES = ("at_least_once", "exactly_once")
-
-
-@pytest.fixture(scope="module")
-def inline() -> Iterator[InlineExecutor]:
-    """Batches run in this process."""
-    executor = InlineExecutor()
-    yield executor
-    executor.close()
 
 
 @pytest.fixture
