@@ -65,4 +65,9 @@ class SpoolDirOptions(SourceOptions):
         "on; other files go on. continue: it is read on once it is ready again, from its beginning when what was read of it is not the "
         "same any more.",
     )
-    forget_after: Duration = Field(7 * 86400.0, ge=1, description="What is known of files that are gone is kept this long.")
+    forget_after: Duration = Field(
+        7 * 86400.0,
+        ge=1,
+        description="What is known of files that were seen to be gone is kept this long, of at most 100,000 of them; of files that are excluded, or "
+        "cannot be looked for, it is kept.",
+    )
