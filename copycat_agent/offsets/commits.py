@@ -64,7 +64,7 @@ class Commit:
             self.error = None if self.may_rewind else self.backwards(connection)
             deleted = self.error is None and self._save(connection, ledger)
         except Exception as error:
-            if not is_callers(error):
+            if not (is_callers(error) and connection.in_transaction):
                 raise
             self.error, deleted = unsaved(error), False
             connection.execute("ROLLBACK TO one")

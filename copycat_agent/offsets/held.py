@@ -14,7 +14,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.offsets import damage, identity
 from copycat_agent.offsets.opening import DATABASE
-from copycat_agent.offsets.outcomes import is_callers, translate, unsaved
+from copycat_agent.offsets.outcomes import RETRIABLE, is_callers, translate, unsaved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +82,8 @@ class HeldFile:
                     self._give_up(failure)
                     self._failure = self._failure or failure
                 raise failure from error
+            except MemoryError as error:  # how Python tells SQLITE_NOMEM
+                raise RetriableError(RETRIABLE[sqlite3.SQLITE_NOMEM]) from error
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

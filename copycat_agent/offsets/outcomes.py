@@ -28,7 +28,7 @@ _OF_STATEMENTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.Programming
 
 def is_callers(error: Exception) -> bool:
     """Whether it belongs to who asked for this: a value that cannot be stored, or a bug. The store is as good as before."""
-    return not isinstance(error, sqlite3.Error) or isinstance(error, _OF_STATEMENTS)
+    return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, _OF_STATEMENTS)
 
 
 def unsaved(error: Exception) -> CopycatError:

@@ -114,7 +114,7 @@ class Catalog:
             )
             if may_be_there.look_for(self._followed.absent, changes):
                 self._search_for = ""
-        self._followed.absent.age(changes)
+        self._followed.forgetting.age(changes)
         self._is_scanned = True
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
@@ -183,6 +183,7 @@ class Catalog:
             kept=0 if file.offset.position else kept,
             begun_ns=0 if file.gone_since is not None else file.met_ns,
         )
+        self._followed.forgetting.bound_formers(file.identity.inode, changes)
         fresh = TrackedFile(
             SourcePartition(self._followed.connector, file.identity.key(file.generation + 1)),
             file.identity,

@@ -61,6 +61,6 @@ class LogFileOptions(SourceOptions):
     forget_after: Duration = Field(
         7 * 86400.0,
         ge=1,
-        description="Offsets of files that were seen to be gone are kept this long, at most 100,000 of them; those of files that are excluded, or "
-        "cannot be looked for, are kept.",
+        description="Offsets of files that were seen to be gone are kept this long, at most 100,000 of them; those of files that are "
+        "excluded, or cannot be looked for, are kept.",
     )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sqlite3
 import threading
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.errors import FatalError
+from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore, schema
+from copycat_agent.offsets.commits import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -253,6 +255,15 @@ def test_whatever_a_commit_makes_the_store_raise_is_told_to_who_asked_for_it_and
     assert "cannot be saved: unexpected" in outcome["bad"]
     assert store.connectors() == ("good-1", "good-2")
     assert store.refusal == ""
+
+
+def test_a_commit_for_which_there_is_no_memory_may_be_repeated(store: OffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Commit, "_save", mock.Mock(side_effect=MemoryError))
+        with pytest.raises(RetriableError, match="no memory"):
+            store.commit({part(): SourceOffset(5)})
+    store.commit({part(): SourceOffset(5)})
+    assert store.read("nginx") == {part(): SourceOffset(5)}
 
 
 def test_a_store_removed_under_the_agent_is_noticed_at_the_next_commit(tmp_path: Path) -> None:

@@ -68,6 +68,6 @@ class SpoolDirOptions(SourceOptions):
     forget_after: Duration = Field(
         7 * 86400.0,
         ge=1,
-        description="What is known of files that were seen to be gone is kept this long, of at most 100,000 of them; of files that are excluded, or "
-        "cannot be looked for, it is kept.",
+        description="What is known of files that were seen to be gone is kept this long, of at most 100,000 of them; of files "
+        "that are excluded, or cannot be looked for, it is kept.",
     )

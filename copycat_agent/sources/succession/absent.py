@@ -12,7 +12,6 @@ from copycat_agent.sources import fingerprint
 from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.rotation import family
-from copycat_agent.sources.succession.forgetting import Forgetting
 from copycat_agent.sources.succession.heads import Heads
 
 if TYPE_CHECKING:
@@ -39,9 +38,8 @@ class Absent:
     them that wait for one more scan.
     """
 
-    def __init__(self, offsets: Offsets, forget_seconds: float, lose: Lose, log: Log) -> None:
+    def __init__(self, offsets: Offsets, lose: Lose, log: Log) -> None:
         self._offsets = offsets
-        self._forgetting = Forgetting(self, forget_seconds, log)
         self._lose = lose
         self._log = log
         self._by_inode: dict[int, dict[SourcePartition, None]] = {}
@@ -101,7 +99,6 @@ class Absent:
         self.fresh.add(partition)
         self._kept[partition] = kept
         self._begun[partition] = begun_ns
-        self._forgetting.bound_formers(Identity.parse(partition.key)[0].inode, changes)
 
     def copied_by(self, partition: SourcePartition, birth_ns: int) -> bool:
         """Whether a rotated file that was made then can only be a copy of this former one: its own file never left its place."""
@@ -202,10 +199,6 @@ class Absent:
         known = [partition for partitions in self._by_inode.values() for partition in partitions if partition not in self._formers]
         saved = [(partition, self.known(partition, changes)) for partition in known]
         return [(partition, offset) for partition, offset in saved if offset is not None and not offset.done]
-
-    def age(self, changes: Changes) -> None:
-        """See `Forgetting.age`."""
-        self._forgetting.age(changes)
 
     def known(self, partition: SourcePartition, changes: Changes | None) -> SourceOffset | None:
         """What is saved of it, or is about to be."""

@@ -27,7 +27,7 @@ _LOOKS = 10
 
 
 class Forgetting:
-    """Used by one `Absent`, whose partitions it forgets."""
+    """For the files of one connector that nobody follows."""
 
     def __init__(self, absent: Absent, forget_seconds: float, log: Log) -> None:
         self._absent = absent

@@ -177,7 +177,7 @@ class Missed:
             return True
         except OSError as error:
             self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
-            return self._leave_for_later(path, rotation, changes)
+            return isinstance(error, PermissionError) and self._leave_for_later(path, rotation, changes)
         file, is_decided = None, True
         try:
             identity = identify(fd, info)
@@ -191,7 +191,7 @@ class Missed:
         return is_decided
 
     def _leave_for_later(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
-        """One that cannot be opened now gets its row, which a later search finds, so that nothing else has to stay open for it.
+        """One that may not be opened gets its row, which a later search finds, so that nothing else has to stay open for it.
 
         False when it cannot be said whether it is owed.
         """
