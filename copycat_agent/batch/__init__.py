@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from copycat_agent.batch.lanes import LaneBatch
 from copycat_agent.batch.pipeline import Pipeline, compiled
 from copycat_agent.batch.run import BatchRun
-from copycat_agent.errors import CopycatError, DataError, FatalError
+from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
 from copycat_agent.model import Batch, LaneOutcome, LaneState, SplitResult
 from copycat_agent.producer import Producers, TaskProducer
 from copycat_agent.registry import FAULT, blamed, told
@@ -115,6 +113,4 @@ def _in_words(error: Exception) -> CopycatError:
         return error
     if origin := blamed(error.__traceback__):
         return FatalError(f"{origin.text}: {told(error)}", FAULT)
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    words = f"unexpected {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
-    return FatalError(words, "this is a bug in copycat-agent: please report it")
+    return FatalError(bug_words(error), "this is a bug in copycat-agent: please report it")

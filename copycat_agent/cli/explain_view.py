@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from copycat_agent.cli.first_records import FirstRecord, FirstRecords
@@ -15,6 +14,7 @@ from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import Closeup, FileView
 from copycat_agent.sources.identity import Identity
+from copycat_agent.templates import time_text
 
 _WIDTH = 14
 _VALUE_CHARS = 200
@@ -85,7 +85,7 @@ def _file_facts(answer: Answer, closeup: Closeup) -> Iterator[tuple[str, str]]:
     if others:
         yield "also named", ", ".join(others) + ": the same file, read once"
     identity, generation = Identity.parse(view.key)
-    born = f"born {_moment(identity.birth_ns / 1e9)}" if identity.birth_ns else "no birth time on this file system"
+    born = f"born {time_text(identity.birth_ns // 10**6, 'seconds')}" if identity.birth_ns else "no birth time on this file system"
     begun = f", begun anew {generation} times" if generation > 1 else ", begun anew once" if generation else ""
     yield "identity", f"device {identity.device:x}, inode {identity.inode}, {born}{begun} (key {view.key})"
     if view.compression:
@@ -213,7 +213,7 @@ def _record(record: FirstRecord, unit: str) -> Iterator[str]:
     if record.partition is not None:
         parts.append(f"partition {record.partition}")
     if record.timestamp_ms:
-        parts.append(f"timestamp {_moment(record.timestamp_ms / 1000)}")
+        parts.append(f"timestamp {time_text(record.timestamp_ms, 'seconds')}")
     if record.headers and record.fate == "sent":
         parts.append(", ".join(f"{visible(name)}: {_bytes(value)}" for name, value in record.headers))
     if record.why:
@@ -226,10 +226,6 @@ def _bytes(content: bytes) -> str:
     """As one line of text, cut, odd bytes and controls as escapes."""
     text = visible(content[: 4 * _VALUE_CHARS].decode("utf-8", "surrogateescape"))
     return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}... ({len(content):,} bytes)"
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def entry(one: Explained) -> dict[str, Any]:

@@ -116,11 +116,11 @@ class Catalog:
         self._miss(present, changes)
         if self._search_for:
             may_be_there = left_behind.Search(
-                self._discovery.may_match, self.files, self.opener, self._meeting.follow_left, self._search_for
+                self._discovery.may_match, self.files, self.opener, self._meeting.follow_left, self._search_for, self.passed_over
             )
-            self._search_for = ""
-            may_be_there.look_for(self._followed.absent, changes)
-        self._followed.absent.age(changes)
+            if may_be_there.look_for(self._followed.absent, changes):
+                self._search_for = ""
+        self._followed.forgetting.age(changes)
         self._is_scanned = True
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
@@ -153,6 +153,8 @@ class Catalog:
             self.origins.judge(changes, at_once=at_once)
             self._rests.decide(changes, awaited)
             self._missed.end(changes)
+            if self._missed.has_closed:
+                self._missed.has_closed, self._search_for = False, "the file went away before it could be opened"
             self.origins.add(self._meeting.newcomers)
         self._is_scanned = False
         self.origins.release(at_once=at_once)
@@ -187,6 +189,7 @@ class Catalog:
             kept=0 if file.offset.position else kept,
             begun_ns=0 if file.gone_since is not None else file.met_ns,
         )
+        self._followed.forgetting.bound_formers(file.identity.inode, changes)
         fresh = TrackedFile(
             SourcePartition(self._followed.connector, Identity.parse(file.partition.key)[0].key(file.generation + 1)),
             file.identity,

@@ -64,4 +64,9 @@ class LogFileOptions(SourceOptions):
         "(fs.protected_hardlinks is 0, or cannot be read), unless it belongs to the agent's user, or to the owner of its directory and "
         "nobody else may write there. true reads it.",
     )
-    forget_after: Duration = Field(7 * 86400.0, ge=1, description="Offsets of files that are gone are kept this long.")
+    forget_after: Duration = Field(
+        7 * 86400.0,
+        ge=1,
+        description="Offsets of files that were seen to be gone are kept this long, at most 100,000 of them; those of files that are "
+        "excluded, or cannot be looked for, are kept.",
+    )

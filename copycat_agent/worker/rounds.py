@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent import failpoints
-from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
 from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
 from copycat_agent.sources import SOURCES, Changes
@@ -80,6 +80,8 @@ class Rounds:
         self._scanned = False
         self._pausing = False
         self._finalised = False
+        self.has_results = False
+        """Whether a batch has come back: of what it sent, all that cannot be saved is sent again by the next start."""
         self._tally.begin()
         make = make_source or SOURCES[definition.source.type].make
         self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
@@ -181,6 +183,7 @@ class Rounds:
         for task in [task for task, flight in self._flying.items() if flight.results.done()]:
             flight = self._flying.pop(task)
             results = flight.results.result()
+            self.has_results = True
             if self._lanes is not None:
                 known_later = self._lanes.take_in(flight.batch, results)
                 if known_later is not None:
@@ -224,13 +227,22 @@ class Rounds:
             return True
         begin = time.monotonic()
         try:
-            self._store.commit(changes.offsets, changes.forget, changes.losses, **entered(accounts, changes), **lane)
+            self._to_store(changes, accounts, lane)
         except RetriableError as error:
             self._patience.not_saved(error)
             return False
         self._tally.commit_seconds = self._tally.commit_seconds.plus(time.monotonic() - begin)
         self._patience.saved()
         return True
+
+    def _to_store(self, changes: Changes, accounts: dict[SourcePartition, Account], lane: dict[str, Any]) -> None:
+        """Raises what the store raises, FatalError for what nobody thought of: another start would send the same files again."""
+        try:
+            self._store.commit(changes.offsets, changes.forget, changes.losses, **entered(accounts, changes), **lane)
+        except CopycatError:
+            raise
+        except Exception as error:
+            raise FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it") from error
 
     def _plan(self) -> None:
         """Give every idle task its share of what is unread."""
@@ -345,6 +357,6 @@ class Rounds:
         unsaved = [(one.task, one.results) for one in self._uncommitted if one.results]
         heads = self._lanes.heads_of(unsaved) if self._lanes and changes.offsets else {}
         try:
-            self._store.commit(changes.offsets, changes.forget, changes.losses, **entered(accounts, changes), **heads)
+            self._to_store(changes, accounts, heads)
         except CopycatError as error:
             self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)

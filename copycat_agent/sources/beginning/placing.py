@@ -203,7 +203,7 @@ def is_file_key(key: str) -> bool:
 def _number(wanted: str) -> int:
     if wanted == "beginning":
         return 0
-    if not (wanted.isascii() and wanted.isdigit()) or int(wanted) >= 2**63:
+    if not (wanted.isascii() and wanted.isdigit()) or len(wanted) > len(str(2**63)) or int(wanted) >= 2**63:
         msg = f"{wanted!a} is no position"
         raise DataError(msg, "give the next byte to read, a whole number from 0, or beginning, or end")
     return int(wanted)

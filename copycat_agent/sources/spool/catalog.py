@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition
     from copycat_agent.sources.base import Changes
     from copycat_agent.sources.paths.discovery import Found
+    from copycat_agent.sources.paths.whereabouts import Whereabouts
     from copycat_agent.sources.spool.listing import Listing
     from copycat_agent.sources.spool.rows import Row, Rows
     from copycat_agent.sources.spool.spool_options import SpoolDirOptions
@@ -245,8 +246,13 @@ class Catalog:
                 continue
             if not self._listing.is_missing(row.offset.path, self._remounts.numbers_of(row.identity.device)):
                 continue
-            gone.append(row)
+            if not _stands(row):  # else it is excluded by now
+                gone.append(row)
         return gone
+
+    def is_gone(self, row: Row, whereabouts: Whereabouts) -> bool:
+        """Whether it is seen that no name in its directory leads to the file of a row. What cannot be listed is not seen."""
+        return whereabouts.seen(row.offset.path, row.identity, self._remounts.numbers_of(row.identity.device)) is False
 
     def vanish(self, file: SpoolFile) -> None:
         """It is not there any more, and was not read to its end."""
@@ -281,6 +287,14 @@ def _is_on_another_device(file: SpoolFile) -> bool:
 
 def _is_at(offset: SourceOffset, file: SpoolFile) -> bool:
     return (offset.size, offset.mtime_ns) == file.version
+
+
+def _stands(row: Row) -> bool:
+    """Whether the file of a row has the name still that it had last."""
+    try:
+        return os.lstat(row.offset.path).st_ino == row.identity.inode
+    except OSError:
+        return False
 
 
 def _is_doubtful(row: Row) -> bool:

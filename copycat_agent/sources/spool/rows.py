@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.paths.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
     from copycat_agent.sources.base import Changes, Offsets
 
 KEPT_GONE = 100_000
 """Rows of files that are gone; the oldest are forgotten before `forget_after` when there are more."""
+
+_LOOK_SECONDS = 60.0
+"""How soon it is looked again whether a file is gone that was not seen to be."""
 
 
 class Row(NamedTuple):
@@ -63,6 +67,7 @@ class Rows:
 
     def __init__(self, offsets: Offsets, forget_after: float) -> None:
         self._forget_ms = int(forget_after * 1000)
+        self._look_at = 0.0
         self._rows: dict[SourcePartition, Row] = {}
         self._by_inode: dict[int, dict[SourcePartition, None]] = {}
         self._by_path: dict[str, SourcePartition] = {}
@@ -99,15 +104,24 @@ class Rows:
             return None
         return row.offset
 
-    def forget_old(self, changes: Changes) -> None:
-        """Rows of files that have been gone for long."""
-        oldest = int(time.time() * 1000) - self._forget_ms
+    def forget_old(self, changes: Changes, is_gone: Callable[[Row, Whereabouts], bool]) -> bool:
+        """Rows of files that have been gone for long, and are seen to be. Whether any are forgotten because there are too many."""
+        now, oldest = time.monotonic(), int(time.time() * 1000) - self._forget_ms
         surplus = len(self._gone) - KEPT_GONE
+        if now < self._look_at:
+            return False
+        whereabouts, is_early = Whereabouts(), False
         for number, (partition, gone_ms) in enumerate(self._gone.items()):
             if gone_ms > oldest and number >= surplus:
-                return
-            if partition not in changes.offsets:  # else it is back
+                break
+            if partition in changes.offsets:  # it is back
+                continue
+            if is_gone(self._rows[partition], whereabouts):
                 changes.forget.add(partition)
+                is_early |= gone_ms > oldest
+            else:
+                self._look_at = now + min(_LOOK_SECONDS, self._forget_ms / 2000)
+        return is_early
 
     def gone(self, row: Row, changes: Changes) -> None:
         """The file is not there any more."""

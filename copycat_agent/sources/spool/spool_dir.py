@@ -33,7 +33,7 @@ from copycat_agent.sources.spool.names import DoneFiles
 from copycat_agent.sources.spool.order import Queue
 from copycat_agent.sources.spool.outcomes import Outcomes
 from copycat_agent.sources.spool.ready import Ready
-from copycat_agent.sources.spool.rows import Row, Rows
+from copycat_agent.sources.spool.rows import KEPT_GONE, Row, Rows
 from copycat_agent.sources.spool.settling import saved
 from copycat_agent.sources.spool.spending import Spending
 from copycat_agent.sources.spool.spool_file import SpoolFile
@@ -73,7 +73,7 @@ class SpoolDir:
         self._unsaved: list[Changes] = []
         self._settled_by_scan: list[tuple[Changes, list[SpoolFile]]] = []
         self._is_first = self._needs_look = True
-        self._look_anyway = self._has_looked = False
+        self._look_anyway = self._has_looked = self._told_early = False
         self._views = Views(self._catalog, self._listing, self._spending, self._admission, counts_records=self._form.counts_records)
         self._lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._spending.troubled)
 
@@ -102,10 +102,20 @@ class SpoolDir:
         self._settle_news(changes)
         self._note_cleaned(changes)
         self._spending.expire()
-        self._rows.forget_old(changes)
+        if self._rows.forget_old(changes, self._catalog.is_gone):
+            self._tell_early()
         self._rows.note(changes)
         self._unsaved.append(changes)
         return changes
+
+    def _tell_early(self) -> None:
+        """Once."""
+        if not self._told_early:
+            self._told_early = True
+            why = f"more than {KEPT_GONE:,} files are gone: the oldest offsets are forgotten"
+            why = f"{why}; such a file, if it came back, would be sent again"
+            hint = "lower forget_after, or split the connector's directory"
+            self._log.warning("offsets are forgotten before forget_after", why=why, hint=hint)
 
     @property
     def needs_look(self) -> bool:
