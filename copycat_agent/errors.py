@@ -23,7 +23,9 @@ Errors cross processes inside a `SplitResult`: every class pickles with all that
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class CopycatError(Exception):
@@ -146,3 +148,9 @@ class UnknownConnectorError(CopycatError):
 
 class BusyError(CopycatError):
     """A command cannot be carried out in the state things are in; the hint says which state it needs."""
+
+
+def bug_words(error: BaseException) -> str:
+    """An exception that nobody raised on purpose, told by type and place only: its text may hold data or secrets."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"unexpected {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"

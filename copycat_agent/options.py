@@ -28,6 +28,8 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from copycat_agent.masks import HIDDEN, Mask
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -85,9 +87,6 @@ FROM_YAML = "from yaml"
 """Validation context of the loader: numbers without a unit are refused for durations and sizes."""
 
 _LOGIN = re.compile(r"//[^\s:/]*:.*@")
-HIDDEN = "********"
-"""What stands where a secret would be shown."""
-
 _DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -492,6 +491,9 @@ def epoch_ms(text: str) -> int:
     raise ValueError(msg)
 
 
+_MET_BY_RECORDS = ("source", "transforms", "record", "converters")
+
+
 class Definition(Options):
     """One connector: one YAML file. Compared by value to see whether it changed.
 
@@ -510,6 +512,16 @@ class Definition(Options):
     limits: LimitsOptions = Field(LimitsOptions(), description="Upper bounds on the rate.")
     kafka: KafkaOptions = Field(KafkaOptions(), description="Overrides of the agent's Kafka section.")
     tests: tuple[CaseOptions, ...] = Field((), description="Sample input and the records that should come of it, run by copycat test.")
+    _secrets: frozenset[str] = PrivateAttr(frozenset())
+
+    def keep_secret(self, secrets: Iterable[str]) -> None:
+        """Texts that `mask` hides. For the loader."""
+        self._secrets = frozenset(secrets)
+
+    @property
+    def mask(self) -> Mask:
+        """For everything that a person is shown of this definition and of its records: hides what came from a file or a credential."""
+        return Mask(self._secrets)
 
     def __eq__(self, other: object) -> bool:
         """Whether they run alike."""
@@ -526,7 +538,8 @@ class Definition(Options):
 
     def masked(self) -> dict[str, Any]:
         """See `Options.masked`; without the tests."""
-        return {name: value for name, value in super().masked().items() if name != "tests"}
+        shown = {name: value for name, value in super().masked().items() if name != "tests"}
+        return {name: self.mask.value(value) if name in _MET_BY_RECORDS else value for name, value in shown.items()}
 
 
 class SparkOptions(Options):

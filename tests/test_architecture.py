@@ -16,7 +16,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "turns"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "turns"),
     ("options", "transactions"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch", "extending", "backoff"),

@@ -73,7 +73,7 @@ class Delivered:
             elif proof.head_bytes and offset.position:
                 self._by_head.setdefault((proof.head_bytes, proof.head, kin(offset.path)), []).append(former)
                 if former.identity:
-                    self._by_identity.setdefault(former.identity, []).append(former)
+                    self._by_identity.setdefault(former.identity.lasting, []).append(former)
                 if offset.done and not offset.trouble and proof.head_bytes == offset.size:
                     self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
         self._lengths = {length for length, *_ in self._by_head}
@@ -86,7 +86,7 @@ class Delivered:
         if not self._by_head:
             return []
         head = packed.head_of(file.read, file.codec, fingerprint.HEAD_BYTES) if file.codec else file.read(0, fingerprint.HEAD_BYTES)
-        found = [former for former in self._by_identity.get(file.identity, ()) if _begins_with(head, former)]
+        found = [former for former in self._by_identity.get(file.identity.lasting, ()) if _begins_with(head, former)]
         found += [former for former in self._alike(file, head) if self._is_copy(former, file, head)]
         found.sort(key=lambda former: -former.offset.position)
         return found if file.codec else [former for former in found if _holds(file, former.offset)][:1]
@@ -96,7 +96,7 @@ class Delivered:
         name = kin(file.path)
         lengths = (length for length in self._lengths if length <= len(head))
         alike = (self._by_head.get((length, fingerprint.digest(head[:length]), name), ()) for length in lengths)
-        others = (former for former in itertools.chain.from_iterable(alike) if former.identity != file.identity)
+        others = (former for former in itertools.chain.from_iterable(alike) if not _is_of(former, file.identity))
         return itertools.islice(others, _MOST_ALIKE)
 
     def whole(self, file: Looked) -> Former | None:
@@ -110,7 +110,7 @@ class Delivered:
         name = file.path.rpartition("/")[2]
         for former in alike.get(_digest(file), ()):
             of_name = former.offset.path.rpartition("/")[2] == name
-            if of_name or former.identity == file.identity or former.offset.mtime_ns == file.mtime_ns:
+            if of_name or _is_of(former, file.identity) or former.offset.mtime_ns == file.mtime_ns:
                 return former
         return None
 
@@ -146,7 +146,7 @@ class Delivered:
         except OSError:
             fd = -1
         try:
-            yield fingerprint.reader(fd) if fd >= 0 and identify(fd, os.fstat(fd)) == former.identity else None
+            yield fingerprint.reader(fd) if fd >= 0 and _is_of(former, identify(fd, os.fstat(fd))) else None
         finally:
             if fd >= 0:
                 os.close(fd)
@@ -158,6 +158,11 @@ def _inodes(directory: str) -> dict[int, str]:
             return {one.inode(): one.path for one in entries if one.is_file(follow_symlinks=False)}
     except OSError:
         return {}
+
+
+def _is_of(former: Former, identity: Identity) -> bool:
+    """Whether it is the file's own, whatever number its device had."""
+    return former.identity is not None and former.identity.lasting == identity.lasting
 
 
 def _begins_with(head: bytes, former: Former) -> bool:

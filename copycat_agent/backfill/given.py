@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.backfill.given_file import GivenFile, identity_key
+from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source
@@ -121,7 +121,7 @@ class GivenFiles:
         if not before:
             return partition, None
         partition, offset = before[0]
-        if not offset.done and not file.find_again(identity_key(partition.key)):
+        if not offset.done and not file.find_again(partition.key):
             file.why = "the file that was being read here is gone or was replaced; give it as a PATH of another run"
         return partition, None if file.why else offset
 

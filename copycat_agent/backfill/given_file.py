@@ -14,7 +14,7 @@ from copycat_agent.backfill.delivered import Delivered, Former, Looked
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
-from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.identity import Identity, identify, is_at
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.spool.spool_stream import ENDLESS
 
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 """A link is followed: whoever names a file means it. Nobody is kept waiting by a pipe."""
-
-
-def identity_key(key: str) -> tuple[int, int]:
-    """Device and inode of a partition's key; impossible ones for a file that was never opened."""
-    try:
-        identity, _ = Identity.parse(key)
-    except ValueError:
-        return -1, -1
-    return identity.device, identity.inode
 
 
 class GivenFile:
@@ -111,17 +102,23 @@ class GivenFile:
         self.offset = offset
         self.end = offset.size
 
-    def find_again(self, inode_key: tuple[int, int]) -> bool:
-        """Look for the file with this inode beside the name it had, and take its new name."""
+    def find_again(self, key: str) -> bool:
+        """Look for the file with this key beside the name it had, and take its new name. False for one that was never opened, too.
+
+        A task compares what was read. Without times of birth, a file on a device with another number has to have its name still.
+        """
         directory = self.path.rpartition("/")[0] or "/"
         try:
+            saved_as, _ = Identity.parse(key)
             with os.scandir(directory) as entries:
-                found = next((one.path for one in entries if one.inode() == inode_key[1] and one.is_file(follow_symlinks=False)), None)
-            if found is None or os.stat(found).st_dev != inode_key[0]:  # noqa: PTH116 - names are text with escapes
+                names = [one.path for one in entries if one.inode() == saved_as.inode and one.is_file(follow_symlinks=False)]
+            is_named = not (saved_as.birth_ns or self._identity.birth_ns) and self.path in names
+            found = self.path if is_named else next((name for name in names if is_at(name, saved_as)), None)
+            if found is None:
                 return False
             self.path, self.why = found, ""
             self._look()
-        except OSError:
+        except (OSError, ValueError):
             return False
         finally:
             self.close()

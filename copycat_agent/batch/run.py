@@ -23,6 +23,7 @@ from copycat_agent.batch.sending import Sender
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
+from copycat_agent.masks import NOTHING_SECRET
 from copycat_agent.model import Batch
 from copycat_agent.producer import TaskProducer
 
@@ -51,7 +52,7 @@ class BatchRun:
         self._stopping = stopping
         self._tracked = batch.tracked
         self._budget = Budget(batch)
-        self._samples = Samples(batch.samples, self.progresses)
+        self._samples = Samples(batch.samples, self.progresses, pipeline.definition.mask if batch.samples else NOTHING_SECRET)
         self._grace_seconds = GRACE_SECONDS
         self._open: list[Progress] = []
         self._items = Items(pipeline.definition, pipeline.frames.on_too_long, by_record=getattr(pipeline.frames, "counts_records", False))

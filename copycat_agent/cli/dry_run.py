@@ -18,6 +18,7 @@ from copycat_agent.cli.stopping import Stopping
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.executor import InlineExecutor
+from copycat_agent.masks import Mask
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
@@ -52,11 +53,11 @@ class Page:
 class Printer(StandIn):
     """Takes what would be sent, and prints it when the pipeline asks whether it has arrived."""
 
-    def __init__(self, connector: str, page: Page, *, show_origin: bool) -> None:
+    def __init__(self, definition: Definition, page: Page) -> None:
         super().__init__()
-        self._connector = connector
+        self._definition = definition
         self._page = page
-        self._show_origin = show_origin
+        self._mask = definition.mask
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """See `TaskProducer.begin`."""
@@ -65,7 +66,7 @@ class Printer(StandIn):
 
     def settle(self) -> None:
         """See `TaskProducer.settle`."""
-        self._page.put([_line(self._connector, message, show_origin=self._show_origin) for message in self.kept])
+        self._page.put([_line(self._definition, self._mask, message) for message in self.kept])
         self.kept.clear()
 
 
@@ -97,8 +98,8 @@ def dry_run(
     """
     page = Page(_write)
     saved = saved_offsets(state_dir)
-    show_origin = {one.name for one in definitions if one.record.origin_headers}
-    printers = StandIns(lambda name: Printer(name, page, show_origin=name in show_origin))
+    by_name = {one.name: one for one in definitions}
+    printers = StandIns(lambda name: Printer(by_name[name], page))
     watcher, store = Watcher(), OffsetStore.in_memory()
     with store, answering(definitions, spark) as run:
         executor = InlineExecutor(printers, run)
@@ -156,18 +157,19 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _line(connector: str, message: Outgoing, *, show_origin: bool) -> str:
+def _line(definition: Definition, mask: Mask, message: Outgoing) -> str:
     """One record as JSON. Bytes that are not UTF-8 come as `{"base64": ...}`."""
     topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
     pairs = list(headers or ())
     origin = dict(pairs[::-1])
     is_letter = any(name == "copycat.stage" for name, _ in pairs)
-    shown = pairs if show_origin or is_letter else [pair for pair in pairs if pair[0] not in _ORIGIN]
+    keeps_origin = definition.record.origin_headers or is_letter
+    shown = mask.value([pair for pair in pairs if keeps_origin or pair[0] not in _ORIGIN])
     record = {
-        "connector": connector,
+        "connector": definition.name,
         "topic": topic,
-        "key": as_json(key),
-        "value": as_json(value),
+        "key": as_json(mask.value(key)),
+        "value": as_json(mask.value(value)),
         "headers": {name: as_json(content) for name, content in shown},
         **({"partition": partition} if partition is not None and partition >= 0 else {}),
         **({"timestamp_ms": timestamp_ms} if timestamp_ms else {}),

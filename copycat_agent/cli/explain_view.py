@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from copycat_agent.cli.first_records import FirstRecord, FirstRecords
@@ -15,6 +14,7 @@ from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import Closeup, FileView
 from copycat_agent.sources.identity import Identity
+from copycat_agent.templates import time_text
 
 _WIDTH = 14
 _VALUE_CHARS = 200
@@ -85,7 +85,7 @@ def _file_facts(answer: Answer, closeup: Closeup) -> Iterator[tuple[str, str]]:
     if others:
         yield "also named", ", ".join(others) + ": the same file, read once"
     identity, generation = Identity.parse(view.key)
-    born = f"born {_moment(identity.birth_ns / 1e9)}" if identity.birth_ns else "no birth time on this file system"
+    born = f"born {time_text(identity.birth_ns // 10**6, 'seconds')}" if identity.birth_ns else "no birth time on this file system"
     begun = f", begun anew {generation} times" if generation > 1 else ", begun anew once" if generation else ""
     yield "identity", f"device {identity.device:x}, inode {identity.inode}, {born}{begun} (key {view.key})"
     if view.compression:
@@ -150,16 +150,16 @@ def _agent_facts(one: Explained) -> Iterator[tuple[str, str]]:
 
 
 def _sending_facts(definition: Definition) -> Iterator[tuple[str, str]]:
-    source, record = definition.source, definition.record
+    source, record, mask = definition.source, definition.record, definition.mask
     yield "topic", record.topic
-    yield "key", "none" if record.key is None else record.key
+    yield "key", "none" if record.key is None else mask.text(record.key)
     rule = record.partition
     keyless = rule == "key" and record.key is None
     yield "partition", "in sticky runs, for there is no key" if keyless else _PARTITIONS.get(str(rule), f"always {rule}")
     if definition.delivery.guarantee == EXACTLY_ONCE:
         yield "guarantee", f"exactly once, {READERS}; positions are as this host knows them, Kafka is asked at each start"
     if record.headers:
-        yield "headers", ", ".join(f"{name}: {text}" for name, text in record.headers.items())
+        yield "headers", ", ".join(f"{name}: {mask.text(text)}" for name, text in record.headers.items())
     if record.timestamp != "read":
         yield "timestamp", record.timestamp
     for name in ("start_at", "ignore_older", "encoding", "line", "multiline", "format", "compression"):
@@ -213,7 +213,7 @@ def _record(record: FirstRecord, unit: str) -> Iterator[str]:
     if record.partition is not None:
         parts.append(f"partition {record.partition}")
     if record.timestamp_ms:
-        parts.append(f"timestamp {_moment(record.timestamp_ms / 1000)}")
+        parts.append(f"timestamp {time_text(record.timestamp_ms, 'seconds')}")
     if record.headers and record.fate == "sent":
         parts.append(", ".join(f"{visible(name)}: {_bytes(value)}" for name, value in record.headers))
     if record.why:
@@ -228,20 +228,16 @@ def _bytes(content: bytes) -> str:
     return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}... ({len(content):,} bytes)"
 
 
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def entry(one: Explained) -> dict[str, Any]:
     """One connector's answer for programs."""
     answer = one.answer
-    record = answer.definition.record
+    record, mask = answer.definition.record, answer.definition.mask
     found: dict[str, Any] = {
         "connector": answer.definition.name, "definition": visible(one.file), "enabled": answer.definition.enabled, "takes": answer.takes,
         "why_not": answer.refusal.why if answer.refusal else None, "hint": (answer.refusal.hint or None) if answer.refusal else None,
         "state": one.state["state"] if one.state else None,
         "former": [_offset(offset) for offset in answer.former],
-        "topic": record.topic, "key": record.key, "partition": record.partition, "headers": dict(record.headers),
+        "topic": record.topic, "key": mask.value(record.key), "partition": record.partition, "headers": mask.value(record.headers),
         "timestamp": record.timestamp, "guarantee": answer.definition.delivery.guarantee,
     }  # fmt: skip
     if answer.closeup is None:

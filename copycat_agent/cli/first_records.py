@@ -68,7 +68,8 @@ def first_records(definition: Definition, split: Split, count: int) -> FirstReco
     keepers.close()
     origin = split.origins[result.origin] if result.origin >= 0 else None
     begin = split.offset.position if origin is None else origin.position
-    records = tuple(_in_order(result, begin, [_record(one, definition) for one in keeper.kept]))
+    mask = definition.mask
+    records = tuple(map(mask.value, _in_order(result, begin, [_record(one, definition) for one in keeper.kept])))
     end, is_packed = result.offset.position, bool(split.offset.compression)
     # where a packed file ends, or one whose positions are record numbers, who has not read it does not know
     is_rest = result.at_end and result.error is None and not is_packed and split.end < ENDLESS

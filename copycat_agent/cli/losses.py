@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +14,7 @@ from copycat_agent.cli.offsets_text import columns
 from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
 from copycat_agent.cli.shown import visible
 from copycat_agent.model import Loss
+from copycat_agent.templates import time_text
 
 
 def losses(
@@ -52,7 +52,7 @@ def losses(
 
 
 def _row(loss: Loss) -> tuple[str, ...]:
-    when = datetime.fromtimestamp(loss.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    when = time_text(loss.at_ms, "seconds").replace("T", " ").removesuffix("Z")
     numbers = f"{loss.size_bytes:,}", f"{loss.records:,}" if loss.records else "unknown"
     return when, loss.partition.connector, *numbers, loss.reason, f"{loss.start}-{loss.end}", visible(loss.path), visible(loss.detail)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from copycat_agent.errors import CopycatError
@@ -12,6 +12,7 @@ from copycat_agent.guessing import Case, Draft, Sample
 from copycat_agent.guessing.model import Value
 from copycat_agent.options import Definition
 from copycat_agent.samples import Sampled, run_tests, take
+from copycat_agent.templates import time_text
 
 _FIELDS_MAX = 8
 _TEXT_MAX = 200
@@ -97,8 +98,7 @@ def _expected(parts: Draft, record: Sampled) -> Iterator[tuple[str, Value]]:
     elif isinstance(output.value, bytes) and record.raw is not None:
         yield "value", output.value.decode("utf-8", "replace")
     if output.timestamp_ms is not None and _names_zone(parts):
-        moment = datetime.fromtimestamp(output.timestamp_ms / 1000, UTC)
-        yield "timestamp", moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
+        yield "timestamp", time_text(output.timestamp_ms, "milliseconds" if output.timestamp_ms % 1000 else "seconds")
 
 
 def _scalars(fields: Mapping[str, object]) -> Iterator[tuple[str, Value]]:
@@ -127,5 +127,5 @@ def _lacks_year(parts: Draft) -> bool:
 
 def _read_time(sample: Sample) -> str:
     """Times without a year are those nearest to when the sample was written."""
-    written = datetime.fromtimestamp(sample.path.stat().st_mtime, UTC)
-    return written.isoformat(timespec="seconds").replace("+00:00", "Z")
+    written = time_text(sample.path.stat().st_mtime_ns // 10**6, "seconds")
+    return written if written.endswith("Z") else time_text(time.time() * 1000, "seconds")

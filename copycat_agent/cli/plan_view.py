@@ -52,7 +52,7 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
     behind = sum(file.unread > 0 for file in one.files)
     state = "" if one.definition.enabled else " (disabled)"
     rest = sum(file.unread for file in one.files)
-    key = "" if record.key is None else f", key {visible(record.key)}"
+    key = "" if record.key is None else f", key {visible(one.definition.mask.text(record.key))}"
     head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} files have {rest:,} bytes to read"
     exactly = ", exactly once" if one.definition.delivery.guarantee == EXACTLY_ONCE else ""
     yield f"{head} -> {visible(record.topic)}{key}{exactly}"
@@ -108,6 +108,7 @@ class _PerFile:
     def __init__(self, definition: Definition) -> None:
         record = definition.record
         self._connector = definition.name
+        self._mask = definition.mask
         self._topic = _by_file(record.topic)
         self._key = None if record.key is None else _by_file(record.key)
 
@@ -129,7 +130,7 @@ class _PerFile:
             return None
         meta = SplitMeta(file.path, Identity.parse(file.key)[0].inode, host_name(), self._connector)
         try:
-            return template.render(Record(b"", 0, 0, 0), meta)
+            return self._mask.text(template.render(Record(b"", 0, 0, 0), meta))
         except DataError:
             return None
 
@@ -169,7 +170,7 @@ def entry(one: Planned) -> dict[str, Any]:
         "connector": one.definition.name,
         "enabled": one.definition.enabled,
         "topic": one.definition.record.topic,
-        "key": one.definition.record.key,
+        "key": one.definition.mask.value(one.definition.record.key),
         "guarantee": one.definition.delivery.guarantee,
         "to_read_bytes": sum(file.unread for file in one.files),
         "lost_bytes": one.lag.lost_bytes,

@@ -6,7 +6,6 @@ import base64
 import json
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from copycat_agent.cli.client import Name, find_agent
 from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.shown import visible
 from copycat_agent.cli.watching import make_console
+from copycat_agent.templates import time_text
 
 _SLICE_SECONDS = 10.0
 """One request lasts so long: the agent notices within it that nobody listens any more."""
@@ -57,8 +57,7 @@ def head(record: Mapping[str, Any]) -> str:
     """Where it goes and where it comes from, in a line."""
     parts = [record["topic"], f"key {_text(record, 'key')}", f"{visible(record['path'])}:{record['start']}"]
     if record["timestamp_ms"] is not None:
-        moment = datetime.fromtimestamp(record["timestamp_ms"] / 1000, UTC)
-        parts.append(moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+        parts.append(time_text(record["timestamp_ms"]))
     return "  ".join(parts)
 
 

@@ -107,7 +107,8 @@ def _tested(file: LoadedFile, queries: Queries, spark: SparkOptions, console: Co
         query = queries.of(file.definition, file.path, spark)
     except DefinitionError as error:
         return Tested(name, file.path, problems=error.problems)
-    tested = Tested(name, file.path, tuple(run_tests(file.definition, file.path.parent, query)), lines_of(file.path, "tests"))
+    outcomes = tuple(run_tests(file.definition, file.path.parent, query))
+    tested = Tested(name, file.path, outcomes, lines_of(file.path, "tests"), mask=file.definition.mask)
     if console is not None:
         for line in picture(tested, quiet=quiet):
             console.print(line, soft_wrap=True)

@@ -38,7 +38,7 @@ def _case(suite: ET.Element, one: Tested, outcome: Outcome) -> None:
     case = _element(suite, one, outcome.name, one.line(outcome), outcome.seconds)
     if outcome.good:
         return
-    told = [line.plain for line in failures(outcome)]
+    told = [line.plain for line in failures(one, outcome)]
     kind = "error" if outcome.error is not None else "failure"
     name = type(outcome.error).__name__ if outcome.error is not None else "Mismatch"
     ET.SubElement(case, kind, type=name, message=_text(told[0])).text = _text("\n".join((one.place(outcome), *told)))

@@ -10,8 +10,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from copycat_agent.cli.shown import as_json, visible
+from copycat_agent.cli.try_view import masked
 from copycat_agent.cli.values_text import plain, type_of, value_text
 from copycat_agent.errors import Problem
+from copycat_agent.masks import NOTHING_SECRET, Mask
 from copycat_agent.samples import ABSENT, Difference, Mismatch, Outcome, Sampled
 
 _MOST_CHARACTERS = 300
@@ -19,13 +21,14 @@ _MOST_CHARACTERS = 300
 
 
 class Tested(NamedTuple):
-    """A definition and what became of its tests; `lines` says where each begins. `problems`: it does not load."""
+    """A definition and what became of its tests; `lines` says where each begins. `problems`: it does not load. `mask` hides its secrets."""
 
     name: str
     path: Path
     outcomes: tuple[Outcome, ...] = ()
     lines: tuple[int, ...] = ()
     problems: tuple[Problem, ...] = ()
+    mask: Mask = NOTHING_SECRET
 
     def place(self, outcome: Outcome) -> str:
         """`connectors.d/nginx.yaml:14`."""
@@ -43,12 +46,16 @@ def picture(tested: Tested, *, quiet: bool) -> Iterator[Text]:
             continue
         label = ("ok    ", "green") if outcome.good else ("FAIL  ", "bold red")
         yield Text.assemble(label, f"{tested.name}: {visible(outcome.name)}  ", (tested.place(outcome), "dim"))
-        for text in failures(outcome):
+        for text in failures(tested, outcome):
             yield Text("      ").append(text)
 
 
-def failures(outcome: Outcome) -> Iterator[Text]:
+def failures(tested: Tested, outcome: Outcome) -> Iterator[Text]:
     """Why a test fails, line by line."""
+    return (masked(line, tested.mask) for line in _failures(outcome))
+
+
+def _failures(outcome: Outcome) -> Iterator[Text]:
     if outcome.error is not None:
         yield Text(visible(str(outcome.error)))
     for mismatch in outcome.mismatches:
@@ -129,7 +136,7 @@ def _definition_entry(one: Tested) -> dict[str, Any]:
         "name": one.name,
         "path": visible(str(one.path)),
         "problems": problems,
-        "tests": [_entry(one, outcome) for outcome in one.outcomes],
+        "tests": [one.mask.value(_entry(one, outcome)) for outcome in one.outcomes],
     }
 
 

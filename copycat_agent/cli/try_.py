@@ -15,7 +15,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.options import Config, Format, NoColor, Output, use_color
 from copycat_agent.cli.queries import Queries
 from copycat_agent.cli.repeating import repeat
-from copycat_agent.cli.try_view import assumed_words, picture, report, summary
+from copycat_agent.cli.try_view import assumed_words, masked, picture, report, summary
 from copycat_agent.cli.watching import make_console
 from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable, render
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
@@ -102,10 +102,10 @@ class Trial:
 
     def _show(self, samples: Samples, definition: Definition) -> None:
         if self._shown.output is Format.JSON:
-            typer.echo(json.dumps(report(samples), indent=2, ensure_ascii=False))
+            typer.echo(json.dumps(definition.mask.value(report(samples)), indent=2, ensure_ascii=False))
             return
         for line in picture(samples, definition, self._shown.console.width, verbose=self._shown.verbose):
-            self._shown.console.print(line, soft_wrap=True)
+            self._shown.console.print(masked(line, definition.mask), soft_wrap=True)
         self._shown.console.file.flush()
         typer.echo(summary(samples), err=True)
 

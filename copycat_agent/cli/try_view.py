@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.cells import cell_len
@@ -12,8 +11,10 @@ from rich.text import Text
 
 from copycat_agent.cli.shown import as_json, visible
 from copycat_agent.cli.values_text import leaves, plain, type_of, value_text
+from copycat_agent.masks import Mask
 from copycat_agent.options import Definition
 from copycat_agent.samples import Fields, Output, Sampled, Samples, StepTrace, stopped
+from copycat_agent.templates import time_text
 from copycat_agent.transforms import kind_of
 
 _MOST_LINES = 20
@@ -25,6 +26,12 @@ _LEAST_ROOM, _MOST_ROOM = 30, 120
 _BAR = " | "
 _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 _LABELS = {"dead-lettered": "dead letter", "passed over": "passed over", "stops": "stops the connector"}
+
+
+def masked(line: Text, mask: Mask) -> Text:
+    """The line without secrets; its colours are lost where it held one."""
+    shown = mask.text(line.plain)
+    return line if shown == line.plain else Text(shown)
 
 
 def picture(samples: Samples, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
@@ -90,7 +97,7 @@ def _step(step: StepTrace, definition: Definition) -> Iterator[Text]:
         words = "" if changes or step.timestamp_ms is not None else "  lets it pass" if is_filter else "  changes nothing"
     yield Text.assemble("  ", (step.name, "bold" if changes else ""), (words, "dim"))
     if step.timestamp_ms is not None:
-        yield Text.assemble("    ", ("+ @timestamp  ", "green"), _moment(step.timestamp_ms))
+        yield Text.assemble("    ", ("+ @timestamp  ", "green"), time_text(step.timestamp_ms))
     for sign, name, before, after in changes:
         if sign == "-":
             yield Text.assemble("    ", (f"- {name}", "red"))
@@ -144,7 +151,7 @@ def _output(output: Output) -> Iterator[Text]:
     if output.partition is not None:
         head.append(f"  partition {output.partition}")
     if output.timestamp_ms is not None:
-        head.append(f"  at {_moment(output.timestamp_ms)}")
+        head.append(f"  at {time_text(output.timestamp_ms)}")
     yield head
     for name, content in output.headers:
         if name not in _ORIGIN:
@@ -265,7 +272,3 @@ def _bytes(content: bytes) -> str:
 
 def _decoded(content: bytes) -> str:
     return content.decode("utf-8", "backslashreplace")
-
-
-def _moment(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -60,6 +60,7 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
         return None
     definition = Definition(**parts)
     hide_secrets(reader, definition)
+    definition.keep_secret(reader.in_records)
     # only now: what is hidden in this file's options stays so in the merged ones
     return with_implied(definition).model_copy(update={"kafka": under(agent.kafka, definition.kafka)})
 

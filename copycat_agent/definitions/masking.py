@@ -9,6 +9,7 @@ import difflib
 import re
 from functools import lru_cache
 
+from copycat_agent.masks import SHORTEST, Mask
 from copycat_agent.options import HIDDEN, without_login
 
 _SECRET_WORDS = re.compile(
@@ -22,8 +23,6 @@ _SERVER_LOGIN = re.compile(r"""[^\s,:/'"\[{@]*:[^\s,]*@(?=[\w.-]+:\d|\[[\da-fA-F
 """User and password before HOST:PORT, where no login belongs (`bootstrap_servers: [u:secret@k1:9092]`)."""
 LINES_MAX = 2_000
 LINE_CHARACTERS_MAX = 400
-_SHORTEST = 4
-"""Known secrets of fewer characters are not searched for in messages: replacing every "a" would hide the message."""
 
 
 @lru_cache(maxsize=4096)
@@ -93,11 +92,8 @@ class Masker:
 
     def add(self, secret: str) -> None:
         """Hide `secret`, and each of its lines, wherever it would appear."""
-        self.known.update(part for part in (secret, *secret.splitlines()) if len(part.strip()) >= _SHORTEST)
+        self.known.update(part for part in (secret, *secret.splitlines()) if len(part.strip()) >= SHORTEST)
 
     def __call__(self, text: str) -> str:
-        """`text` with every known secret hidden, the longest first; also where repr has escaped it. Logins in addresses too."""
-        for secret in sorted(self.known, key=len, reverse=True):
-            for form in (secret, repr(secret)[1:-1]):
-                text = text.replace(form, HIDDEN)
-        return _SERVER_LOGIN.sub(f"{HIDDEN}@", without_login(text))
+        """`text` with every known secret hidden. Logins in addresses too."""
+        return _SERVER_LOGIN.sub(f"{HIDDEN}@", without_login(Mask(self.known).text(text)))

@@ -64,7 +64,8 @@ class Reader:
 
     `environ` None leaves references as they are. `offline`: names stand in for secrets and for variables that are not set, which are
     gathered in `assumed`, by place (see `references.stood_in`). `secret` are the places whose value came from a file or a credential,
-    `unresolved` those whose reference was left or could not be resolved: errors there are not reported again.
+    `unresolved` those whose reference was left or could not be resolved: errors there are not reported again. `in_records` are the
+    secrets that records may come to hold.
     """
 
     root: Node
@@ -72,6 +73,7 @@ class Reader:
     masker: Masker
     findings: list[Finding] = field(default_factory=list)
     secret: set[Loc] = field(default_factory=set)
+    in_records: set[str] = field(default_factory=set)
     unresolved: set[Loc] = field(default_factory=set)
     offline: bool = False
     assumed: dict[Loc, tuple[str, ...]] = field(default_factory=dict)
@@ -80,18 +82,20 @@ class Reader:
 
     def __post_init__(self) -> None:
         """Learn the literal secrets first, so that no message can show one."""
-        self._learn(self.root, secret=False)
+        self._learn(self.root, (), secret=False)
 
-    def _learn(self, node: Node, *, secret: bool) -> None:
+    def _learn(self, node: Node, loc: Loc, *, secret: bool) -> None:
         if isinstance(node, Scalar):
             if secret and not has_reference(node.text):
                 self.masker.add(node.text)
+                if _is_put_into_records(loc) and "{" not in node.text:
+                    self.in_records.add(node.text)
         elif isinstance(node, SequenceNode):
-            for item in node.items:
-                self._learn(item, secret=secret)
+            for number, item in enumerate(node.items):
+                self._learn(item, (*loc, number), secret=secret)
         else:
             for key, value in node.items.items():
-                self._learn(value, secret=secret or is_secret_name(key))
+                self._learn(value, (*loc, key), secret=secret or is_secret_name(key))
 
     def node(self, loc: Loc) -> Node | None:
         """The node at exactly `loc`."""
@@ -108,7 +112,7 @@ class Reader:
     def met_by_samples(self) -> Iterator[str]:
         """References in whose place a name stands, but for those that only matter to Kafka."""
         for loc, references in self.assumed.items():
-            if loc[0] not in ONLINE and loc[:2] != ("converters", "schema_registry"):
+            if _meets_records(loc):
                 yield from references
 
     def text(self, loc: Loc) -> str | None:
@@ -229,6 +233,18 @@ class Reader:
             self.secret.add(loc)
             for secret in (*resolved.secrets, resolved.text):
                 self.masker.add(secret)
+            self.in_records.update(resolved.secrets if _meets_records(loc) else ())
         elif any(is_secret_name(str(step)) for step in loc):
             self.masker.add(resolved.text)
+            self.in_records.update((resolved.text,) if _is_put_into_records(loc) and loc not in self.assumed else ())
         return resolved.text
+
+
+def _meets_records(loc: Loc) -> bool:
+    """Whether records are made by what stands there: not so what only matters to Kafka."""
+    return loc[0] not in ONLINE and loc[:2] != ("converters", "schema_registry")
+
+
+def _is_put_into_records(loc: Loc) -> bool:
+    """Whether it is a header, or the value of a field, that has its name: `record.headers.token`, `transforms[0].set.password`."""
+    return loc[:2] == ("record", "headers") or (loc[0] == "transforms" and loc[2:3] in {("set",), ("default",)})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from copycat_agent.batch.pipeline import Pipeline, compiled
 from copycat_agent.batch.run import BatchRun
@@ -12,7 +10,7 @@ from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.delivery.base import MakeRun, TaskHalf
 from copycat_agent.delivery.exactly_once.task import ExactlyOnceTask
 from copycat_agent.delivery.outcomes import without_answer
-from copycat_agent.errors import CopycatError, DataError, FatalError
+from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
 from copycat_agent.model import Batch, SplitResult
 from copycat_agent.producer import Producers
 from copycat_agent.registry import FAULT, blamed, told
@@ -63,6 +61,4 @@ def _in_words(error: Exception) -> CopycatError:
         return error
     if origin := blamed(error.__traceback__):
         return FatalError(f"{origin.text}: {told(error)}", FAULT)
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    words = f"unexpected {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
-    return FatalError(words, "this is a bug in copycat-agent: please report it")
+    return FatalError(bug_words(error), "this is a bug in copycat-agent: please report it")

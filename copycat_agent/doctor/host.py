@@ -16,6 +16,7 @@ from copycat_agent.doctor.model import Notes, Step
 from copycat_agent.doctor.users import SERVICE_USER, User, exists
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.options import SparkOptions
+from copycat_agent.sources.paths.hard_links import kernel_protects
 from copycat_agent.spark.java import cache_directory, find_java, spark_home
 
 OTHERS_BYTES = 250 * 2**20
@@ -35,6 +36,7 @@ def examine_host(user: User, spark: SparkOptions, environ: Mapping[str, str], *,
     _examine_cores(notes)
     _examine_cache(notes, user, environ)
     _examine_clock(notes)
+    _examine_links(notes)
     return notes.steps
 
 
@@ -131,6 +133,20 @@ def _examine_clock(notes: Notes) -> None:
         notes.fail("clock", text, "timedatectl set-ntp true")
     else:
         notes.ok("clock", stamp)
+
+
+def _examine_links(notes: Notes) -> None:
+    protects = kernel_protects()
+    if protects:
+        notes.ok("hard links", "fs.protected_hardlinks is 1: nobody can put other users' files into a directory that is read")
+        return
+    said = "cannot be read, which counts as 0" if protects is None else "is 0"
+    text = (
+        f"fs.protected_hardlinks {said}: who may write to a directory can link other users' files there; new files with several links are"
+        " passed over, unless follow_hard_links is set or only their owner can have put them there"
+    )
+    fix = "echo fs.protected_hardlinks=1 > /etc/sysctl.d/61-copycat.conf && sysctl -p /etc/sysctl.d/61-copycat.conf"
+    notes.warn("hard links", text, fix)
 
 
 def _mib(size: int) -> str:

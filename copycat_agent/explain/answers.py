@@ -92,7 +92,7 @@ def _find(source: Source, names: list[str], most_bytes: int) -> tuple[Closeup | 
             return closeup, name
     inode = _inode_key(names[0])
     for view in source.files() if inode else ():
-        if view.key and Identity.parse(view.key)[0][:2] == inode:
+        if view.key and _inode_key(view.path) == inode:
             return source.look_closely(view.path, most_bytes), view.path
     return None, ""
 
@@ -148,8 +148,8 @@ def _inode_key(path: str) -> tuple[int, int] | None:
 
 def _was_read(path: str, offsets: Saved) -> bool:
     """Whether an offset of this very file is saved, though no pattern names it now."""
-    inode = _inode_key(path)
-    return any(is_file_key(one.key) and Identity.parse(one.key)[0][:2] == inode for one in offsets)
+    _, inode = _inode_key(path) or (0, 0)  # device numbers change: who asks looks closely
+    return any(is_file_key(one.key) and Identity.parse(one.key)[0].inode == inode for one in offsets)
 
 
 def _former(path: str, key: str, offsets: Saved) -> tuple[SourceOffset, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.model import SourcePartition
 from copycat_agent.offsets import accounts, lanes, schema
+from copycat_agent.offsets.outcomes import is_callers, unsaved
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,7 +55,23 @@ class Commit:
         return lanes.backwards(connection, self.connector, self.heads) if self.heads else None
 
     def save(self, connection: sqlite3.Connection, ledger: Ledger) -> bool:
-        """Returns whether rows were deleted."""
+        """All of it, or nothing and then `error` says why. Returns whether rows were deleted. Raises what is wrong with the store itself.
+
+        Whatever else is raised belongs to who asked for this commit, not to those who share its transaction.
+        """
+        connection.execute("SAVEPOINT one")
+        try:
+            self.error = None if self.may_rewind else self.backwards(connection)
+            deleted = self.error is None and self._save(connection, ledger)
+        except Exception as error:
+            if not (is_callers(error) and connection.in_transaction):
+                raise
+            self.error, deleted = unsaved(error), False
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+        return deleted
+
+    def _save(self, connection: sqlite3.Connection, ledger: Ledger) -> bool:
         connection.executemany(schema.UPSERT, self.rows)
         if self.forget:
             connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)

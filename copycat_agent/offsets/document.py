@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+from copycat_agent.offsets.schema import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +20,8 @@ Kinds = dict[str, type[int | str]]
 PROVIDE = "partitions/offsets need to be provided"
 _SHOWN = 60
 """Characters of a wrong value that are told."""
-_LARGEST = 2**63 - 1
-"""What SQLite takes for an integer."""
+_LARGEST_TIME = 10**9 * 2**63
+"""Nanoseconds: what the kernel keeps of a file's time, in either direction."""
 _KEY = re.compile(r"[!-~]{1,255}")
 _KINDS: Kinds = {
     "position": int, "records": int, "size": int, "gone_ms": int, "done": bool, "skipping": bool, "path": str, "compression": str,
@@ -110,7 +111,8 @@ def _check(values: dict[str, Any], kinds: Kinds, key: str) -> None:
         if kind is None:
             msg = f"the offset of {key} has an unknown field {_shown(name)}"
             raise DataError(msg, f"fields are {', '.join([*(field.name for field in fields(SourceOffset))])}")
-        if type(value) is not kind or (isinstance(value, int) and not 0 <= value <= _LARGEST):  # bool is an int for isinstance
+        least, largest = (-_LARGEST_TIME, _LARGEST_TIME) if name == "mtime_ns" else (0, LARGEST)
+        if type(value) is not kind or (isinstance(value, int) and not least <= value <= largest):  # bool is an int for isinstance
             msg = f"{name} of {key} has to be {_WORDS[kind]}, not {_shown(value)}"
             raise DataError(msg)
         if isinstance(value, str) and not _is_utf8(value):

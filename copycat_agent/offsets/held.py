@@ -14,7 +14,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.offsets import damage, identity
 from copycat_agent.offsets.opening import DATABASE
-from copycat_agent.offsets.outcomes import translate
+from copycat_agent.offsets.outcomes import RETRIABLE, is_callers, translate, unsaved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,11 +75,15 @@ class HeldFile:
             try:
                 yield self._connection
             except sqlite3.Error as error:
+                if is_callers(error):
+                    raise unsaved(error) from error
                 failure = translate(error)
                 if isinstance(failure, FatalError):
                     self._give_up(failure)
                     self._failure = self._failure or failure
                 raise failure from error
+            except MemoryError as error:  # how Python tells SQLITE_NOMEM
+                raise RetriableError(RETRIABLE[sqlite3.SQLITE_NOMEM]) from error
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

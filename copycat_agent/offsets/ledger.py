@@ -10,7 +10,7 @@ import sqlite3
 from typing import TYPE_CHECKING, cast
 
 from copycat_agent.model import Loss, LossReason, LossTotal, SourcePartition
-from copycat_agent.offsets.schema import checksum
+from copycat_agent.offsets.schema import bounded, checksum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -111,10 +111,10 @@ def repair(connection: sqlite3.Connection) -> Mapping[str, int]:
     dropped = {table: count for table in ("losses", "loss_totals", "targets", "accounts") if (count := _repair(connection, table))}
     if "loss_totals" in dropped:
         known = totals(connection)
-        counted = connection.execute(
-            "SELECT connector, reason, sum(size_bytes), sum(records), count(*) FROM losses GROUP BY 1, 2"
-        ).fetchall()
-        _save_totals(connection, {(name, reason): LossTotal(*sums) for name, reason, *sums in counted if (name, reason) not in known})
+        counted: Totals = {}
+        for name, reason, *sums in connection.execute("SELECT connector, reason, size_bytes, records, 1 FROM losses"):
+            _count(counted, (name, reason), LossTotal(*sums))  # SQLite's own sum fails beyond 64 bits
+        _save_totals(connection, {key: total for key, total in counted.items() if key not in known})
     return dropped
 
 
@@ -136,7 +136,7 @@ def _is_broken(row: Row, table: str) -> bool:
 
 def _count(sums: Totals, key: tuple[str, LossReason], more: LossTotal) -> None:
     before = sums.get(key, LossTotal(0, 0, 0))
-    sums[key] = LossTotal(*(one + other for one, other in zip(before, more, strict=True)))
+    sums[key] = LossTotal(*(bounded(one + other) for one, other in zip(before, more, strict=True)))
 
 
 def _save_totals(connection: sqlite3.Connection, sums: Totals) -> None:
@@ -147,7 +147,8 @@ def _save_totals(connection: sqlite3.Connection, sums: Totals) -> None:
 def _encode(loss: Loss) -> Row:
     path = loss.path.encode("utf-8", "surrogateescape")
     detail = loss.detail.encode("utf-8", "backslashreplace").decode()
-    row = (*loss.partition, path, loss.start, loss.end, loss.size_bytes, loss.records, loss.reason, detail, loss.at_ms)
+    numbers = map(bounded, (loss.start, loss.end, loss.size_bytes, loss.records))
+    row = (*loss.partition, path, *numbers, loss.reason, detail, bounded(loss.at_ms))
     return (*row, checksum(row))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
 
 RETRIABLE = {
     sqlite3.SQLITE_FULL: "no space is left for the offset store",
@@ -22,6 +22,20 @@ fsync that succeeds proves nothing.
 """
 
 _DAMAGE = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR})
+
+_OF_STATEMENTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+
+
+def is_callers(error: Exception) -> bool:
+    """Whether it belongs to who asked for this: a value that cannot be stored, or a bug. The store is as good as before."""
+    return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, _OF_STATEMENTS)
+
+
+def unsaved(error: Exception) -> CopycatError:
+    """The refusal of what somebody asked for, when that `is_callers`."""
+    if isinstance(error, CopycatError):
+        return error
+    return FatalError(f"this cannot be saved: {bug_words(error)}", "this is a bug in copycat-agent: please report it")
 
 
 def primary(error: sqlite3.Error) -> int:

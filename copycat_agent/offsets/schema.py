@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x43504341
 """`CPCA`: marks the file as ours in its header."""
 
+LARGEST = 2**63 - 1
+"""The largest number that SQLite takes."""
+
 COLUMNS = (
     "connector",
     "key",
@@ -57,6 +60,16 @@ _ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
 UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
 
 
+def bounded(number: int) -> int:
+    """`number`, or the nearest one that SQLite takes."""
+    return min(max(number, -LARGEST - 1), LARGEST)
+
+
+def _time_in_full(time_ns: int) -> int | bytes:
+    """A file's time, exactly, because a file whose time differs from the saved one counts as changed: as digits from the year 2262 on."""
+    return time_ns if time_ns == bounded(time_ns) else b"%d" % time_ns
+
+
 def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
     """A row with its checksum. The path is stored as bytes: a file name need not be UTF-8."""
     print_ = offset.fingerprint
@@ -64,19 +77,19 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         partition.connector,
         partition.key,
         json.dumps(offset.position),
-        offset.records,
+        bounded(offset.records),
         int(offset.done),
         int(offset.skipping),
         offset.path.encode("utf-8", "surrogateescape"),
-        offset.size,
-        offset.gone_ms,
-        print_.head_bytes,
+        bounded(offset.size),
+        bounded(offset.gone_ms),
+        bounded(print_.head_bytes),
         print_.head,
-        print_.tail_bytes,
+        bounded(print_.tail_bytes),
         print_.tail,
         time.time_ns() // 1_000_000,
         offset.compression,
-        offset.mtime_ns,
+        _time_in_full(offset.mtime_ns),
         offset.trouble,
     )
     return (*row, offset_checksum(row))
@@ -95,7 +108,7 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
         gone_ms=gone_ms,
         fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
         compression=later[0],
-        mtime_ns=later[1],
+        mtime_ns=int(later[1]),
         trouble=later[2],
     )
     return SourcePartition(connector, key), offset

@@ -215,15 +215,13 @@ class OffsetStore(LaneStore):
             raise type(commit.error)(commit.error.message, commit.error.hint)
 
     def _write_group(self, group: list[Commit]) -> None:
-        """One transaction. A commit that must be refused is left out; the others in the group do not suffer from it."""
+        """One transaction. A commit that must be refused, or cannot be saved, is left out; the others do not suffer from it."""
         failure: CopycatError = RetriableError("the commit was interrupted")
         written = deleted = False
         try:
             with self._writing() as connection:
                 for commit in group:
-                    commit.error = None if commit.may_rewind else commit.backwards(connection)
-                    if commit.error is None:
-                        deleted |= commit.save(connection, self._ledger)
+                    deleted |= commit.save(connection, self._ledger)
             written = True
             self._look_at_wal(sum(len(commit.rows) for commit in group))
             if deleted:

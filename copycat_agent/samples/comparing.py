@@ -6,12 +6,13 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from copycat_agent.options import ExpectedLetterOptions, ExpectedOptions, WrittenFloat, epoch_ms
 from copycat_agent.samples.model import Output, Sampled
+from copycat_agent.templates import time_text
 
 ABSENT: Final = object()
 """Stands for what is not there, on either side."""
@@ -145,9 +146,7 @@ def _milliseconds(time_: str | int | None) -> int | None:
 
 
 def _rfc3339(epoch: int | None) -> str | None:
-    if epoch is None:
-        return None
-    return datetime.fromtimestamp(epoch / _MILLISECONDS, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if epoch is None else time_text(epoch)
 
 
 def _text(content: Any) -> str | None:  # noqa: ANN401 - what `produce` takes

@@ -11,6 +11,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.beginning.start import StartAt
 from copycat_agent.sources.followed import STARTED, Followed
+from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.meeting import Meeting
 from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.discovery import Discovery, Found, Mark
@@ -45,7 +46,12 @@ class Catalog:
         self.offsets, self.lost = followed.offsets, followed.lost
         self.descriptors, self.generations = followed.descriptors, followed.generations
         self.touch, self.remove = followed.touch, followed.remove
-        self.opener = Opener(options.include, follow_symlinks=options.follow_symlinks, symlink_roots=options.symlink_roots)
+        self.opener = Opener(
+            options.include,
+            follow_symlinks=options.follow_symlinks,
+            symlink_roots=options.symlink_roots,
+            follow_hard_links=options.follow_hard_links,
+        )
         self.passed_over = PassedOver(log)
         self.rotated_files = self.truncated_files = 0
         self._discovery = Discovery(options.include, options.exclude, self.opener)
@@ -110,11 +116,11 @@ class Catalog:
         self._miss(present, changes)
         if self._search_for:
             may_be_there = left_behind.Search(
-                self._discovery.may_match, self.files, self.opener, self._meeting.follow_left, self._search_for
+                self._discovery.may_match, self.files, self.opener, self._meeting.follow_left, self._search_for, self.passed_over
             )
-            self._search_for = ""
-            may_be_there.look_for(self._followed.absent, changes)
-        self._followed.absent.age(changes)
+            if may_be_there.look_for(self._followed.absent, changes):
+                self._search_for = ""
+        self._followed.forgetting.age(changes)
         self._is_scanned = True
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
@@ -147,6 +153,8 @@ class Catalog:
             self.origins.judge(changes, at_once=at_once)
             self._rests.decide(changes, awaited)
             self._missed.end(changes)
+            if self._missed.has_closed:
+                self._missed.has_closed, self._search_for = False, "the file went away before it could be opened"
             self.origins.add(self._meeting.newcomers)
         self._is_scanned = False
         self.origins.release(at_once=at_once)
@@ -181,8 +189,9 @@ class Catalog:
             kept=0 if file.offset.position else kept,
             begun_ns=0 if file.gone_since is not None else file.met_ns,
         )
+        self._followed.forgetting.bound_formers(file.identity.inode, changes)
         fresh = TrackedFile(
-            SourcePartition(self._followed.connector, file.identity.key(file.generation + 1)),
+            SourcePartition(self._followed.connector, Identity.parse(file.partition.key)[0].key(file.generation + 1)),
             file.identity,
             file.generation + 1,
             file.path,

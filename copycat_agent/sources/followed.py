@@ -12,6 +12,7 @@ from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.queue import Queue
 from copycat_agent.sources.rotation import family, kin
 from copycat_agent.sources.succession.absent import Absent
+from copycat_agent.sources.succession.forgetting import Forgetting
 from copycat_agent.sources.succession.lost import Lost
 from copycat_agent.sources.tracked import TrackedFile
 
@@ -46,7 +47,8 @@ class Followed:
         self.generations = Generations()
         self.lost = Lost(log)
         self.unpacks = options.compression == "auto"
-        self.absent = Absent(self.offsets, options.forget_after, self.lost.add, log)
+        self.absent = Absent(self.offsets, self.lost.add, log)
+        self.forgetting = Forgetting(self.absent, options.forget_after, log)
         self._log = log
         self._names: dict[TrackedFile, str] = {}  # as they were met; newest names are looked up, and are those of files met anew
         self._by_name: dict[str, dict[TrackedFile, None]] = {}
@@ -90,8 +92,10 @@ class Followed:
 
     def put_before_successor(self, file: TrackedFile, identity: Identity) -> None:
         """`file` holds what the one with this identity held before it was begun anew, and is read first."""
-        successor = self.files.get((identity.device, identity.inode))
-        if successor is not None and successor.identity == identity and successor is not file:
+        known = self.files.get(identity[:2])
+        others = (one for one in self.files.values() if one.identity.lasting == identity.lasting)  # its device may have another number
+        successor = known if known is not None and known.identity == identity else next(others, None)
+        if successor is not None and successor is not file:
             self.generations.put_before(file, successor)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:

@@ -21,6 +21,11 @@ class Identity(NamedTuple):
     inode: int
     birth_ns: int
 
+    @property
+    def lasting(self) -> Identity:
+        """What a reboot or a remount does not change: device numbers do. Without a time of birth nothing else tells files apart."""
+        return self._replace(device=0) if self.birth_ns else self
+
     def key(self, generation: int) -> str:
         """Key of the file's partition. A file that is cut and begun anew keeps its identity and gets the next generation."""
         return f"{self.device:x}:{self.inode:x}:{self.birth_ns:x}:{generation}"
@@ -43,6 +48,15 @@ def identify_by_name(path: str, stat: os.stat_result, *, follow_symlinks: bool) 
     if found is None or found.ino != stat.st_ino:
         return None
     return Identity(stat.st_dev, stat.st_ino, _birth(found))
+
+
+def is_at(path: str, identity: Identity) -> bool:
+    """Whether `path` is a name of this file, whatever number its device has by now; a link is not followed. Raises OSError."""
+    info = os.lstat(path)
+    if info.st_ino != identity.inode or info.st_dev == identity.device:
+        return info.st_ino == identity.inode
+    now = identify_by_name(path, info, follow_symlinks=False)
+    return now is not None and now.lasting == identity.lasting
 
 
 class _Timestamp(ctypes.Structure):

@@ -58,4 +58,15 @@ class LogFileOptions(SourceOptions):
         "beneath a fixed part or one of symlink_roots.",
     )
     symlink_roots: tuple[str, ...] = Field((), description="Directories that followed links may lead into, beside the patterns' own.")
-    forget_after: Duration = Field(7 * 86400.0, ge=1, description="Offsets of files that are gone are kept this long.")
+    follow_hard_links: bool = Field(
+        False,
+        description="A new file with several hard links is passed over where the kernel lets anybody link other users' files "
+        "(fs.protected_hardlinks is 0, or cannot be read), unless it belongs to the agent's user, or to the owner of its directory and "
+        "nobody else may write there. true reads it.",
+    )
+    forget_after: Duration = Field(
+        7 * 86400.0,
+        ge=1,
+        description="Offsets of files that were seen to be gone are kept this long, at most 100,000 of them; those of files that are "
+        "excluded, or cannot be looked for, are kept.",
+    )

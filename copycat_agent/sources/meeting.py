@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from copycat_agent.sources.base import Changes
 from copycat_agent.sources.beginning.start import StartAt
 from copycat_agent.sources.beginning.unopened import Unopened
 from copycat_agent.sources.followed import Followed
-from copycat_agent.sources.identity import identify
+from copycat_agent.sources.identity import identify, identify_by_name
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.paths.discovery import NO_DESCRIPTORS, Found
 from copycat_agent.sources.paths.opening import Opener, why_not
@@ -120,7 +121,7 @@ class Meeting:
     def _meet(self, found: Found, changes: Changes, *, first: bool) -> TrackedFile | None:
         """A file that is not being followed: one that was before, or a new one. None when it cannot be read."""
         try:
-            fd, info = self._open(found.path)
+            fd, info = self._open(found)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -137,14 +138,26 @@ class Meeting:
                 self._unopened.note(found, error, changes)
             return None
 
-    def _open(self, path: str) -> tuple[int, os.stat_result]:
+    def _open(self, found: Found) -> tuple[int, os.stat_result]:
         """See `Opener.open`. When the process may open no more, other files make room."""
+        is_known = self._is_known(found)
         try:
-            return self._opener.open(path)
+            fd, info = self._opener.open(found.path, is_known=is_known)
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS or not self.shrink():
                 raise
-            return self._opener.open(path)
+            fd, info = self._opener.open(found.path, is_known=is_known)
+        if is_known and not os.path.samestat(info, found.stat):
+            os.close(fd)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)  # the next look knows
+        return fd, info
+
+    def _is_known(self, found: Found) -> bool:
+        """Whether a file with several links was followed before somebody linked it."""
+        if found.stat.st_nlink == 1:
+            return False
+        identity = identify_by_name(found.path, found.stat, follow_symlinks=self._opener.follow_symlinks)
+        return identity is not None and identity.birth_ns > 0 and self._followed.absent.knows(identity)
 
     def _take_up(self, path: str, fd: int, info: os.stat_result, changes: Changes, *, first: bool) -> TrackedFile:
         """The file behind `fd`, which belongs to it from now on. Raises OSError, and then `fd` is the caller's."""

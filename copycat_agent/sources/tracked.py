@@ -244,7 +244,7 @@ class TrackedFile:
         if self.fd >= 0:
             self.tell()
             return True
-        fd, info = opener.open(self.path)
+        fd, info = opener.open(self.path, is_known=True)
         found = identify(fd, info)
         if found != self.identity:
             os.close(fd)

@@ -154,6 +154,15 @@ def _time_text(epoch_ms: int, spec: str) -> str:
     return moment.strftime(spec) if spec else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def time_text(epoch_ms: float, timespec: str = "milliseconds") -> str:
+    """RFC 3339 in UTC, for people; a time outside of the years 1 to 9999, which files may have, as the number that it is."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        return f"{int(epoch_ms)} ms since 1970"
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
 def _assemble(pattern: str, getters: list[Callable[[RecordLike], str]]) -> Callable[[RecordLike], str]:
     """`pattern % texts`, in the cheapest form for the number of texts."""
     if not getters:

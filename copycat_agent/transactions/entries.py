@@ -17,6 +17,8 @@ from copycat_agent.transactions.protocol import Entry
 
 VERSION = 1
 _HEAD, _POSITION = "head", "position"
+_LARGEST = 2**63 - 1
+"""Of steps and positions: what files, Kafka and the store count with."""
 
 
 def partition_of(agent: str, connector: str, count: int) -> int:
@@ -130,8 +132,8 @@ def _position(partition: SourcePartition, value: bytes) -> Position:
 
 
 def _number(told: Any) -> int:  # noqa: ANN401 - what JSON holds
-    """Raises ValueError for anything else: a seq or an offset that is no number must not be compared with one."""
-    if type(told) is not int:
+    """Raises ValueError for anything else: a seq or an offset that is no number, or that no file has, must not be compared with one."""
+    if type(told) is not int or not 0 <= told <= _LARGEST:
         raise ValueError
     return told
 

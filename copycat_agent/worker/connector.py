@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from copycat_agent import logs
 from copycat_agent.delivery.base import Report
-from copycat_agent.errors import BusyError, CopycatError, RetriableError
+from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.rounds import Rounds
@@ -30,6 +28,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RESTART_SECONDS = (1.0, 60.0)
 """First and longest wait before a connector is started again."""
+BUGS_MAX = 3
+"""So many unexpected errors within `BUGS_SECONDS` end the connector: what one file brings about would be sent again at each start."""
+BUGS_SECONDS = 3600.0
 STEADY_SECONDS = 60.0
 """A connector that has worked so long begins with the shortest wait again."""
 TELL_SECONDS = 1.0
@@ -78,6 +79,7 @@ class Connector:
         self._standing = Standing(self._log, on_change)
         self._rounds: Rounds | None = None
         self._pause_seconds = 0.0
+        self._bugs: list[float] = []
         self._thread = threading.Thread(target=self._run, name=f"connector-{definition.name}", daemon=True)
         self._ended = threading.Event()
 
@@ -205,12 +207,15 @@ class Connector:
             self._fail(error.message, error.hint)
             return False
         except Exception as error:  # noqa: BLE001 - a bug in one connector must not take the others with it
-            where = traceback.extract_tb(error.__traceback__)[-1]
             self._log.debug("unexpected error", error=error)
             self._tally.count_error("connector", type(error).__name__)
-            words = f"unexpected {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+            words = bug_words(error)
             if self._until_idle:
                 self._fail(words, "please report it")
+                return False
+            if self._keeps_happening(error):
+                hint = f"please report it; to try again: copycat ctl restart {self.definition.name}"
+                self._fail(f"{words}; so it ended {BUGS_MAX} times within an hour", hint)
                 return False
             self._falls(begun, f"{words}; please report it")
         else:
@@ -218,6 +223,14 @@ class Connector:
         finally:
             self._rounds = None
         return True
+
+    def _keeps_happening(self, error: Exception) -> bool:
+        """Whether it is better not to try again. What the host lacks for a while counts only where something was sent before."""
+        has_sent = self._rounds is not None and self._rounds.has_results
+        if has_sent or not isinstance(error, OSError | MemoryError):
+            now = time.monotonic()
+            self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]
+        return len(self._bugs) >= BUGS_MAX
 
     def _open(self) -> Delivery | None:
         """The connector's delivery, open; None when a stop was asked for meanwhile. Raises what ends the connector.

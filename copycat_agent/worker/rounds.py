@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from copycat_agent import failpoints
 from copycat_agent.delivery.base import Unsaved, is_empty
-from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
 from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
 from copycat_agent.sources import SOURCES
@@ -21,12 +21,13 @@ from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import more_to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from copycat_agent.delivery.base import Delivery, DeliveryView
     from copycat_agent.options import Definition
     from copycat_agent.worker.tools import Books, Tools
 
+T = TypeVar("T")
 QUERY_SECONDS = 1.0
 """Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
 SCAN_GAP_SECONDS = 0.05
@@ -80,6 +81,8 @@ class Rounds:
         self._scanned = False
         self._pausing = False
         self._finalised = False
+        self.has_results = False
+        """Whether a batch has come back: of what it sent, all that cannot be saved is sent again by the next start."""
         self._tally.begin()
         make = make_source or SOURCES[definition.source.type].make
         self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
@@ -176,6 +179,7 @@ class Rounds:
             self._source.finish(back, self._source.settle(back))
         for task in [task for task, flight in self._flying.items() if flight.results.done()]:
             flight = self._flying.pop(task)
+            self.has_results = True
             results = self._delivery.take_in(flight.batch, flight.results.result())
             if not isinstance(results, tuple):  # known later
                 self._flying[task] = flight._replace(results=results)
@@ -212,7 +216,7 @@ class Rounds:
         """Whether it is saved. Raises what is not retriable."""
         begin = time.monotonic()
         try:
-            wrote = self._delivery.save(one, self._accounts([one]))
+            wrote = _unexpected_is_fatal(lambda: self._delivery.save(one, self._accounts([one])))
         except RetriableError as error:
             self._patience.not_saved(error)
             return False
@@ -329,6 +333,16 @@ class Rounds:
         accounts = self._accounts(self._uncommitted)  # of offsets that are in `changes` once more
         unsaved = [one for one in self._uncommitted if one.results]
         try:
-            self._delivery.save_last(changes, unsaved, accounts)
+            _unexpected_is_fatal(lambda: self._delivery.save_last(changes, unsaved, accounts))
         except CopycatError as error:
             self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)
+
+
+def _unexpected_is_fatal(save: Callable[[], T]) -> T:
+    """What `save` returns. Raises what the store raises; FatalError for anything else: another start would send the same files again."""
+    try:
+        return save()
+    except CopycatError:
+        raise
+    except Exception as error:
+        raise FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it") from error

@@ -24,6 +24,7 @@ from copycat_agent.model import Fingerprint
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
+from copycat_agent.sources.paths import hard_links
 from tests.cli.conftest import COMMAND
 from tests.cli.test_dry_run import run_to_the_end
 from tests.faults.conftest import LIKE_ANYONE
@@ -44,6 +45,32 @@ def ask(connectors: Path, tmp_path: Path) -> Ask:
         return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
     return call
+
+
+def test_a_hard_link_that_anybody_may_have_made_is_told_with_the_way_to_read_it(
+    environment: dict[str, str], connectors: Path, tmp_path: Path
+) -> None:
+    """A real command, to which the kernel's setting shows as 0."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    secret = tmp_path / "secret"
+    secret.write_text("another user's\n")
+    (logs / "app.log").hardlink_to(secret)
+    (connectors / "app.yaml").write_text(f"name: app\nsource: {{type: log_file, include: ['{logs}/*.log']}}\nrecord: {{topic: t}}\n")
+    unprotected = tmp_path / "protected_hardlinks"
+    unprotected.write_text("0\n")
+    script = f'mount --bind {unprotected} {hard_links.SYSCTL} || exit 99; exec "$@"'
+    asked = ["unshare", "-m", "sh", "-c", script, "sh", *COMMAND, "explain", str(logs / "app.log"), str(connectors)]
+    try:
+        os.chown(secret, 64_321, 64_321)
+        done = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=90, check=False, cwd=tmp_path)
+    except OSError as error:
+        pytest.skip(f"files cannot be given away, or namespaces made, here: {error}")
+    if done.returncode in (1, 99) and not done.stdout:
+        pytest.skip(f"no mount namespace here: {done.stderr}")
+    assert "another user's" not in done.stdout
+    assert "several hard links" in done.stdout
+    assert "set follow_hard_links: true" in done.stdout
 
 
 @pytest.fixture

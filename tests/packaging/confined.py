@@ -83,7 +83,7 @@ def arrange_files(plan: dict[str, list[str]], places: dict[str, str]) -> None:
         if not path.exists():
             path.mkdir(parents=True)
             _mount("--bind", PLACES / f".{number}", path)
-    _mount("-t", "proc", "-o", "hidepid=2,subset=pid", "proc", "/proc")
+    _mount("-t", "proc", "-o", "hidepid=2", "proc", "/proc")
     writable = {str(PLACES / name) for name in plan["writable"]} | {"/tmp", "/var/tmp"}
     for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines():
         point = line.split()[4].encode().decode("unicode_escape")

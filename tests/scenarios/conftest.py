@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.executor import InlineExecutor
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.runners import RunnerExecutor
@@ -28,6 +29,14 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerExecuto
     yield executor
     executor.close()
     host.close()
+
+
+@pytest.fixture(scope="package")
+def inline() -> Iterator[InlineExecutor]:
+    """Batches run in this process, for scenarios in which nothing depends on Spark."""
+    executor = InlineExecutor()
+    yield executor
+    executor.close()
 
 
 @pytest.fixture(scope="package")

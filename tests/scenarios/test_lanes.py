@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, World, kafka_world
-from copycat_agent.executor import InlineExecutor
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
@@ -25,20 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.executor import Results
+    from copycat_agent.executor import InlineExecutor, Results
     from copycat_agent.model import Batch, Place, TaskId
     from copycat_agent.options import Definition
     from copycat_agent.watch import Watcher
 
 EXACTLY_ONCE = {"guarantee": "exactly_once"}
-
-
-@pytest.fixture(scope="module")
-def inline() -> Iterator[InlineExecutor]:
-    """Batches run in this process."""
-    executor = InlineExecutor()
-    yield executor
-    executor.close()
 
 
 @pytest.fixture

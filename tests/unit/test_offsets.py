@@ -5,14 +5,16 @@ from __future__ import annotations
 import sqlite3
 import threading
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.errors import FatalError
+from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore, schema
+from copycat_agent.offsets.commits import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +87,24 @@ def test_a_value_that_cannot_be_stored_costs_nobody_elses_offset(store: OffsetSt
         store.commit({part(): SourceOffset(object())})  # type: ignore[arg-type]
     store.commit({part(): SourceOffset(1)})
     assert store.read("nginx") == {part(): SourceOffset(1)}
+
+
+@pytest.mark.parametrize("year", [-3_000_000, 1, 1901, 2026, 2262, 2263, 2300, 9999, 10_000, 290_000_000_000])
+def test_a_files_time_is_saved_exactly_whatever_year_it_names(tmp_path: Path, year: int) -> None:
+    offset = SourceOffset(5, mtime_ns=(year - 1970) * 31_556_952 * 10**9 + 123_456_789)
+    with OffsetStore.open(tmp_path) as store:
+        store.commit({part(): offset})
+    with OffsetStore.open(tmp_path) as store:
+        assert store.read("nginx") == {part(): offset}
+
+
+def test_numbers_that_sqlite_cannot_hold_are_saved_as_the_nearest_that_it_can(store: OffsetStore) -> None:
+    huge = SourceOffset(5, records=2**80, size=2**64, gone_ms=-(2**70), fingerprint=Fingerprint(2**65, "a", 2**66, "b"))
+    most = 2**63 - 1
+    store.commit({part(): huge})
+    assert store.read("nginx") == {
+        part(): SourceOffset(5, most, size=most, gone_ms=-most - 1, fingerprint=Fingerprint(most, "a", most, "b"))
+    }
 
 
 def test_nothing_to_commit_is_nothing_done(store: OffsetStore) -> None:
@@ -194,6 +214,56 @@ def test_in_a_shared_transaction_one_refused_commit_does_not_hurt_the_others(sto
     assert outcome == {"good-1": "ok", "bad": "refused", "good-2": "ok"}
     assert store.read("good-1") == {part("good-1"): SourceOffset(5)}
     assert store.read("bad") == {part("bad"): SourceOffset(10)}
+
+
+def no_number(partition: SourcePartition, offset: SourceOffset) -> schema.Row:
+    """A row that SQLite refuses, as one with a number of more than 64 bits was."""
+    row = list(_encode(partition, offset))
+    if partition.connector == "bad":
+        row[schema.COLUMNS.index("size")] = BEYOND[offset.size]
+    return tuple(row)
+
+
+_encode = schema.encode
+BEYOND: list[object] = [2**64, None, object(), "\udc80"]
+"""Values that make sqlite3 raise OverflowError, IntegrityError, ProgrammingError and UnicodeEncodeError."""
+
+
+@pytest.mark.parametrize("which", range(len(BEYOND)))
+def test_whatever_a_commit_makes_the_store_raise_is_told_to_who_asked_for_it_and_to_nobody_else(
+    store: OffsetStore, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    monkeypatch.setattr(schema, "encode", no_number)
+    outcome: dict[str, str] = {}
+
+    def commit(name: str) -> None:
+        try:
+            store.commit({part(name, "1"): SourceOffset(5, size=which), part(name, "2"): SourceOffset(5, size=which)})
+            outcome[name] = "ok"
+        except FatalError as error:
+            outcome[name] = str(error)
+
+    threads = [threading.Thread(target=commit, args=(name,)) for name in ("good-1", "bad", "good-2")]
+    with store._lock:  # all three wait, so that the first to go writes for all
+        for thread in threads:
+            thread.start()
+        while len(store._waiting) < len(threads):
+            pass
+    for thread in threads:
+        thread.join()
+    assert outcome["good-1"] == outcome["good-2"] == "ok"
+    assert "cannot be saved: unexpected" in outcome["bad"]
+    assert store.connectors() == ("good-1", "good-2")
+    assert store.refusal == ""
+
+
+def test_a_commit_for_which_there_is_no_memory_may_be_repeated(store: OffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Commit, "_save", mock.Mock(side_effect=MemoryError))
+        with pytest.raises(RetriableError, match="no memory"):
+            store.commit({part(): SourceOffset(5)})
+    store.commit({part(): SourceOffset(5)})
+    assert store.read("nginx") == {part(): SourceOffset(5)}
 
 
 def test_a_store_removed_under_the_agent_is_noticed_at_the_next_commit(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ HEAD = Fingerprint(1024, "digest")
         SourceOffset(4096, fingerprint=HEAD, records=7, size=9000),
         SourceOffset(500, fingerprint=HEAD, records=500, size=9000),  # a position that is a record's number
         SourceOffset(500, fingerprint=Fingerprint(9000, "whole"), records=500, size=9000, done=True),
+        SourceOffset(4096, fingerprint=HEAD, mtime_ns=-1),
+        SourceOffset(4096, fingerprint=HEAD, mtime_ns=-(2**63) * 10**9),
+        SourceOffset(4096, fingerprint=HEAD, mtime_ns=10_413_792_000 * 10**9),  # the year 2300
         SourceOffset(0, fingerprint=Fingerprint(200, "whole"), size=200, done=True, trouble="parquet: no footer"),
         SourceOffset(
             3, fingerprint=Fingerprint(24, "whole", 3, "tail"), records=1, size=24, done=True, compression="gzip"
@@ -38,3 +41,12 @@ def test_what_is_saved_can_be_shown_exported_and_taken_back(offset: SourceOffset
 def test_a_fingerprint_of_bytes_behind_the_position_is_refused(offset: SourceOffset) -> None:
     with pytest.raises(DataError, match="does not fit"):
         from_document("drops", to_document(ONE, offset))
+
+
+@pytest.mark.parametrize("field", ["position", "records", "size", "gone_ms", "mtime_ns"])
+@pytest.mark.parametrize("number", [-(2**100), 2**100])
+def test_numbers_that_no_file_has_are_refused_by_name(field: str, number: int) -> None:
+    document = to_document(ONE, SourceOffset(0))
+    document["offset"][field] = number
+    with pytest.raises(DataError, match=f"{field} of {ONE.key} has to be a whole number"):
+        from_document("drops", document)

@@ -52,6 +52,27 @@ def test_losses_come_back_equal_and_the_newest_first(store: OffsetStore) -> None
     }
 
 
+def test_totals_end_at_the_largest_number_that_can_be_stored(store: OffsetStore) -> None:
+    most = 2**63 - 1
+    sparse = lost(0)._replace(end=most, size_bytes=most)
+    store.commit({PART: SourceOffset(1)}, losses=[sparse])
+    store.commit({PART: SourceOffset(2)}, losses=[sparse, lost(1)._replace(end=2**70, size_bytes=2**70, at_ms=2**64)])
+    store.commit({PART: SourceOffset(3)}, losses=[lost(2)])
+    assert store.loss_totals() == {("nginx", "destroyed"): LossTotal(most, 0, 4)}
+    assert [one.size_bytes for one in store.losses("nginx", 10)] == [10, most, most, most]
+    store.rename("nginx", "web")
+    assert store.loss_totals() == {("web", "destroyed"): LossTotal(most, 0, 4)}
+
+
+def test_totals_of_huge_losses_are_counted_again_when_their_row_is_broken(store: OffsetStore) -> None:
+    most = 2**63 - 1
+    store.commit({}, losses=[lost(0)._replace(end=most, size_bytes=most), lost(1)])
+    with store._writing() as connection:
+        connection.execute("UPDATE loss_totals SET checksum = 0")
+        assert ledger.repair(connection) == {"loss_totals": 1}
+    assert store.loss_totals() == {("nginx", "destroyed"): LossTotal(most, 0, 2)}
+
+
 def test_a_refused_commit_leaves_neither_offset_nor_loss_nor_hole(store: OffsetStore) -> None:
     gone = SourcePartition("nginx", "gone")
     store.commit({PART: SourceOffset(10), gone: SourceOffset(1)})

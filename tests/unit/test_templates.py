@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Record
-from copycat_agent.templates import METADATA, MISSING, SplitMeta, compile_path, compile_template
+from copycat_agent.templates import METADATA, MISSING, SplitMeta, compile_path, compile_template, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,21 @@ def test_a_template_tells_what_it_names_and_how_it_begins() -> None:
 )
 def test_metadata_renders(text: str, expected: str) -> None:
     assert render(text, timestamp_ms=EVENT_MS) == expected
+
+
+@pytest.mark.parametrize(
+    ("epoch_ms", "shown"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (10_413_792_000_123, "2300-01-01T00:00:00.123Z"),
+        (-62_135_596_800_000, "0001-01-01T00:00:00.000Z"),
+        (-62_135_596_800_001, "-62135596800001 ms since 1970"),
+        (253_402_300_800_000, "253402300800000 ms since 1970"),
+        (10**25, f"{10**25} ms since 1970"),
+    ],
+)
+def test_a_time_beyond_the_calendar_is_shown_as_the_number_it_is(epoch_ms: int, shown: str) -> None:
+    assert time_text(epoch_ms) == shown
 
 
 def test_every_metadata_name_compiles_and_renders() -> None:

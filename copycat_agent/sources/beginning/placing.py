@@ -72,7 +72,9 @@ def _by_path(connector: str, offsets: Offsets, path: str) -> tuple[int, SourcePa
         msg = f"{path!a} cannot be opened: {error.strerror}"
         raise DataError(msg, "run this as a user who may read it") from error
     identity = identify(fd, info)
-    generations = {Identity.parse(one.key)[1]: one for one in offsets if is_file_key(one.key) and Identity.parse(one.key)[0] == identity}
+    saved_as = {Identity.parse(one.key)[0] for one in offsets if is_file_key(one.key)}
+    saved_as = saved_as & {identity} or {one for one in saved_as if one.lasting == identity.lasting}
+    generations = {Identity.parse(one.key)[1]: one for one in offsets if is_file_key(one.key) and Identity.parse(one.key)[0] in saved_as}
     if not generations and (ranges := [one.key for one in offsets if _is_range_of(one.key, identity)]):
         os.close(fd)
         msg = f"{path!a} is being read in {len(ranges)} ranges, each with a position of its own"
@@ -83,7 +85,11 @@ def _by_path(connector: str, offsets: Offsets, path: str) -> tuple[int, SourcePa
 
 
 def _is_range_of(key: str, identity: Identity) -> bool:
-    return key.startswith(identity.key(0)[:-1]) and not is_file_key(key)
+    try:
+        saved_as, _ = Identity.parse(key.rpartition(":")[0])
+    except ValueError:
+        return False
+    return saved_as.lasting == identity.lasting and not is_file_key(key)
 
 
 def _by_key(connector: str, offsets: Offsets, key: str) -> tuple[int, SourcePartition, SourceOffset]:
@@ -98,13 +104,13 @@ def _by_key(connector: str, offsets: Offsets, key: str) -> tuple[int, SourcePart
 def _open_by_identity(identity: Identity, path: str) -> int:
     """Descriptor of the file under its last name or another one in the same directory, -1 when it is not there."""
     try:
-        name = Whereabouts().find(path, identity.device, identity.inode)
+        name = Whereabouts().find(path, identity)
         if name is None:
             return -1
         fd, info = open_regular(name, follow_symlinks=False)
     except OSError:
         return -1
-    if identify(fd, info) == identity:
+    if identify(fd, info).lasting == identity.lasting:
         return fd
     os.close(fd)
     return -1
@@ -197,7 +203,7 @@ def is_file_key(key: str) -> bool:
 def _number(wanted: str) -> int:
     if wanted == "beginning":
         return 0
-    if not (wanted.isascii() and wanted.isdigit()) or int(wanted) >= 2**63:
+    if not (wanted.isascii() and wanted.isdigit()) or len(wanted) > len(str(2**63)) or int(wanted) >= 2**63:
         msg = f"{wanted!a} is no position"
         raise DataError(msg, "give the next byte to read, a whole number from 0, or beginning, or end")
     return int(wanted)

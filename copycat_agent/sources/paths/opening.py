@@ -8,11 +8,16 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
+from copycat_agent.sources.paths import hard_links
 from copycat_agent.sources.paths.beneath import find_beneath, find_following
 from copycat_agent.sources.paths.patterns import fixed_part, path_regex
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _ROOT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_LINKED = (
+    "has several hard links, and somebody other than its owner may have put it there; set fs.protected_hardlinks to 1 and remove the link,"
+    " or set follow_hard_links: true to read it"
+)
 _HELD_ROOTS = 16
 """Descriptors that a scan keeps for the patterns' fixed parts; the rest are opened each time."""
 
@@ -35,19 +40,31 @@ class Opener:
     A pattern's fixed part was written by a person and may lead through links. Below it none is followed; with
     `follow_symlinks` what lies at the end has to be beneath the real path of a fixed part, or of one of `symlink_roots`. What
     is no regular file is never opened, not even for a moment: a name is resolved without opening (O_PATH), and what it led to
-    is opened then, so nobody can put something else in between.
+    is opened then, so nobody can put something else in between. Nor is a file that somebody else may have linked to its place
+    (`hard_links`), unless `follow_hard_links` says so.
     """
 
-    def __init__(self, include: tuple[str, ...], *, follow_symlinks: bool = False, symlink_roots: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        include: tuple[str, ...],
+        *,
+        follow_symlinks: bool = False,
+        symlink_roots: tuple[str, ...] = (),
+        follow_hard_links: bool = False,
+    ) -> None:
         self.follow_symlinks = follow_symlinks
+        self._follow_hard_links = follow_hard_links
         self._patterns = [(fixed_part(pattern), path_regex(pattern)) for pattern in include]
         self._real_roots = tuple(dict.fromkeys([*(root for root, _ in self._patterns), *symlink_roots]))
         self._holds = False
         self._held: dict[str, int] = {}
         self._allowed: tuple[str, ...] = ()
 
-    def open(self, path: str) -> tuple[int, os.stat_result]:
-        """Descriptor and fstat of the regular file at `path`. Raises OSError."""
+    def open(self, path: str, *, is_known: bool = False) -> tuple[int, os.stat_result]:
+        """Descriptor and fstat of the regular file at `path`. Raises OSError.
+
+        `is_known`: the caller takes only a file that it has read before, so who links it does not matter.
+        """
         found = self._find(path, self._roots_of(path))
         try:
             info = os.fstat(found)
@@ -55,6 +72,8 @@ class Opener:
                 raise NotRegularError(0, "is not a regular file", path)
             if self.follow_symlinks and (target := self._outside(found)):
                 raise _leads_out(target, path)
+            if info.st_nlink > 1 and not (is_known or self._follow_hard_links) and hard_links.is_doubtful(found, info):
+                raise LinkError(errno.EPERM, _LINKED, path)
             return os.open(f"/proc/self/fd/{found}", _FLAGS), info
         finally:
             os.close(found)

@@ -161,7 +161,7 @@ class Admission:
         if file.fd >= 0:
             return self._is_as_it_was(file)
         try:
-            fd, info = self._listing.opener.open(file.path)
+            fd, info = self._listing.opener.open(file.path, is_known=True)
         except FileNotFoundError:
             self._seek(file)
             return False

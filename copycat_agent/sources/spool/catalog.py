@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.identity import identify_by_name
 from copycat_agent.sources.packing import packed_files
+from copycat_agent.sources.paths.opening import why_not
 from copycat_agent.sources.spool.ranges import parts_of
+from copycat_agent.sources.spool.remounts import Remounts
 from copycat_agent.sources.spool.settling import set_aside
 from copycat_agent.sources.spool.spool_file import SpoolFile
 from copycat_agent.sources.spool.spool_stream import ENDLESS
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition
     from copycat_agent.sources.base import Changes
     from copycat_agent.sources.paths.discovery import Found
+    from copycat_agent.sources.paths.whereabouts import Whereabouts
     from copycat_agent.sources.spool.listing import Listing
     from copycat_agent.sources.spool.rows import Row, Rows
     from copycat_agent.sources.spool.spool_options import SpoolDirOptions
@@ -31,8 +34,9 @@ _WENT = "the file went away before it was read to its end"
 class Catalog:
     """The connector's files, by inode. `rows` are what is saved; `listing` looks at the directory.
 
-    Which file is it? One with a row of its device, inode and birth is that row's, under whatever name. A done row whose size and time
-    of change are still the file's means that it is read; when they are not, it is another generation, read from its beginning.
+    Which file is it? One with a row of its device, inode and birth is that row's, under whatever name; of another device, see `remounts`.
+    A done row whose size and time of change are still the file's means that it is read; when they are not, it is another generation, read
+    from its beginning.
     """
 
     def __init__(self, connector: str, options: SpoolDirOptions, rows: Rows, listing: Listing, log: Log, *, counts: bool) -> None:
@@ -45,11 +49,12 @@ class Catalog:
         self._counts = counts
         self._known_done: dict[tuple[int, int], tuple[int, SourcePartition]] = {}
         self.files: dict[tuple[int, int], SpoolFile] = {}
-        self.done: dict[tuple[int, int], Row] = {}
+        self.done: dict[SourcePartition, Row] = {}
+        self._remounts = Remounts(rows, listing.opener, self.files, self.vanish)
         self.paths: set[str] = set()
         self.lost = Lost(log)
 
-    def scan(self, found: Iterable[Found], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
+    def scan(self, found: Sequence[Found], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
         """Compare what is there with what is known. Returns the files that are new or not what they were, and rows whose file is gone.
 
         The latter are done rows of which no look has found the file (any more).
@@ -58,6 +63,7 @@ class Catalog:
         news: list[SpoolFile] = []
         self.done, before = {}, self._known_done
         self._known_done = {}
+        self._remounts.begin_scan(found)
         for one in found:
             inode_key = (one.stat.st_dev, one.stat.st_ino)
             present.add(inode_key)
@@ -88,55 +94,69 @@ class Catalog:
                 file.path, file.gone = found.path, False
                 return None if file.observe(found.stat) else file
             self.vanish(file)
-        row = self._done_row(found, known)
-        if row is None:
-            return self._meet(found, changes)
+        try:
+            row = self._done_row(found, known)
+            if row is None:
+                return self._meet(found, changes)
+        except FileNotFoundError:
+            return None
+        except OSError as error:  # it may be one that was read
+            self._listing.passed_over.warn(found.path, why_not(error))
+            return None
         self._known_done[inode_key] = found.stat.st_ctime_ns, row.partition
-        self._keep_done(row, found.path, changes)
+        self._keep_done(row, found, changes)
         return None
 
     def _done_row(self, found: Found, known: tuple[int, SourcePartition] | None) -> Row | None:
         """The row that says that this very file is read, as it is now; None for any other.
 
         Size and time are not enough: a new file gets the inode of one that was deleted, and programs set times. Nobody can set the time
-        of status change, so as long as that is the same nothing has to be asked.
+        of status change, so as long as that is the same nothing has to be asked. Raises OSError.
         """
         if known is not None and known[0] == found.stat.st_ctime_ns and (row := self._rows.get(known[1])) and _is_read(row, found.stat):
             return row
-        rows = [row for row in self._rows.at_inode(found.stat.st_dev, found.stat.st_ino) if row.bounds is None]
-        if not any(_is_read(row, found.stat) for row in rows):
+        if not any(_is_read(row, found.stat) for row in self._rows.at_inode(found.stat.st_ino) if row.bounds is None):
             return None
         identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
-        row = max((row for row in rows if row.identity == identity), key=lambda row: row.generation, default=None)
+        rows = self._remounts.rows_of(identity, found) if identity is not None else []
+        row = max((row for row in rows if row.bounds is None), key=lambda row: row.generation, default=None)
         return row if row is not None and _is_read(row, found.stat) and not _is_doubtful(row) else None
 
     def _is(self, file: SpoolFile, found: Found) -> bool:
         """Whether it is the same file under another name."""
         return identify_by_name(found.path, found.stat, follow_symlinks=False) == file.identity
 
-    def _keep_done(self, row: Row, path: str, changes: Changes) -> None:
-        if row.offset.gone_ms or row.offset.path != path:
-            now = replace(row.offset, gone_ms=0, path=path)
+    def _keep_done(self, row: Row, found: Found, changes: Changes) -> None:
+        if row.offset.gone_ms or row.offset.path != found.path:
+            now = replace(row.offset, gone_ms=0, path=found.path)
             changes.offsets[row.partition] = now
             row = row._replace(offset=now)
-        self.done[row.identity[:2]] = row
+        self.done[row.partition] = row._replace(identity=row.identity._replace(device=found.stat.st_dev))
 
     def _meet(self, found: Found, changes: Changes) -> SpoolFile | None:
         identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
         if identity is None:
             return None  # it went away, or another one has its name: the next look knows
         info = found.stat
-        rows = [row for row in self._rows.at_inode(*identity[:2]) if row.identity == identity]
+        rows = self._remounts.rows_of(identity, found)
+        if found.stat.st_nlink > 1 and not rows and not self._may_be_taken(found):
+            return None
         generation = max((row.generation for row in rows), default=0)
         file = SpoolFile(
             self._connector, identity, generation, found.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns,
-            SourceOffset(0, path=found.path),
+            SourceOffset(0, path=found.path), saved_as=rows[0].identity if rows else None,
         )  # fmt: skip
         self._recall(file, [row for row in rows if row.generation == generation], changes)
         if not file.is_begun:
             file.former = self._rows.done_at(found.path, info.st_size)
         self.files[file.inode_key] = file
         return file
+
+    def _may_be_taken(self, found: Found) -> bool:
+        """Of a file with several links, which the opener judges. Raises OSError."""
+        fd, info = self._listing.opener.open(found.path)
+        os.close(fd)
+        return os.path.samestat(info, found.stat)  # else the next look knows
 
     def _recall(self, file: SpoolFile, rows: list[Row], changes: Changes) -> None:
         """What is saved of this generation of the file."""
@@ -210,7 +230,10 @@ class Catalog:
     def _miss(self, present: set[tuple[int, int]], changes: Changes) -> list[Row]:
         """Files and rows that nothing was found of. What a directory held that cannot be listed now is not known to be missing."""
         for file in [one for key, one in self.files.items() if key not in present]:
-            if not self._listing.is_missing(file.path, file.identity.device):
+            if not (file.flights or file.fd >= 0) and _is_on_another_device(file):
+                self.let_go(file)  # its file system was mounted again: under its new number it is another one of `files`
+                continue
+            if not self._listing.is_missing(file.path, {file.identity.device}):
                 continue
             if file.flights or file.fd >= 0:
                 file.gone = True  # it is read to its end all the same
@@ -218,12 +241,18 @@ class Catalog:
                 self.vanish(file)
         gone = []
         for row in self._rows.there():
-            if row.identity[:2] in present or row.identity[:2] in self.files or row.partition in changes.offsets:
+            place = self._remounts.place_of(row.identity)
+            if place in present or place in self.files or row.partition in changes.offsets or row.partition in changes.forget:
                 continue
-            if row.partition in changes.forget or not self._listing.is_missing(row.offset.path, row.identity.device):
+            if not self._listing.is_missing(row.offset.path, self._remounts.numbers_of(row.identity.device)):
                 continue
-            gone.append(row)
+            if not _stands(row):  # else it is excluded by now
+                gone.append(row)
         return gone
+
+    def is_gone(self, row: Row, whereabouts: Whereabouts) -> bool:
+        """Whether it is seen that no name in its directory leads to the file of a row. What cannot be listed is not seen."""
+        return whereabouts.seen(row.offset.path, row.identity, self._remounts.numbers_of(row.identity.device)) is False
 
     def vanish(self, file: SpoolFile) -> None:
         """It is not there any more, and was not read to its end."""
@@ -249,8 +278,23 @@ def _is_read(row: Row, info: os.stat_result) -> bool:
     return row.offset.done and (row.offset.size, row.offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
 
 
+def _is_on_another_device(file: SpoolFile) -> bool:
+    try:
+        return os.lstat(file.path).st_dev != file.identity.device
+    except OSError:
+        return False
+
+
 def _is_at(offset: SourceOffset, file: SpoolFile) -> bool:
     return (offset.size, offset.mtime_ns) == file.version
+
+
+def _stands(row: Row) -> bool:
+    """Whether the file of a row has the name still that it had last."""
+    try:
+        return os.lstat(row.offset.path).st_ino == row.identity.inode
+    except OSError:
+        return False
 
 
 def _is_doubtful(row: Row) -> bool:

@@ -43,17 +43,18 @@ class KeptError(Exception):
 
 
 class Item(NamedTuple):
-    """A file to clean up, as it was when it was read."""
+    """A file to clean up, as it was when it was read. `saved_as`: the identity in names of ours, None for its own."""
 
     name: str
     identity: Identity
     size: int
     mtime_ns: int
+    saved_as: Identity | None = None
 
     @property
     def key(self) -> str:
-        """In names of our own: one file, wherever it is."""
-        return "-".join(f"{part:x}" for part in self.identity)
+        """In names of our own: one file, wherever it is, whatever number its device has after a reboot."""
+        return "-".join(f"{part:x}" for part in self.saved_as or self.identity)
 
 
 class Seen(Enum):

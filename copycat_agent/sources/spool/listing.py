@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.glance import Glance
@@ -33,7 +33,7 @@ class Listing:
 
     def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log) -> None:
         include = include_of(options)
-        self.opener = Opener(include)
+        self.opener = Opener(include, follow_hard_links=options.follow_hard_links)
         self.passed_over = PassedOver(log)
         self._root = options.dir.rstrip("/") or "/"
         self._discovery = Discovery(include, options.exclude, self.opener)
@@ -85,8 +85,11 @@ class Listing:
         """What matches and is not read, and why."""
         return {**self._unfinished, **self.passed_over.reasons()}
 
-    def is_missing(self, path: str, device: int) -> bool:
-        """Whether a file that the last look did not find was really missing from where it was: its directory was there and listed."""
+    def is_missing(self, path: str, devices: Container[int]) -> bool:
+        """Whether a file that the last look did not find was really missing from where it was: its directory was there and listed.
+
+        `devices`: numbers that its device may have. With any other its file system is not mounted, for all that is known.
+        """
         directory = path.rpartition("/")[0] or "/"
         while not os.path.isdir(directory) and len(directory) > len(self._root):  # noqa: PTH112 - names may be odd bytes
             directory = directory.rpartition("/")[0]
@@ -95,6 +98,6 @@ class Listing:
         if self.passed_over.is_unreadable(path):
             return False
         try:
-            return os.stat(directory).st_dev == device  # noqa: PTH116 - see above
+            return os.stat(directory).st_dev in devices  # noqa: PTH116 - see above
         except OSError:
             return False

@@ -74,8 +74,8 @@ class Outcomes:
         """Once a generation has a row of its own, those before it are of no use."""
         if file.partition not in changes.offsets:
             return
-        for row in self._rows.at_inode(*file.inode_key):
-            if row.identity == file.identity and row.generation < file.generation:
+        for row in self._rows.at_inode(file.identity.inode):
+            if row.identity == (file.saved_as or file.identity) and row.generation < file.generation:
                 changes.forget.add(row.partition)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> tuple[list[SpoolFile], FatalError | None]:

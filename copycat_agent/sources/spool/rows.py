@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.paths.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
     from copycat_agent.sources.base import Changes, Offsets
@@ -16,9 +17,15 @@ if TYPE_CHECKING:
 KEPT_GONE = 100_000
 """Rows of files that are gone; the oldest are forgotten before `forget_after` when there are more."""
 
+_LOOK_SECONDS = 60.0
+"""How soon it is looked again whether a file is gone that was not seen to be."""
+
 
 class Row(NamedTuple):
-    """A saved offset and whose it is. `bounds`: of the range that it belongs to, None for that of a whole file."""
+    """A saved offset and whose it is. `bounds`: of the range that it belongs to, None for that of a whole file.
+
+    `identity` is the one in the key. Of rows that are handed to cleanup it is the file's own, whose device may have another number by now.
+    """
 
     partition: SourcePartition
     identity: Identity
@@ -60,8 +67,9 @@ class Rows:
 
     def __init__(self, offsets: Offsets, forget_after: float) -> None:
         self._forget_ms = int(forget_after * 1000)
+        self._look_at = 0.0
         self._rows: dict[SourcePartition, Row] = {}
-        self._by_inode: dict[tuple[int, int], dict[SourcePartition, None]] = {}
+        self._by_inode: dict[int, dict[SourcePartition, None]] = {}
         self._by_path: dict[str, SourcePartition] = {}
         self._gone: dict[SourcePartition, int] = {}
         for partition, offset in sorted(offsets.items(), key=lambda item: item[1].gone_ms):
@@ -85,9 +93,9 @@ class Rows:
         """The row of this partition."""
         return self._rows.get(partition)
 
-    def at_inode(self, device: int, inode: int) -> list[Row]:
-        """All rows of files with this inode, ranges included; those of other files that had it before too."""
-        return [self._rows[one] for one in self._by_inode.get((device, inode), ())]
+    def at_inode(self, inode: int) -> list[Row]:
+        """All rows of files with this inode, ranges included; those of other files that had it before, or on other devices, too."""
+        return [self._rows[one] for one in self._by_inode.get(inode, ())]
 
     def done_at(self, path: str, size: int) -> SourceOffset | None:
         """What was last read to its end under this name, if it was so long and its content is known by its digest."""
@@ -96,15 +104,24 @@ class Rows:
             return None
         return row.offset
 
-    def forget_old(self, changes: Changes) -> None:
-        """Rows of files that have been gone for long."""
-        oldest = int(time.time() * 1000) - self._forget_ms
+    def forget_old(self, changes: Changes, is_gone: Callable[[Row, Whereabouts], bool]) -> bool:
+        """Rows of files that have been gone for long, and are seen to be. Whether any are forgotten because there are too many."""
+        now, oldest = time.monotonic(), int(time.time() * 1000) - self._forget_ms
         surplus = len(self._gone) - KEPT_GONE
+        if now < self._look_at:
+            return False
+        whereabouts, is_early = Whereabouts(), False
         for number, (partition, gone_ms) in enumerate(self._gone.items()):
             if gone_ms > oldest and number >= surplus:
-                return
-            if partition not in changes.offsets:  # else it is back
+                break
+            if partition in changes.offsets:  # it is back
+                continue
+            if is_gone(self._rows[partition], whereabouts):
                 changes.forget.add(partition)
+                is_early |= gone_ms > oldest
+            else:
+                self._look_at = now + min(_LOOK_SECONDS, self._forget_ms / 2000)
+        return is_early
 
     def gone(self, row: Row, changes: Changes) -> None:
         """The file is not there any more."""
@@ -116,7 +133,7 @@ class Rows:
         except ValueError:
             return
         self._rows[partition] = Row(partition, identity, generation, bounds, offset)
-        self._by_inode.setdefault(identity[:2], {})[partition] = None
+        self._by_inode.setdefault(identity.inode, {})[partition] = None
         if offset.done and bounds is None:
             self._by_path[offset.path] = partition
         self._gone.pop(partition, None)
@@ -128,9 +145,9 @@ class Rows:
         if row is None:
             return
         self._gone.pop(partition, None)
-        rows = self._by_inode[row.identity[:2]]
+        rows = self._by_inode[row.identity.inode]
         del rows[partition]
         if not rows:
-            del self._by_inode[row.identity[:2]]
+            del self._by_inode[row.identity.inode]
         if self._by_path.get(row.offset.path) == partition:
             del self._by_path[row.offset.path]

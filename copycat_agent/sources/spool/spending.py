@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.spool.cleanup import Cleaner, Outcome, Spent
+from copycat_agent.sources.spool.rows import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,6 +121,7 @@ class Spending:
         return Spent(
             offset.path, row.identity, offset.size, offset.mtime_ns, self._done_files.own(offset.path), offset.trouble,
             offset.position, offset.records, counts_records=self._counts_records,
+            saved_as=parse(row.partition.key)[0],
         )  # fmt: skip
 
     def expire(self) -> None:

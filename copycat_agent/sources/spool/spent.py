@@ -16,9 +16,10 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 class Spent(NamedTuple):
     """A file that is done, and whose row says so on disk.
 
-    `path` is at or below the source's directory; `identity`, `size` and `mtime_ns` are those of what was read. `done_file` is the path of
-    the one that says that this file, and no other, is complete; "" for none. `trouble` is why it could not be read to its end; "": it
-    was delivered. The rest is for the explanation of a bad file: `position` is the byte reached, or with `counts_records` the record.
+    `path` is at or below the source's directory; `identity`, `size` and `mtime_ns` are those of what was read, `saved_as` is the identity
+    in its row's key. `done_file` is the path of the one that says that this file, and no other, is complete; "" for none. `trouble` is why
+    it could not be read to its end; "": it was delivered. The rest is for the explanation of a bad file: `position` is the byte reached, or
+    with `counts_records` the record.
     """
 
     path: str
@@ -32,6 +33,7 @@ class Spent(NamedTuple):
     counts_records: bool = False
     counts: Counts | None = None
     digest: str = ""
+    saved_as: Identity | None = None
 
 
 class Outcome(NamedTuple):
@@ -50,7 +52,7 @@ class Outcome(NamedTuple):
 
 def item_of(file: Spent) -> Item:
     """The file as the steps want it."""
-    return Item(file.path.rpartition("/")[2], file.identity, file.size, file.mtime_ns)
+    return Item(file.path.rpartition("/")[2], file.identity, file.size, file.mtime_ns, file.saved_as)
 
 
 def moment(time_ns: int) -> datetime:

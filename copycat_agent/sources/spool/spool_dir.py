@@ -33,7 +33,7 @@ from copycat_agent.sources.spool.names import DoneFiles
 from copycat_agent.sources.spool.order import Queue
 from copycat_agent.sources.spool.outcomes import Outcomes
 from copycat_agent.sources.spool.ready import Ready
-from copycat_agent.sources.spool.rows import Row, Rows
+from copycat_agent.sources.spool.rows import KEPT_GONE, Row, Rows
 from copycat_agent.sources.spool.settling import saved
 from copycat_agent.sources.spool.spending import Spending
 from copycat_agent.sources.spool.spool_file import SpoolFile
@@ -73,7 +73,7 @@ class SpoolDir:
         self._unsaved: list[Changes] = []
         self._settled_by_scan: list[tuple[Changes, list[SpoolFile]]] = []
         self._is_first = self._needs_look = True
-        self._look_anyway = self._has_looked = False
+        self._look_anyway = self._has_looked = self._told_early = False
         self._views = Views(self._catalog, self._listing, self._spending, self._admission, counts_records=self._form.counts_records)
         self._lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._spending.troubled)
 
@@ -102,10 +102,20 @@ class SpoolDir:
         self._settle_news(changes)
         self._note_cleaned(changes)
         self._spending.expire()
-        self._rows.forget_old(changes)
+        if self._rows.forget_old(changes, self._catalog.is_gone):
+            self._tell_early()
         self._rows.note(changes)
         self._unsaved.append(changes)
         return changes
+
+    def _tell_early(self) -> None:
+        """Once."""
+        if not self._told_early:
+            self._told_early = True
+            why = f"more than {KEPT_GONE:,} files are gone: the oldest offsets are forgotten"
+            why = f"{why}; such a file, if it came back, would be sent again"
+            hint = "lower forget_after, or split the connector's directory"
+            self._log.warning("offsets are forgotten before forget_after", why=why, hint=hint)
 
     @property
     def needs_look(self) -> bool:
@@ -115,7 +125,7 @@ class SpoolDir:
     def _note_cleaned(self, changes: Changes) -> None:
         """Rows of files that were cleaned up; they are kept until `forget_after`."""
         for row in self._spending.cleaned:
-            self._catalog.done.pop(row.identity[:2], None)
+            self._catalog.done.pop(row.partition, None)
             if row.partition not in changes.forget:
                 self._rows.gone(row, changes)
         self._spending.cleaned = []
@@ -251,7 +261,7 @@ class SpoolDir:
         self._admission.drop(file)
         if self._catalog.let_go(file) and not file.gone:
             row = Row(file.partition, file.identity, file.generation, None, file.offset)
-            self._catalog.done[file.inode_key] = row
+            self._catalog.done[row.partition] = row
             self._spending.add(row)
         if file.former is not None and file.offset.fingerprint == file.former.fingerprint:
             self._log.info("file repeats what was sent, it is not sent again", path=file.path, bytes=file.size)
@@ -308,8 +318,8 @@ class SpoolDir:
         self._rows.note(changes)
         for file in self._catalog.files.values():
             if file.gone and file.is_begun:
-                for row in self._rows.at_inode(*file.inode_key):
-                    if row.identity == file.identity and row.generation == file.generation and not row.offset.done:
+                for row in self._rows.at_inode(file.identity.inode):
+                    if row.identity == (file.saved_as or file.identity) and row.generation == file.generation and not row.offset.done:
                         self._catalog.lose(row, changes)
                         now = changes.offsets.get(row.partition, row.offset)
                         changes.offsets[row.partition] = replace(now, gone_ms=int(time.time() * 1000))

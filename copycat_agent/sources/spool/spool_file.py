@@ -31,6 +31,7 @@ class Part:
 class SpoolFile:
     """Driver's state of a file. Sizes in bytes, times from `time.monotonic()`.
 
+    `saved_as` is the identity in the keys of its rows, None for its own: device numbers change, keys stay.
     `offset` is what is settled of it; `parts` are its ranges when it is cut, and their offsets count then. `former` is what was read
     under its name before, of the same size: it may be a repeat. `unchanged_since`: its size and times have been what they are at least
     so long. `why`: what it waits for or what is wrong. `counts`: its positions are record numbers. `taken`: packed bytes that are
@@ -64,11 +65,12 @@ class SpoolFile:
     ready_ms: int = 0
     read_at: float = 0.0
     told_future: bool = False
+    saved_as: Identity | None = None
 
     @property
     def partition(self) -> SourcePartition:
         """What its offset belongs to."""
-        return SourcePartition(self.connector, self.identity.key(self.generation))
+        return SourcePartition(self.connector, (self.saved_as or self.identity).key(self.generation))
 
     @property
     def inode_key(self) -> tuple[int, int]:

@@ -65,4 +65,15 @@ class SpoolDirOptions(SourceOptions):
         "on; other files go on. continue: it is read on once it is ready again, from its beginning when what was read of it is not the "
         "same any more.",
     )
-    forget_after: Duration = Field(7 * 86400.0, ge=1, description="What is known of files that are gone is kept this long.")
+    follow_hard_links: bool = Field(
+        False,
+        description="A new file with several hard links is passed over where the kernel lets anybody link other users' files "
+        "(fs.protected_hardlinks is 0, or cannot be read), unless it belongs to the agent's user, or to the owner of its directory and "
+        "nobody else may write there. true reads it.",
+    )
+    forget_after: Duration = Field(
+        7 * 86400.0,
+        ge=1,
+        description="What is known of files that were seen to be gone is kept this long, of at most 100,000 of them; of files "
+        "that are excluded, or cannot be looked for, it is kept.",
+    )

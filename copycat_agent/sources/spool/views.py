@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.sources.base import Closeup, FileState, FileView, Lag
 
 if TYPE_CHECKING:
-    from copycat_agent.model import Split
+    from copycat_agent.model import SourcePartition, Split
     from copycat_agent.sources.spool.admission import Admission
     from copycat_agent.sources.spool.catalog import Catalog
     from copycat_agent.sources.spool.listing import Listing
@@ -35,7 +35,7 @@ class LagView:
         self._clock = clock
         self._last = Lag()
         self._until = 0.0
-        self._judged: tuple[dict[tuple[int, int], Row], int] = ({}, 0)
+        self._judged: tuple[dict[SourcePartition, Row], int] = ({}, 0)
         self._bad = 0
 
     def now(self) -> Lag:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from dataclasses import replace
@@ -18,9 +17,7 @@ from copycat_agent.sources.succession.heads import Heads
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.sources.base import Changes, Lose, Offsets
-
-_AGE_SECONDS = 60.0
-"""Longest time between two looks at what has to be forgotten."""
+    from copycat_agent.sources.paths.whereabouts import Whereabouts
 
 Saved = tuple[SourcePartition, SourceOffset]
 
@@ -41,13 +38,12 @@ class Absent:
     them that wait for one more scan.
     """
 
-    def __init__(self, offsets: Offsets, forget_seconds: float, lose: Lose, log: Log) -> None:
+    def __init__(self, offsets: Offsets, lose: Lose, log: Log) -> None:
         self._offsets = offsets
-        self._forget_seconds = forget_seconds
         self._lose = lose
         self._log = log
-        self._aged_at = -_AGE_SECONDS
-        self._by_inode: dict[int, list[SourcePartition]] = {}
+        self._by_inode: dict[int, dict[SourcePartition, None]] = {}
+        self._devices: dict[int, set[int]] = {}
         self._formers: set[SourcePartition] = set()
         self._heads = Heads()
         self.undecided: dict[SourcePartition, str] = {}
@@ -82,7 +78,7 @@ class Absent:
     def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """A partition whose file is not followed (any more)."""
         identity, _ = Identity.parse(partition.key)
-        self._by_inode.setdefault(identity.inode, []).append(partition)
+        self._by_inode.setdefault(identity.inode, {})[partition] = None
         self._heads.add(partition, offset)
 
     def add_former(
@@ -115,7 +111,7 @@ class Absent:
     def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:
         """The saved offset of this very file, if it still holds what was read from it. Raises OSError, and then nothing has changed."""
         generation = 0
-        for partition in list(self._by_inode.get(identity.inode, [])):
+        for partition in list(self._by_inode.get(identity.inode, ())):
             saved, saved_generation = Identity.parse(partition.key)
             offset = self.known(partition, changes)
             if partition in self._formers:
@@ -129,7 +125,8 @@ class Absent:
                     generation = saved_generation + 1 if saved == identity else 0
                 elif packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
                     self._drop(partition)
-                    self._lose_rest(partition, offset, info.st_size, "the file was cut while the agent did not run", changes)
+                    self._devices.setdefault(saved.device, set()).add(identity.device)
+                    self.lose_rest(partition, offset, info.st_size, "the file was cut while the agent did not run", changes)
                     if offset != (offset := packed_files.recalled(offset, info.st_size)):
                         changes.offsets[partition] = offset
                     return Recalled(partition, offset, saved_generation)
@@ -139,6 +136,20 @@ class Absent:
                     generation = saved_generation + 1
                     self._log.warning("file begun anew while the agent was away, reading from its beginning", path=offset.path)
         return Recalled(None, SourceOffset(0), generation)
+
+    @property
+    def inodes(self) -> tuple[int, ...]:
+        """Of which anything is saved."""
+        return tuple(self._by_inode)
+
+    def at_inode(self, inode: int) -> tuple[SourcePartition, ...]:
+        """What is saved of files with this inode, and of those that had it before."""
+        return tuple(self._by_inode.get(inode, ()))
+
+    def is_there(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool | None:
+        """See `Whereabouts.seen`."""
+        identity, _ = Identity.parse(partition.key)
+        return whereabouts.seen(offset.path, identity, self._devices.get(identity.device, ()))
 
     def has(self, partition: SourcePartition) -> bool:
         """Whether its file is not followed."""
@@ -177,7 +188,7 @@ class Absent:
     def settle(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
         """No file has the rest of it, beyond the first `kept` bytes: enter that as lost. The offset stays if it proves anything."""
         why, kept = self.undecided.pop(partition), max(kept, self._kept.pop(partition, 0))
-        self._lose_rest(partition, offset, kept, why, changes)
+        self.lose_rest(partition, offset, kept, why, changes)
         if offset.position:
             changes.offsets[partition] = replace(offset, done=True)
         else:
@@ -189,28 +200,11 @@ class Absent:
         saved = [(partition, self.known(partition, changes)) for partition in known]
         return [(partition, offset) for partition, offset in saved if offset is not None and not offset.done]
 
-    def age(self, changes: Changes) -> None:
-        """Note when files went, and forget them `forget_after` later. Cheap: it looks only now and then."""
-        now = time.monotonic()
-        if now - self._aged_at < min(_AGE_SECONDS, self._forget_seconds / 2):
-            return
-        self._aged_at = now
-        now_ms = int(time.time() * 1000)
-        for partition in list(itertools.chain.from_iterable(self._by_inode.values())):
-            offset = self.known(partition, changes)
-            if offset is not None and not offset.gone_ms:
-                changes.offsets[partition] = replace(offset, gone_ms=now_ms)
-            elif offset is None or now_ms - offset.gone_ms > self._forget_seconds * 1000:
-                self.forget(partition, changes)
-                if offset is not None:
-                    why = "out of reach for forget_after; read from its beginning if it comes back"
-                    self._lose_rest(partition, offset, 0, why, changes)
-
     def known(self, partition: SourcePartition, changes: Changes | None) -> SourceOffset | None:
         """What is saved of it, or is about to be."""
         return (changes and changes.offsets.get(partition)) or self._offsets.get(partition)
 
-    def _lose_rest(self, partition: SourcePartition, offset: SourceOffset, size: int, why: str, changes: Changes) -> None:
+    def lose_rest(self, partition: SourcePartition, offset: SourceOffset, size: int, why: str, changes: Changes) -> None:
         """What was known to be there and not read, beyond the first `size` bytes. Of a file that is done nothing is left to lose."""
         start, end, words = packed_files.rest(offset, size)
         if end > start:
@@ -219,7 +213,7 @@ class Absent:
     def _drop(self, partition: SourcePartition) -> None:
         inode = Identity.parse(partition.key)[0].inode
         partitions = self._by_inode[inode]
-        partitions.remove(partition)
+        del partitions[partition]
         if not partitions:
             del self._by_inode[inode]
         self._formers.discard(partition)

@@ -11,10 +11,13 @@ from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.packing import packed_files
-from copycat_agent.sources.paths.opening import Opener
+from copycat_agent.sources.paths.opening import Opener, why_not
+from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.paths.whereabouts import Whereabouts
 from copycat_agent.sources.succession.absent import Absent
 
+NOBODY_LOOKED = "it was rotated out while nobody looked"
+"""Said of such a file that cannot be opened now."""
 Follow = Callable[[str, int, os.stat_result, Changes], None]
 """`follow(name, fd, stat, changes)` takes a file up again, and its descriptor. Raises OSError, and then `fd` is the caller's."""
 
@@ -32,36 +35,42 @@ class Search:
     opener: Opener
     follow: Follow
     why: str
+    passed_over: PassedOver
 
-    def look_for(self, absent: Absent, changes: Changes) -> None:
-        """Follow what is found, to its end; what is not found becomes undecided.
+    def look_for(self, absent: Absent, changes: Changes) -> bool:
+        """Follow what is found, to its end; what is not found becomes undecided. Whether everything that is there could be opened.
 
         A file that stands where it stood is let alone: the patterns do not name it any more.
         """
-        whereabouts = Whereabouts()
+        whereabouts, all_opened = Whereabouts(), True
         for partition, offset in absent.followed_last(changes):
             identity, _ = Identity.parse(partition.key)
+            name = None
             try:
-                name = whereabouts.find(offset.path, identity.device, identity.inode)
-                if name is not None and (identity.device, identity.inode) in self.followed:
+                name = whereabouts.find(offset.path, identity)
+                if name is not None and _inode_key(name) in self.followed:
                     name = None  # another file has its inode, and is read as what it is
                 if name is not None and self.may_match(name):
                     continue
                 left = name is not None and (name != offset.path or offset.gone_ms > 0)
                 if name is not None and left and self._take_up(name, identity, offset, changes):
                     continue
-            except OSError:
+            except OSError as error:
+                if name is not None:
+                    all_opened = False
+                    self.passed_over.warn(name, f"{why_not(error)}; {NOBODY_LOOKED}")
                 continue  # its directory may come back, and the file with it
             if name is None or left:
                 absent.note_undecided(partition, offset, self.why)  # gone, or with other content
             else:
                 changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
+        return all_opened
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
         """Follow the file if it is still what was read. Raises OSError."""
-        fd, info = self.opener.open(name)
+        fd, info = self.opener.open(name, is_known=True)
         try:
-            if identify(fd, info) == identity and packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
+            if identify(fd, info).lasting == identity.lasting and packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
                 self.follow(name, fd, info, changes)
                 return True
         except OSError:
@@ -69,3 +78,8 @@ class Search:
             raise
         os.close(fd)
         return False
+
+
+def _inode_key(path: str) -> tuple[int, int]:
+    info = os.lstat(path)
+    return info.st_dev, info.st_ino

@@ -21,7 +21,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.followed import Followed
-from copycat_agent.sources.identity import Identity, identify
+from copycat_agent.sources.identity import Identity, identify, identify_by_name, is_at
 from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.discovery import Discovery
 from copycat_agent.sources.paths.opening import Opener, why_not
@@ -30,6 +30,7 @@ from copycat_agent.sources.rotation import family, is_newest, kin, unpacked_name
 from copycat_agent.sources.succession import likeness
 from copycat_agent.sources.succession.absent import Saved
 from copycat_agent.sources.succession.last_look import SLACK_NS, LastLook
+from copycat_agent.sources.succession.left_behind import NOBODY_LOOKED
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -73,6 +74,8 @@ class Missed:
         self._rotations: dict[tuple[str, str], _Rotation] = {}
         self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
         self._has_looked = False
+        self.has_closed = False
+        """Whether one that is owed could not be opened: it has a row, and has to be searched for."""
 
     def begin(self, changes: Changes) -> None:
         """A scan begins."""
@@ -134,10 +137,9 @@ class Missed:
         if self._followed.absent.is_former(partition):
             return True
         try:
-            info = os.lstat(offset.path)
+            return not is_at(offset.path, Identity.parse(partition.key)[0])
         except OSError:
             return True
-        return (info.st_dev, info.st_ino) != Identity.parse(partition.key)[0][:2]
 
     def _still_open(self, changes: Changes) -> dict[tuple[str, str], _Rotation]:
         """Take up what is owed. Returns the rotations of which that cannot be said of every file yet."""
@@ -173,19 +175,38 @@ class Missed:
         except FileNotFoundError:
             return True
         except OSError as error:
-            self._passed_over.warn(path, f"{why_not(error)}; it was rotated out while nobody looked")
-            return False
+            self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
+            return isinstance(error, PermissionError) and self._leave_for_later(path, rotation, changes)
         file, is_decided = None, True
         try:
             identity = identify(fd, info)
             if self._is_owed(identity, rotation):
                 file, is_decided = self._take(path, fd, info, rotation, changes)
         except OSError as error:
-            self._passed_over.warn(path, f"{why_not(error)}; it was rotated out while nobody looked")
+            self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
             is_decided = False
         if file is None:
             os.close(fd)
         return is_decided
+
+    def _leave_for_later(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
+        """One that may not be opened gets its row, which a later search finds, so that nothing else has to stay open for it.
+
+        False when it cannot be said whether it is owed.
+        """
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return False
+        identity = identify_by_name(path, info, follow_symlinks=False)
+        if identity is None:
+            return False
+        partition = SourcePartition(self._followed.connector, identity.key(0))
+        if self._is_owed(identity, rotation) and partition not in changes.offsets:
+            changes.offsets[partition] = offset = SourceOffset(0, path=path, size=info.st_size, gone_ms=time.time_ns() // 1_000_000)
+            self._followed.absent.add(partition, offset)
+            self.has_closed = True
+        return True
 
     def _is_owed(self, identity: Identity, rotation: _Rotation) -> bool:
         birth = identity.birth_ns or rotation.since_ns

@@ -16,7 +16,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.followed import Followed
-from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.identity import Identity, is_at
 from copycat_agent.sources.paths.opening import Opener
 from copycat_agent.sources.rotation import is_newest, is_rotated, kin
 from copycat_agent.sources.succession import likeness
@@ -60,7 +60,8 @@ class Origins:
         """
         absent, self.needs_scan = self._followed.absent, False
         for fresh in begun:
-            former = SourcePartition(fresh.partition.connector, fresh.identity.key(fresh.generation - 1))
+            saved_as, generation = Identity.parse(fresh.partition.key)
+            former = SourcePartition(fresh.partition.connector, saved_as.key(generation - 1))
             offset = absent.known(former, changes) if former in absent.undecided else None
             if offset is not None and _has_rest(offset) and fresh.gone_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
@@ -280,8 +281,6 @@ def _has_rest(offset: SourceOffset) -> bool:
 def _stands(offset: SourceOffset, partition: SourcePartition) -> bool:
     """Whether the file still has its last name, so that its bytes are there, though nobody may read it now."""
     try:
-        info = os.lstat(offset.path)
+        return is_at(offset.path, Identity.parse(partition.key)[0])
     except OSError:
         return False
-    identity, _ = Identity.parse(partition.key)
-    return (info.st_dev, info.st_ino) == (identity.device, identity.inode)

@@ -76,14 +76,14 @@ class Times:
         """A function from text to epoch microseconds, what is finer is cut off. It raises DataError in words without the text.
 
         `near_ms`: when the file was last changed; a time without a year is of the latest year in which it is not more than two
-        days after that. 0: now. Texts that come again are remembered.
+        days after that. 0, or a time that no file can have been changed at: now. Texts that come again are remembered.
         """
         first, others = self._readers_at(near_ms)
         return Memory(first, others, 1).__getitem__
 
     def _readers_at(self, near_ms: int) -> tuple[Read, Read]:
         """The first format's, which raises `NO_TIME`, and all of them."""
-        limit = min((near_ms or int(time.time() * 1000)), _LAST_MS) * 1000 + _AHEAD
+        limit = min((near_ms if 0 < near_ms <= _LAST_MS else int(time.time() * 1000)) * 1000 + _AHEAD, _LAST_MS * 1000)
         readers = [reader.bind(limit) if isinstance(reader, Clock) else reader for reader in self._readers]
         words = f"no time as in {self.formats[0]}" if len(readers) == 1 else f"no time as in any of the {len(readers)} formats"
 

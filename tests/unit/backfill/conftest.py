@@ -24,6 +24,7 @@ from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.producer import Outgoing, Place, Producers, TaskProducer
 from copycat_agent.sources import SOURCES
 from tests.rig.waiting import wait_until
+from tests.unit.sources.saved import remount
 
 Summary = dict[str, Any]
 
@@ -157,6 +158,13 @@ class Rig:
         with self.start(paths, home, **how) as work:
             wait_until(lambda: work.wait(0.01), 20, lambda: str(work.status))
             return work.stop(interrupted=False)
+
+    def remount(self) -> None:
+        """Every file's device has another number from now on than what is saved says."""
+        for home in self._homes:
+            with OffsetStore.open_existing(home) as store:
+                before = store.read("app")
+                store.commit(remount(before), before)
 
     def lines(self) -> list[str]:
         return [value.decode() for value in self.topic.records]

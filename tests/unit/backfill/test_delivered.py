@@ -49,6 +49,19 @@ def test_a_copy_beside_the_file_that_was_delivered_is_compared_and_left_out(rig:
     assert len(rig.lines()) == len(night(1))
 
 
+@pytest.mark.parametrize("sections", [{}, {"source": {"type": "spool_dir", "dir": "/nowhere", "format": "csv"}}])
+def test_a_renamed_file_is_left_out_whatever_number_its_device_has_now(rig: Rig, sections: dict[str, Any]) -> None:
+    path = rig.write("first", *night(1))
+    rig.run([path], **sections)
+    sent = len(rig.lines())
+    rig.remount()
+    path.rename(rig.logs / "second")
+    os.utime(rig.logs / "second", (5, 5))
+    summary = rig.run([rig.logs / "second"], **sections)
+    assert [file["state"] for file in summary["files"]] == ["skipped"]
+    assert len(rig.lines()) == sent
+
+
 @pytest.mark.parametrize("packs", [False, True])
 def test_text_that_repeats_itself_proves_nothing_also_when_the_first_is_gone(rig: Rig, packs: bool) -> None:
     first = rig.write("job.log.1", *TICKS, "one", *TICKS)

@@ -168,6 +168,21 @@ def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig) -
     assert rig.lines() == numbered(6000)
 
 
+@pytest.mark.parametrize("has_births", [True, False])
+def test_a_run_goes_on_after_its_files_device_number_has_changed(rig: Rig, monkeypatch: pytest.MonkeyPatch, has_births: bool) -> None:
+    if not has_births:
+        monkeypatch.setattr("copycat_agent.sources.identity._birth", lambda *_: 0)
+    paths = [rig.write(f"{name}.log", *numbered(3000, name)) for name in "ab"]
+    home = rig.root / "own"
+    with rig.start(paths, home, rate=20_000, delivery={"max_batch_bytes": "64KiB"}) as work:
+        wait_until(lambda: work.status.counts.read > 0, 20)
+        work.stop(interrupted=True)
+    rig.remount()
+    summary = rig.run(paths, home)
+    assert summary["complete"]
+    assert sorted(rig.lines()) == sorted([*numbered(3000, "a"), *numbered(3000, "b")])
+
+
 def test_a_file_that_could_not_be_read_is_tried_again_when_the_run_goes_on(rig: Rig) -> None:
     path, home = rig.logs / "late.log", rig.root / "own"
     assert not rig.run([path], home)["complete"]

@@ -39,6 +39,22 @@ def test_samples_are_the_first_records_as_they_were_sent(
     assert [name for name, _ in samples[0].headers] == [name for name, _ in sent[0].headers]
 
 
+@pytest.mark.parametrize("bulk", [True, False])
+def test_secrets_of_the_definition_are_hidden_in_samples_and_sent_as_they_are(
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, bulk: bool
+) -> None:
+    path = write(tmp_path / "f", b"x" * 4090 + b"canary-value")
+    record = {"origin_headers": not bulk, "key": "canary-key", "headers": {"auth": "Bearer canary-header"}}
+    connector = definition(broker.bootstrap, topic, record=record)
+    connector.keep_secret(["canary-key", "canary-header", "canary-value"])
+    (result,) = run_batch(batch_of(connector, split_of(path), samples=3), producers, never)
+    (sample,) = result.samples
+    assert (sample.key, sample.value) == (b"********", b"x" * 4090 + b"******")
+    assert dict(sample.headers)["auth"] == b"Bearer ********"
+    (sent,) = consume(broker.bootstrap, topic)
+    assert (sent.key, sent.value, dict(sent.headers)["auth"]) == (b"canary-key", b"x" * 4090 + b"canary-value", b"Bearer canary-header")
+
+
 def test_without_asking_there_are_none(producers: Producers, broker: DevBroker, topic: str, tmp_path: Path) -> None:
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"x"))), producers, never)
     assert result.samples == ()

@@ -19,6 +19,7 @@ from copycat_agent.doctor.mounts import Mount
 from copycat_agent.doctor.state import examine_state, holder
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import SparkOptions
+from copycat_agent.sources.paths import hard_links
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +39,20 @@ def host(environ: Mapping[str, str], spark: SparkOptions | None = None) -> list[
 
 def test_this_host_is_good() -> None:
     steps = host(os.environ)
-    assert {step.name for step in steps} == {"user", "python", "java", "memory", "cores", "cache", "clock"}
+    assert {step.name for step in steps} == {"user", "python", "java", "memory", "cores", "cache", "clock", "hard links"}
     assert all(step.verdict is not Verdict.FAIL for step in steps)
+
+
+@pytest.mark.parametrize(("said", "verdict", "words"), [("1\n", "ok", "is 1"), ("0\n", "warn", "is 0"), ("", "warn", "cannot be read")])
+def test_a_host_where_anybody_may_link_others_files_is_told_what_that_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, verdict: str, words: str
+) -> None:
+    monkeypatch.setattr(hard_links, "SYSCTL", tmp_path / "protected_hardlinks")
+    if said:
+        hard_links.SYSCTL.write_text(said)
+    step = the(host(os.environ), "hard links")
+    assert (step.verdict, words in step.text) == (verdict, True)
+    assert ("sysctl" in step.fix) == (verdict == "warn")
 
 
 def test_a_host_without_java_is_told_what_to_install(tmp_path: Path) -> None:

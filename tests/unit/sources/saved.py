@@ -1,4 +1,4 @@
-"""What a transaction says of a split is what the driver saves of it, whatever the result: asked of every result of these tests."""
+"""What tests of all sources ask of what is saved: is it told alike everywhere, and is it known after a remount."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from copycat_agent.model import Loss, SourceOffset, SplitResult
+    from copycat_agent.model import Loss, SourceOffset, SourcePartition, SplitResult
     from copycat_agent.options import SourceOptions
     from copycat_agent.sources.base import Changes, SourceKind
 
 
+FOREIGN_DEVICE = 0x5000
+
+
+def remount(offsets: Mapping[SourcePartition, SourceOffset]) -> dict[SourcePartition, SourceOffset]:
+    """The same, saved before the files' device got the number that it has now."""
+    return {_elsewhere(partition): offset for partition, offset in offsets.items()}
+
+
+def _elsewhere(partition: SourcePartition) -> SourcePartition:
+    device, _, rest = partition.key.partition(":")
+    return partition._replace(key=f"{int(device, 16) ^ FOREIGN_DEVICE:x}:{rest}") if rest else partition
+
+
 def told_alike(kind: SourceKind, options: SourceOptions, results: Iterable[SplitResult], changes: Changes) -> None:
-    """`kind.saved` against what `settle` made of the same results. Only the driver knows names, sizes, and what is gone."""
+    """`kind.saved` against what `settle` made of the same results: a transaction tells what the driver saves.
+
+    Only the driver knows names, sizes, and what is gone.
+    """
     losses: list[Loss] = []
     for result in results:
         offset, lost = kind.saved(result, options)

@@ -335,10 +335,10 @@ def test_one_that_cannot_be_read_yet_is_read_later(tmp_path: Path, monkeypatch: 
     opener = agent.source._catalog.opener
     really = opener.open
 
-    def refuse(path: str) -> tuple[int, os.stat_result]:
+    def refuse(path: str, *, is_known: bool = False) -> tuple[int, os.stat_result]:
         if path == closed:
             raise PermissionError(13, "Permission denied", path)
-        return really(path)
+        return really(path, is_known=is_known)
 
     monkeypatch.setattr(opener, "open", refuse)
     agent.drain()

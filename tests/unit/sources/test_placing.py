@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.errors import DataError
 from copycat_agent.model import SourcePartition
 from copycat_agent.sources.beginning.placing import LineRules, Place, place
 from tests.unit.sources.rig import Agent, agent_for
+from tests.unit.sources.saved import remount
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +90,18 @@ def test_the_agent_goes_on_where_it_was_put(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"one\ntwo\nthree\n")
     assert read_on(agent_for(tmp_path), placed(path, "4")) == [b"two", b"three"]
+
+
+def test_a_file_whose_device_number_has_changed_keeps_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"one\ntwo\n")
+    agent = agent_for(tmp_path)
+    agent.drain()
+    saved = remount(agent.store)
+    key = next(one.key for one in saved if one.key != "started")
+    by_path, by_key = place("app", saved, "4", path=str(path)), place("app", saved, "4", key=key)
+    assert by_path == by_key
+    assert (by_path.partition.key, by_path.doubts) == (key, ())
+    ranges = {one._replace(key=f"{one.key}:0-4"): offset for one, offset in saved.items() if one.key == key}
+    with pytest.raises(DataError, match="in 1 ranges"):
+        place("app", ranges, "4", path=str(path))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.paths.whereabouts import Whereabouts
 from tests.unit.sources.rig import agent_for
+from tests.unit.sources.saved import remount
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +21,7 @@ def test_a_renamed_file_is_found_in_its_directory(tmp_path: Path) -> None:
     info = path.stat()
     path.rename(tmp_path / "app.log.1")
     path.write_text("another file")
-    assert Whereabouts().find(str(path), info.st_dev, info.st_ino) == str(tmp_path / "app.log.1")
+    assert Whereabouts().find(str(path), Identity(info.st_dev, info.st_ino, 0)) == str(tmp_path / "app.log.1")
 
 
 def test_its_old_name_comes_first(tmp_path: Path) -> None:
@@ -27,7 +29,7 @@ def test_its_old_name_comes_first(tmp_path: Path) -> None:
     path.write_text("x")
     (tmp_path / "a").hardlink_to(path)
     info = path.stat()
-    assert Whereabouts().find(str(path), info.st_dev, info.st_ino) == str(path)
+    assert Whereabouts().find(str(path), Identity(info.st_dev, info.st_ino, 0)) == str(path)
 
 
 def test_a_file_that_is_gone_is_not_found(tmp_path: Path) -> None:
@@ -35,12 +37,12 @@ def test_a_file_that_is_gone_is_not_found(tmp_path: Path) -> None:
     path.write_text("x")
     info = path.stat()
     path.unlink()
-    assert Whereabouts().find(str(path), info.st_dev, info.st_ino) is None
+    assert Whereabouts().find(str(path), Identity(info.st_dev, info.st_ino, 0)) is None
 
 
 def test_a_directory_that_is_gone_says_nothing_about_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Whereabouts().find(str(tmp_path / "gone" / "app.log"), 1, 1)
+        Whereabouts().find(str(tmp_path / "gone" / "app.log"), Identity(1, 1, 0))
 
 
 def test_a_file_behind_a_link_is_found_beside_what_the_link_leads_to(tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_a_file_behind_a_link_is_found_beside_what_the_link_leads_to(tmp_path: P
     info = log.stat()
     log.rename(pod / "0.log.20261122-050000")
     log.write_text("another file")
-    assert Whereabouts().find(str(link), info.st_dev, info.st_ino) == str(pod / "0.log.20261122-050000")
+    assert Whereabouts().find(str(link), Identity(info.st_dev, info.st_ino, 0)) == str(pod / "0.log.20261122-050000")
 
 
 def test_a_container_s_log_that_was_rotated_while_nobody_looked_is_read_to_its_end(tmp_path: Path) -> None:
@@ -70,6 +72,23 @@ def test_a_container_s_log_that_was_rotated_while_nobody_looked_is_read_to_its_e
         file.write(b"3\n")
     log.rename(pod / "0.log.20261122-050000")
     log.write_bytes(b"4\n")
+    agent.restart()
+    agent.drain()
+    assert sorted(agent.lines) == [b"1", b"2", b"3", b"4"]
+    assert agent.losses == []
+
+
+def test_a_file_that_left_its_patterns_while_its_device_number_changed_is_read_to_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    log.write_bytes(b"1\n2\n")
+    agent = agent_for(tmp_path, "*.log")
+    agent.drain()
+    agent.stop()
+    with log.open("ab") as file:
+        file.write(b"3\n")
+    log.rename(tmp_path / "app.old")
+    log.write_bytes(b"4\n")
+    agent.store = remount(agent.store)
     agent.restart()
     agent.drain()
     assert sorted(agent.lines) == [b"1", b"2", b"3", b"4"]

@@ -17,10 +17,11 @@ from copycat_agent.transactions.protocol import Entry
 NAMES = st.text(st.characters(), min_size=1, max_size=20)
 """Names of files are bytes: those that are no UTF-8 have lone surrogates."""
 NUMBERS = st.integers(0, 2**70)
+STEPS = st.integers(0, 2**63 - 1)
 PRINTS = st.builds(Fingerprint, NUMBERS, NAMES, NUMBERS, NAMES)
 OFFSETS = st.builds(
     SourceOffset,
-    NUMBERS,
+    STEPS,
     NUMBERS,
     st.booleans(),
     st.booleans(),
@@ -43,7 +44,7 @@ def losses(partition: SourcePartition) -> st.SearchStrategy[tuple[Loss, ...]]:
 def positions(draw: st.DrawFn) -> Position:
     partition = SourcePartition("c", draw(NAMES))
     counts = draw(st.builds(Counts, NUMBERS, NUMBERS, NUMBERS))
-    return Position(partition, draw(NUMBERS), draw(NUMBERS), draw(OFFSETS), counts, draw(losses(partition)), draw(NAMES))
+    return Position(partition, draw(STEPS), draw(STEPS), draw(OFFSETS), counts, draw(losses(partition)), draw(NAMES))
 
 
 def at(key: str, offset: int = 5, *, connector: str = "c") -> Entry:
@@ -60,7 +61,7 @@ def test_a_position_comes_back_as_it_was_whatever_its_file_is_called(position: P
     assert read([entry], "u", "c").positions == [position]
 
 
-@given(NAMES, NAMES, NUMBERS, NUMBERS, NAMES)
+@given(NAMES, NAMES, STEPS, STEPS, NAMES)
 def test_a_head_comes_back_with_where_it_stands(agent: str, connector: str, number: int, seq: int, nonce: str) -> None:
     entry = head_entry(LaneId(agent, connector, number), Head(seq, nonce))._replace(offset=7)
     assert read([entry], agent, connector).heads == {number: Head(seq, nonce, 7)}
@@ -102,6 +103,7 @@ HEAD = head_entry(LaneId("u", "c", 0), Head(1, "n"))
         HEAD._replace(value=b""), HEAD._replace(value=b"\xff"), HEAD._replace(value=b"[]"), HEAD._replace(value=b"5"),
         HEAD._replace(value=b"[" * 100_000), HEAD._replace(value=b'{"v":1}'),
         changed(HEAD, seq="1"), changed(HEAD, seq=1.0), changed(HEAD, seq=True), changed(HEAD, seq=None),
+        changed(HEAD, seq=2**63), changed(HEAD, seq=-1), changed(at("f"), offset={"position": 2**63, "fingerprint": {}}),
         changed(at("f"), seq="1"), changed(at("f"), lane=0.5), changed(at("f"), offset={"position": "5", "fingerprint": {}}),
         changed(at("f"), offset={"position": 5.0, "fingerprint": {}}), changed(at("f"), offset={"position": 5}),
         changed(at("f"), offset={"position": 5, "fingerprint": {}, "colour": "red"}),

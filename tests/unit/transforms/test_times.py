@@ -251,6 +251,16 @@ def test_a_time_without_a_year_is_the_latest_that_the_file_can_hold(text: str, n
     assert int(read("%b %d %H:%M:%S", text, near=near)[:4]) == year
 
 
+@pytest.mark.parametrize("near_ms", [-(2**80), -62_135_596_800_000, -1, 253_402_300_800_000, 2**63, 2**80])
+def test_a_file_that_was_changed_at_no_possible_time_says_nothing_about_the_year(near_ms: int) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    assert compile_times(("%b %d %H:%M:%S",), "UTC").bind_us(near_ms)(now.strftime("%b %d %H:%M:%S")) == micros(now)
+
+
+def test_a_file_that_was_changed_at_the_end_of_the_calendar_names_its_last_year() -> None:
+    assert read("%b %d %H:%M:%S", "Dec 31 12:00:00", near="9999-12-31T23:59:59Z").startswith("9999")
+
+
 def test_without_a_file_the_year_is_found_from_now() -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     assert compile_times(("%b %d %H:%M:%S",), "UTC").bind_us()(now.strftime("%b %d %H:%M:%S")) == micros(now)

@@ -99,7 +99,7 @@ class MoodyStore:
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
-        self.fails: CopycatError | None = None
+        self.fails: Exception | None = None
         self.unreadable: CopycatError | None = None
         """What reading raises, None when it is possible."""
         self.refused = 0

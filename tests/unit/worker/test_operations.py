@@ -19,11 +19,11 @@ from tests.scenarios.log_files import descriptors
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, fails, read_all, settled, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from copycat_agent.model import Batch
-    from copycat_agent.sources import Source
+    from copycat_agent.sources import Changes, Source
     from tests.unit.worker.doubles import Results
 
 
@@ -196,13 +196,74 @@ def test_a_bug_is_tried_again_with_growing_pauses_and_a_small_batch(
     monkeypatch.setattr(connector, "RESTART_SECONDS", (0.01, 0.02))
     write(tmp_path / "logs" / "a", "one")
 
-    executor = ScriptedExecutor(bug, bug, bug)
+    executor = ScriptedExecutor(bug, bug)
     worker = run(executor)
     read_so_far(worker, 4)
     wait_state(worker, State.RUNNING)
     assert worker.status("app").reason == ""
-    assert worker.status("app").errors == {("connector", "AssertionError"): 3}
-    assert [batch.max_bytes for batch in executor.batches[1:]] == [PROBE_BYTES] * 3
+    assert worker.status("app").errors == {("connector", "AssertionError"): 2}
+    assert [batch.max_bytes for batch in executor.batches[1:]] == [PROBE_BYTES] * 2
+
+
+@pytest.mark.parametrize("error", [OverflowError("int too large"), OSError(28, "no")])
+def test_offsets_that_cannot_be_saved_for_an_unexpected_reason_stop_the_connector_before_it_sends_its_files_again(
+    run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, error: Exception
+) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one")
+    executor = ScriptedExecutor()
+    worker = run(executor)
+    read_so_far(worker, 4)
+    store.fails = error
+    write(path, "two")
+    wait_state(worker, State.FAILED)
+    assert f"cannot be saved: unexpected {type(error).__name__}" in worker.status("app").reason
+    assert [split.offset.position for batch in executor.batches for split in batch.splits] == [0, 4]
+    store.fails = None
+    worker.restart("app")
+    read_so_far(worker, 8)
+
+
+@pytest.mark.parametrize("error", [OverflowError, OSError])
+def test_a_file_that_keeps_bringing_about_an_unexpected_error_once_it_is_sent_stops_its_connector_and_no_other(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    monkeypatch.setattr(connector, "RESTART_SECONDS", (0.01, 0.02))
+    settle = LogFiles.settle
+
+    def raises(source: LogFiles, results: Sequence[SplitResult]) -> Changes:
+        if any(one.split.partition.connector == "bad" for one in results):
+            raise error
+        return settle(source, results)
+
+    monkeypatch.setattr(LogFiles, "settle", raises)
+    write(tmp_path / "logs" / "a", "one")
+    executor = ScriptedExecutor()
+    worker = run(executor, "bad", "good")
+    wait_state(worker, State.FAILED, "bad")
+    assert f"unexpected {error.__name__}" in worker.status("bad").reason
+    assert "3 times within an hour" in worker.status("bad").reason
+    assert sum(batch.task.connector == "bad" for batch in executor.batches) <= connector.BUGS_MAX
+    read_so_far(worker, 4, "good")
+    assert worker.status("good").state is State.RUNNING
+
+
+def test_what_the_host_lacks_for_a_while_is_waited_for_as_long_as_nothing_was_sent(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "RESTART_SECONDS", (0.01, 0.02))
+    scan, failures = LogFiles.scan, iter(range(10))
+
+    def short_of(source: LogFiles) -> Changes:
+        if next(failures, None) is not None:
+            raise OSError(24, "Too many open files")
+        return scan(source)
+
+    monkeypatch.setattr(LogFiles, "scan", short_of)
+    write(tmp_path / "logs" / "a", "one")
+    worker = run(ScriptedExecutor())
+    read_so_far(worker, 4)
+    wait_state(worker, State.RUNNING)
 
 
 def test_a_bug_can_be_stopped_and_resumed_without_waiting(

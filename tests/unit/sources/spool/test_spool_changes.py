@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from copycat_agent.sources.spool import ranges
+from copycat_agent.sources.spool import ranges, rows
 from tests.unit.sources.spool.rig import Spool, lines, touch_later
 
 if TYPE_CHECKING:
@@ -168,6 +169,81 @@ def test_rows_of_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     spool.restart()
     spool.drain()
     assert spool.store == {}
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """From now on it is so much later for who forgets."""
+    monkeypatch.setattr("copycat_agent.sources.spool.rows.time.time", lambda: time.time_ns() / 1e9 + seconds)
+
+
+def test_files_that_are_excluded_for_a_while_are_neither_forgotten_nor_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path, forget_after=1000.0)
+    spool.drop("a", lines("one", "two"))
+    spool.drain()
+    included, spool.options = spool.options, spool.options.model_copy(update={"exclude": ("a",)})
+    spool.stop()
+    for seconds in (0, 1500, 3000, 9000):
+        later(monkeypatch, seconds)
+        spool.drain()
+        spool.restart()
+    assert not any(row.gone_ms for row in spool.store.values())
+    spool.options = included
+    spool.restart()
+    spool.drain()
+    assert spool.arrived == [b"one", b"two"]
+    assert spool.losses == []
+
+
+def test_one_that_is_half_read_and_excluded_for_a_while_is_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = _begun(tmp_path, forget_after=1000.0)
+    included, spool.options = spool.options, spool.options.model_copy(update={"exclude": ("a",)})
+    spool.stop()
+    for seconds in (0, 1500, 3000):
+        later(monkeypatch, seconds)
+        spool.drain()
+    spool.options = included
+    spool.restart()
+    spool.drain()
+    assert spool.arrived == [text.encode() for text in MANY]
+    assert spool.losses == []
+
+
+def test_rows_of_files_that_came_back_under_another_name_or_cannot_be_looked_for_are_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path, forget_after=1000.0, exclude=("*.hold",))
+    for name in ("a", "b", "c"):
+        spool.drop(name, lines(f"one of {name}"))
+    spool.drain()
+    (tmp_path / "a").rename(tmp_path / "a.hold")
+    (tmp_path / "b").unlink()
+    (tmp_path / "c").unlink()
+    spool.drain()
+    elsewhere = next(one for one, row in spool.store.items() if row.path.endswith("/c"))
+    device, rest = elsewhere.key.split(":", 1)
+    spool.store[elsewhere._replace(key=f"{int(device, 16) + 1:x}:{rest}")] = spool.store.pop(elsewhere)
+    spool.restart()
+    later(monkeypatch, 1500)
+    spool.drain()
+    assert {row.path.rpartition("/")[2] for row in spool.store.values()} == {"a", "c"}
+    (tmp_path / "a.hold").rename(tmp_path / "a")
+    spool.drain()
+    assert spool.arrived == [b"one of a", b"one of b", b"one of c"]
+
+
+def test_of_very_many_files_that_are_gone_the_oldest_rows_go_first_which_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rows, "KEPT_GONE", 5)
+    spool = Spool(tmp_path)
+    spool.drop("stays", lines("stays"))
+    for number in range(12):
+        spool.drop(f"{number}", lines(f"{number}"))
+        spool.drain()
+        (tmp_path / f"{number}").unlink()
+        spool.drain()
+    assert set(spool.rows()) == {"stays", *map(str, range(7, 12))}
+    assert sum("forgotten before forget_after" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_delivered_files_are_cleaned_up_only_once_they_are_saved(tmp_path: Path) -> None:

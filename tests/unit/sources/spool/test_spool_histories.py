@@ -11,6 +11,7 @@ import pytest
 
 from copycat_agent.sources.spool import admission, ranges
 from tests.rig.waiting import wait_until
+from tests.unit.sources.saved import remount
 from tests.unit.sources.spool.rig import Spool
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.base import Changes
 
 _ACTS = ("drop", "drop", "append", "rewrite", "rename", "link", "unlink", "touch")
-_WORK = ("scan", "scan", "plan", "plan", "bring", "bring", "save", "save", "kill", "stop")
+_WORK = ("scan", "scan", "plan", "plan", "bring", "bring", "save", "save", "kill", "stop", "remount")
 SEEDS = 60
 
 
@@ -125,6 +126,11 @@ class _History:
         self._flying.clear()
         self._unsaved.clear()
         self.spool.restart()
+
+    def _remount(self) -> None:
+        """A crash, after which the device has another number."""
+        self.spool.store = remount(self.spool.store)
+        self._kill()
 
     def _stop(self) -> None:
         while self._flying:
