@@ -544,11 +544,25 @@ class LogOptions(Options):
     format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal and under journald, else JSON.")
 
 
+class ApiTlsOptions(Options):
+    """TLS of the port for health and metrics. Renewed files are taken without a restart."""
+
+    cert_file: str = Field(description="Certificate (PEM), with its chain behind it.")
+    key_file: str = Field(description="Its key (PEM), without a password.")
+
+
 class ApiOptions(Options):
     """Where the agent answers."""
 
     socket: str | None = Field(None, description="Unix socket of the commands; default: agent.sock in the runtime or state directory.")
-    listen: str | None = Field(None, description="HOST:PORT on loopback for health and metrics; off when absent.")
+    listen: str | None = Field(
+        None,
+        description="HOST:PORT for health and metrics; off when absent. On an address that other hosts reach: /livez, /readyz, /metrics.",
+    )
+    tls: ApiTlsOptions | None = Field(None, description="TLS at api.listen; off when absent.")
+    users: str | None = Field(
+        None, description="File of who may ask at api.listen, a line NAME:HASH each as copycat passwd makes it; everybody when absent."
+    )
     stalled_after: Duration = Field(
         60.0, gt=0, le=86_400, description="How long nothing may be acknowledged, while something waits, before /healthz answers 503."
     )

@@ -58,7 +58,6 @@ DOORS: dict[str, tuple[str, ...]] = {
     "lz4": ("sources",),
     "regex": ("patterns",),
     "typer": ("cli",),
-    "waitress": ("api",),
     "werkzeug": ("api",),
     "prometheus_client": ("metrics",),
     "backports": ("formats", "sources"),
@@ -84,7 +83,9 @@ LATE: dict[tuple[str, str], str] = {
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
     ("cli", "copycat_agent.cli.progress_bars"): "imports rich, which only a run to the end on a terminal needs",
-    ("api", "copycat_agent.api.serving"): "imports waitress and werkzeug, 0.16 s that the first record should not wait for",
+    ("api", "copycat_agent.api.app"): "imports werkzeug, 0.1 s that the first record should not wait for",
+    ("api", "copycat_agent.api.logins"): "only for a port with users",
+    ("api", "copycat_agent.api.tls"): "imports ssl, only for a port with TLS",
 }
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
 

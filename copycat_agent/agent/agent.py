@@ -65,6 +65,7 @@ class Agent:
         self._spark_failure: FatalError | None = None
         self._reloader: Reloader | None = None
         self._follower: Follower | None = None
+        self._api: ApiServer | None = None
         with contextlib.ExitStack() as undo:
             self._store = undo.enter_context(OffsetStore.open(settings.state_dir, rebuild=rebuild))
             failpoints.hit("start")
@@ -80,9 +81,9 @@ class Agent:
             undo.callback(self._watcher.close)
             self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked)
             if settings.socket_path:
-                server = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api.listen, self._mounts)
-                server.start()
-                undo.callback(server.close)
+                self._api = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api, self._mounts)
+                self._api.start()
+                undo.callback(self._api.close)
             self._undo = undo.pop_all()
         _log.info("agent starts", version=__version__, state_dir=settings.state_dir)
 
@@ -115,8 +116,8 @@ class Agent:
         return self._follower is not None and self._follower.reloading
 
     def heartbeat(self) -> float:
-        """Seconds since the connector that is furthest behind turned its loop; 0 when none runs. For a watchdog."""
-        return self.worker.heartbeat()
+        """Seconds since the connector that is furthest behind turned its loop, or the API its own; 0 when none runs. For a watchdog."""
+        return max(self.worker.heartbeat(), self._api.heartbeat() if self._api else 0.0)
 
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""

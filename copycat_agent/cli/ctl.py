@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import typer
 
-from copycat_agent.api import AgentClient, address
+from copycat_agent.api import address
 from copycat_agent.cli import exits
 from copycat_agent.cli.client import Names, find_agent
 from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir, use_color
@@ -20,16 +19,9 @@ from copycat_agent.errors import BusyError, Problem, UnknownConnectorError
 ctl = typer.Typer(no_args_is_help=True, help="Tell the running agent what to do, and wait until it is done.")
 
 
-def _agent(socket: Path | None, state_dir: Path | None, config: Path | None) -> AgentClient:
-    """The agent, once it has answered something: a change may take minutes, and one that hangs should be told sooner."""
-    client = find_agent(socket, state_dir, config)
-    client.get("/v1")
-    return client
-
-
 def _command(verb: str, words: str) -> Callable[..., None]:
     def run(names: Names, output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None) -> None:
-        client = _agent(socket, state_dir, config)
+        client = find_agent(socket, state_dir, config)
         done: list[dict[str, Any]] = []
         failed = False
         for name in names:
@@ -72,7 +64,7 @@ def reload(
 
     Exits 1 when a file does not load: its last good version goes on.
     """
-    done = _agent(socket, state_dir, config).post("/v1/reload")
+    done = find_agent(socket, state_dir, config).post("/v1/reload")
     if output is Format.JSON:
         typer.echo(json.dumps(done, indent=2))
     else:
