@@ -72,6 +72,7 @@ def test_without_descriptors_clients_wait_and_are_answered_once_there_are_some(
 ) -> None:
     if answered:
         client.get("/v1")
+    wait_until(lambda: not any(thread.name == "api-request" for thread in threading.enumerate()))  # each gives a descriptor back
     with connect(socket_path, at_once=False) as one:
         with no_descriptors_left():
             one.connect(str(socket_path))
