@@ -16,7 +16,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "probe"),
     ("options", "transactions"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch", "extending"),
@@ -73,6 +73,7 @@ LATE: dict[tuple[str, str], str] = {
     ("converters", "copycat_agent.converters.protobuf.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
     ("converters", "copycat_agent.converters.schemas.converting"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.schemas.registry"): "imports the client of schema registries, 0.24 s",
+    ("__main__", "copycat_agent.probe"): "one command of all needs it",
     ("__main__", "copycat_agent.cli.main"): "half a second of imports, which Ctrl-C must be able to end without a traceback",
     ("spark", "copycat_agent.spark.sql_jobs"): "imports SQL of pyspark, and pyarrow, which connectors without a query do without",
     ("spark", "copycat_agent.spark.sql_task"): "as sql_jobs",

@@ -66,6 +66,7 @@ class Agent:
         self._reloader: Reloader | None = None
         self._follower: Follower | None = None
         self._api: ApiServer | None = None
+        self._log_level = logs.PassingLevel()
         with contextlib.ExitStack() as undo:
             self._store = undo.enter_context(OffsetStore.open(settings.state_dir, rebuild=rebuild))
             failpoints.hit("start")
@@ -126,6 +127,7 @@ class Agent:
         if self._follower is not None:
             self._follower.close()
         self._undo.close()
+        self._log_level.close()
         _log.info("agent stopped")
 
     @property
@@ -152,6 +154,8 @@ class Agent:
             stuck=tuple(name for name, seconds in self.worker.heartbeats().items() if seconds > STUCK_SECONDS),
             agent_file=str((reloader and reloader.files.agent_file) or ""),
             overridden=tuple(reloader.files.overrides) if reloader else (),
+            log_level=logs.level(),
+            log_until=self._log_level.until,
         )
 
     def statuses(self) -> tuple[Status, ...]:
@@ -196,6 +200,12 @@ class Agent:
             msg = "the agent has not read definitions from files"
             raise BusyError(msg)
         return self._reloader.reload()
+
+    def set_log_level(self, level: str, seconds: float | None) -> AgentView:
+        """See `Control.set_log_level`."""
+        self._log_level.set(level, seconds)
+        _log.info("log level is changed", always=True, log_level=level, seconds=seconds)
+        return self.view()
 
     def pause(self, name: str) -> Status:
         """See `Control.pause`."""

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copycat_agent.errors import FatalError
+from copycat_agent.probe import SOCKET_NAME
 
-SOCKET_NAME = "agent.sock"
-SERVICE_SOCKET = Path("/run/copycat") / SOCKET_NAME
-"""Where the packaged service listens."""
 PATH_BYTES_MAX = 107
 """The kernel's bound on a unix socket's path."""
 BACKLOG = 64

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -15,6 +16,7 @@ from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, S
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import render
 from copycat_agent.errors import BusyError, Problem, UnknownConnectorError
+from copycat_agent.options import LogLevel, seconds_of
 
 ctl = typer.Typer(no_args_is_help=True, help="Tell the running agent what to do, and wait until it is done.")
 
@@ -79,6 +81,30 @@ def reload(
         raise typer.Exit(exits.FAILED)
 
 
+def log(
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help=f"{', '.join(get_args(LogLevel))}.")],
+    duration: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="So long, such as 10m; then as before.")] = None,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Log from LEVEL up, for a while or until the agent ends. Nothing of it is saved: a new start logs as agent.yaml says."""
+    if level not in get_args(LogLevel):
+        raise typer.BadParameter(f"{level!r:.40} is none of {', '.join(get_args(LogLevel))}")
+    try:
+        seconds = None if duration is None else seconds_of(duration)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    done = find_agent(socket, state_dir, config).post("/v1/log", {"level": level, "seconds": seconds})
+    if output is Format.JSON:
+        typer.echo(json.dumps(done, indent=2))
+    else:
+        until = f" until {time.strftime('%H:%M:%S', time.localtime(done['until']))}" if done["until"] else " until the agent ends"
+        typer.echo(f"the log is at level {done['level']}{until}")
+
+
 for _verb, _words in _COMMANDS.items():
     ctl.command(name=_verb)(_command(_verb, _words))
 ctl.command()(reload)
+ctl.command()(log)
