@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from copycat_agent import probe
+from copycat_agent.api.logins import logins
 from copycat_agent.api.server import ApiServer
 from copycat_agent.cli.main import app
 from copycat_agent.metrics import PATHS, health_app
@@ -163,8 +164,6 @@ def test_its_default_places_are_those_of_all_commands(path: Path, monkeypatch: p
 
 
 def test_a_line_for_the_file_of_users_is_made_without_the_password_on_a_command_line(tmp_path: Path) -> None:
-    from copycat_agent.api.logins import logins
-
     done = CliRunner().invoke(app, ["passwd", "prometheus"], input="s3cret\n")
     assert done.exit_code == 0
     (tmp_path / "users").write_text(done.stdout)
