@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,18 +52,18 @@ class Live(NamedTuple):
 def live(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Started with the first test that asks."""
     root = tmp_path_factory.mktemp("live")
-    topic, listen = create_topic(broker.bootstrap, unique_topic(), 1, None), f"127.0.0.1:{free_port()}"
+    topic, port = create_topic(broker.bootstrap, unique_topic(), 1, None), free_port()
     (root / "secret").write_text(CANARY)
     with AgentProcess(root / "agent", broker.bootstrap) as agent:
         log = root / "app.log"
         log.write_text("first\n")
-        (agent.connectors_dir.parent / "agent.yaml").write_text(f"api: {{listen: '{listen}'}}\nkafka:\n  client: {{linger.ms: 1}}\n")
+        (agent.connectors_dir.parent / "agent.yaml").write_text(f"api: {{listen: '0.0.0.0:{port}'}}\nkafka:\n  client: {{linger.ms: 1}}\n")
         agent.define("app", _definition(log, topic))
         security = f"{{protocol: SASL_SSL, mechanism: PLAIN, username: u, password: '${{file:{root}/secret}}'}}"
         agent.define("vault", _definition(log, topic, "vault") + f"enabled: false\nkafka: {{security: {security}}}\n")
         agent.start()
         wait_until(lambda: values(broker.bootstrap, topic) == [b"first"], 60, lambda: agent.log)
-        live = Live(agent, log, topic, listen)
+        live = Live(agent, log, topic, f"127.0.0.1:{port}")
         yield live
         agent.stop()
         assert not live.socket.exists()
@@ -292,6 +293,9 @@ def test_only_this_user_reaches_the_socket_and_health_is_on_the_port(live: Live)
     for path in ("livez", "metrics"):
         with urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=10) as answer:
             assert answer.status == 200
+    for path in ("healthz", "v1", "v1/connectors"):  # the port is open to other hosts
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=10)
 
 
 def test_probes_are_answered_as_on_the_port(live: Live, copycat: Callable[..., Done]) -> None:
