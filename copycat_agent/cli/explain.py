@@ -67,7 +67,7 @@ def explain(
         raise typer.Exit(explain_key(what, output))
     path = os.path.abspath(os.fsdecode(os.fsencode(what)))  # noqa: PTH100 - as discovery names it; pathlib would follow nothing either
     agent = LiveAgent(AgentClient(socket.absolute())) if socket else None
-    where = directory or (Path(agent.directory) if agent else _find_directory(state_dir, config))
+    where = directory or (Path(agent.directory or _HERE) if agent else _find_directory(state_dir, config))
     settings = settle_settings(where, config, state_dir, None, socket)
     logs.setup("error")
     loaded = load_directory(where, settings.agent)

@@ -32,6 +32,7 @@ class PassingLevel:
         self._first = level()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
+        self._is_set = False
         self.until: float | None = None
         """When the first one holds again, in epoch seconds; None when nothing will change by itself."""
 
@@ -40,6 +41,7 @@ class PassingLevel:
         with self._lock:
             self._cancel()
             set_level(name)
+            self._is_set = True
             if seconds is not None:
                 self.until = time.time() + seconds
                 self._timer = threading.Timer(seconds, self._end)
@@ -47,10 +49,11 @@ class PassingLevel:
                 self._timer.start()
 
     def close(self) -> None:
-        """The first one, at once."""
+        """The first one, at once, if it was ever changed here."""
         with self._lock:
             self._cancel()
-            set_level(self._first)
+            if self._is_set:
+                set_level(self._first)
 
     def _end(self) -> None:
         with self._lock:
