@@ -118,7 +118,10 @@ class Agent:
 
     def heartbeat(self) -> float:
         """Seconds since the connector that is furthest behind turned its loop, or the API its own; 0 when none runs. For a watchdog."""
-        return max(self.worker.heartbeat(), self._api.heartbeat() if self._api else 0.0)
+        api = self._api.heartbeat() if self._api else 0.0
+        if api > STUCK_SECONDS / 2:
+            _log.error("the API takes no connections: its thread hangs or has ended", hangs_s=round(api))
+        return max(self.worker.heartbeat(), api)
 
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""

@@ -178,7 +178,11 @@ class RunnerExecutor:
     def _accept(self) -> None:
         """Thread: each connection gets a thread of its own."""
         while link := self._door.accept():
-            threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+            try:
+                threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+            except RuntimeError as error:  # no more threads: this one is started again, and may find one then
+                _log.error("a process of batches cannot be let in now, and is started again", error=error)
+                link.release()
 
     def _receive(self, link: Link) -> None:
         """Thread: take what the runner sends, until it is gone."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
-import resource
 import socket
 import threading
 import time
@@ -20,6 +17,7 @@ from copycat_agent.api import client as api_client
 from copycat_agent.api.server import ApiServer
 from copycat_agent.api.serving import COMMANDS, Server
 from copycat_agent.errors import CopycatError
+from tests.rig.descriptors import no_descriptors_left
 from tests.rig.waiting import wait_until
 from tests.unit.api.conftest import connect
 from tests.unit.api.doubles import MemoryControl
@@ -48,22 +46,6 @@ def test_an_import_that_fails_is_told_and_tried_again(control: MemoryControl, so
         assert AgentClient(socket_path).get("/v1")["pid"] == 7
     finally:
         server.close()
-
-
-@contextlib.contextmanager
-def no_descriptors_left() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
-    taken = []
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.open("/dev/null", os.O_RDONLY))
-        yield
-    finally:
-        for one in taken:
-            os.close(one)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["from the first connection on", "later"])
