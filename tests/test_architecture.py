@@ -16,7 +16,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe"),
     ("options", "transactions"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch", "extending"),
@@ -58,7 +58,6 @@ DOORS: dict[str, tuple[str, ...]] = {
     "lz4": ("sources",),
     "regex": ("patterns",),
     "typer": ("cli",),
-    "waitress": ("api",),
     "werkzeug": ("api",),
     "prometheus_client": ("metrics",),
     "backports": ("formats", "sources"),
@@ -74,6 +73,7 @@ LATE: dict[tuple[str, str], str] = {
     ("converters", "copycat_agent.converters.protobuf.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
     ("converters", "copycat_agent.converters.schemas.converting"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.schemas.registry"): "imports the client of schema registries, 0.24 s",
+    ("__main__", "copycat_agent.probe"): "one command of all needs it",
     ("__main__", "copycat_agent.cli.main"): "half a second of imports, which Ctrl-C must be able to end without a traceback",
     ("spark", "copycat_agent.spark.sql_jobs"): "imports SQL of pyspark, and pyarrow, which connectors without a query do without",
     ("spark", "copycat_agent.spark.sql_task"): "as sql_jobs",
@@ -84,7 +84,9 @@ LATE: dict[tuple[str, str], str] = {
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
     ("cli", "copycat_agent.cli.progress_bars"): "imports rich, which only a run to the end on a terminal needs",
-    ("api", "copycat_agent.api.serving"): "imports waitress and werkzeug, 0.16 s that the first record should not wait for",
+    ("api", "copycat_agent.api.app"): "imports werkzeug, 0.1 s that the first record should not wait for",
+    ("api", "copycat_agent.api.logins"): "only for a port with users",
+    ("api", "copycat_agent.api.tls"): "imports ssl, only for a port with TLS",
 }
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
 

@@ -65,6 +65,8 @@ class Agent:
         self._spark_failure: FatalError | None = None
         self._reloader: Reloader | None = None
         self._follower: Follower | None = None
+        self._api: ApiServer | None = None
+        self._log_level = logs.PassingLevel()
         with contextlib.ExitStack() as undo:
             self._store = undo.enter_context(OffsetStore.open(settings.state_dir, rebuild=rebuild))
             failpoints.hit("start")
@@ -80,9 +82,9 @@ class Agent:
             undo.callback(self._watcher.close)
             self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked)
             if settings.socket_path:
-                server = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api.listen, self._mounts)
-                server.start()
-                undo.callback(server.close)
+                self._api = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api, self._mounts)
+                self._api.start()
+                undo.callback(self._api.close)
             self._undo = undo.pop_all()
         _log.info("agent starts", version=__version__, state_dir=settings.state_dir)
 
@@ -115,8 +117,11 @@ class Agent:
         return self._follower is not None and self._follower.reloading
 
     def heartbeat(self) -> float:
-        """Seconds since the connector that is furthest behind turned its loop; 0 when none runs. For a watchdog."""
-        return self.worker.heartbeat()
+        """Seconds since the connector that is furthest behind turned its loop, or the API its own; 0 when none runs. For a watchdog."""
+        api = self._api.heartbeat() if self._api else 0.0
+        if api > STUCK_SECONDS / 2:
+            _log.error("the API takes no connections: its thread hangs or has ended", hangs_s=round(api))
+        return max(self.worker.heartbeat(), api)
 
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""
@@ -125,6 +130,7 @@ class Agent:
         if self._follower is not None:
             self._follower.close()
         self._undo.close()
+        self._log_level.close()
         _log.info("agent stopped")
 
     @property
@@ -151,6 +157,8 @@ class Agent:
             stuck=tuple(name for name, seconds in self.worker.heartbeats().items() if seconds > STUCK_SECONDS),
             agent_file=str((reloader and reloader.files.agent_file) or ""),
             overridden=tuple(reloader.files.overrides) if reloader else (),
+            log_level=logs.level(),
+            log_until=self._log_level.until,
         )
 
     def statuses(self) -> tuple[Status, ...]:
@@ -195,6 +203,12 @@ class Agent:
             msg = "the agent has not read definitions from files"
             raise BusyError(msg)
         return self._reloader.reload()
+
+    def set_log_level(self, level: str, seconds: float | None) -> AgentView:
+        """See `Control.set_log_level`."""
+        self._log_level.set(level, seconds)
+        _log.info("log level is changed", always=True, log_level=level, seconds=seconds)
+        return self.view()
 
     def pause(self, name: str) -> Status:
         """See `Control.pause`."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import NO_ADDRESS, Agent, DefinitionFiles, Wanted
+from copycat_agent.agent import Agent, DefinitionFiles, Wanted
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.dry_run import show_records
@@ -32,7 +32,7 @@ from copycat_agent.cli.serving import Serving
 from copycat_agent.cli.settings import overrides, settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.cli.until_idle import UntilIdle, as_document, failed_files
-from copycat_agent.definitions import render
+from copycat_agent.definitions import NO_ADDRESS, render
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State, Status
 

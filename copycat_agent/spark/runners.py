@@ -178,7 +178,11 @@ class RunnerExecutor:
     def _accept(self) -> None:
         """Thread: each connection gets a thread of its own."""
         while link := self._door.accept():
-            threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+            try:
+                threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+            except RuntimeError as error:  # no more threads: this one is started again, and may find one then
+                _log.error("a process of batches cannot be let in now, and is started again", error=error)
+                link.release()
 
     def _receive(self, link: Link) -> None:
         """Thread: take what the runner sends, until it is gone."""
@@ -187,7 +191,9 @@ class RunnerExecutor:
                 if isinstance(message, Answer):
                     self._answered(link, message)
                 elif isinstance(message, Said):
-                    logging.getLogger(message.record.name).handle(message.record)
+                    logger = logging.getLogger(message.record.name)
+                    if logger.isEnabledFor(message.record.levelno):  # the level of this moment, which may not be that of its start
+                        logger.handle(message.record)
                 else:
                     self._join(link, message)
         finally:
@@ -254,7 +260,7 @@ class RunnerExecutor:
             session = self._session()
             if session is None:
                 return ""
-            level = logging.getLogger("copycat_agent").getEffectiveLevel()
+            level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # of what it says, we choose
             run_task(session.context, functools.partial(resident, self._address, self._run, level), index)
         except FatalError as error:
             self._closed.wait()  # there will be no session any more: the agent is about to exit
