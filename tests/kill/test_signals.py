@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,6 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
-    from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
     from tests.kill.load import Load
@@ -48,6 +49,21 @@ def test_sigterm_while_spark_still_starts_exits_0_at_once(loaded_agent: AgentPro
     wait_until(lambda: '"state": "running"' in loaded_agent.log, 30, lambda: loaded_agent.log)
     loaded_agent.stop(14.0)  # shorter than the time that what is in flight may take
     assert "stopped before everything in flight" not in loaded_agent.log
+
+
+def _takes_signals(pid: int) -> bool:
+    """Whether a handler of SIGTERM is there: Python itself has started, which takes 30 ms and is not ours to cover."""
+    (caught,) = [line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(40, marks=(pytest.mark.long, pytest.mark.timeout(600)))])
+def test_sigterm_at_any_moment_of_the_start_exits_0(loaded_agent: AgentProcess, rng: random.Random, times: int) -> None:
+    for _ in range(times):
+        loaded_agent.start()
+        wait_until(lambda: _takes_signals(loaded_agent.pid), 30, "it takes signals")
+        time.sleep(rng.choice((0.0, rng.uniform(0, 1), rng.uniform(0, 4))))  # the moment is what is drawn: nothing is waited for
+        loaded_agent.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
