@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -86,13 +87,23 @@ def test_a_second_signal_exits_at_once_and_leaves_no_process(
     wait_until(lambda: not agent.descendants(), 20, lambda: f"left behind: {agent.descendants()}")
 
 
-def test_a_jvm_that_dies_three_times_in_a_row_ends_the_agent_with_75(loaded_agent: AgentProcess) -> None:
+def test_a_jvm_that_dies_three_times_before_it_is_up_ends_the_agent_with_75(loaded_agent: AgentProcess) -> None:
     loaded_agent.start()
     for _ in range(3):
         kill(found(loaded_agent.jvm, lambda: loaded_agent.log))
     assert loaded_agent.wait(60) == 75, loaded_agent.log
     assert "error: Spark did not come up 3 times in a row" in loaded_agent.log
     wait_until(lambda: not loaded_agent.descendants(), 20, lambda: f"left behind: {loaded_agent.descendants()}")
+
+
+def test_a_jvm_that_dies_three_times_soon_after_it_came_up_ends_the_agent_with_75_and_other_words(loaded_agent: AgentProcess) -> None:
+    loaded_agent.start()
+    for times in range(1, 4):
+        wait_until(lambda times=times: loaded_agent.log.count("Spark is up") == times, 60, lambda: loaded_agent.log)  # type: ignore[misc]
+        kill(found(loaded_agent.jvm, lambda: loaded_agent.log))
+    assert loaded_agent.wait(60) == 75, loaded_agent.log
+    assert "did not come up" not in loaded_agent.log
+    assert re.search(r"error: Spark's JVM ended 3 times within \d+ s, each time soon after it had come up: .*SIGKILL", loaded_agent.log)
 
 
 @pytest.mark.long
