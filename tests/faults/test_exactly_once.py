@@ -32,7 +32,10 @@ pytestmark = pytest.mark.timeout(300)
 START_SECONDS = 4.0
 NEEDS_COMPILER = pytest.mark.skipif(not HAS_COMPILER, reason="no C compiler")
 OLD_SECONDS = YOUNG_SECONDS + 10
-"""So old is the process of a JVM in which Spark has been up for long enough. An agent whose JVM dies young three times in a row ends, so that its service manager starts another: this is not about that."""
+"""So old is the process of a JVM in which Spark has been up for long enough.
+
+An agent whose JVM dies young three times in a row ends, so that its service manager starts another: this is not about that.
+"""
 MANY = 30
 TASKS = ("begun", "sending", "positions-sent", "committing", "committed")
 """Failpoints of a task."""
