@@ -17,7 +17,7 @@ PACKAGE = "copycat_agent"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints"),
-    ("options", "transactions"),
+    ("options", "transactions", "turns"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch", "extending"),
     ("executor", "runner", "dlq"),

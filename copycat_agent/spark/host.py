@@ -99,8 +99,8 @@ class SparkHost:
     ) -> None:
         """Touches nothing yet. Raises FatalError when `options.master` is not local."""
         self.runners = runners or runners_of(options.master)
-        self.slots = 2 * self.runners
-        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them."""
+        self.slots = 2 * self.runners + 1
+        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them, with one in reserve (see `jobs`)."""
         self._conf = options.conf
         self._options = (*java.JVM_OPTIONS, f"-Xmx{options.driver_memory // 2**20}m")
         self.run_dir = run_dir

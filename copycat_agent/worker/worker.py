@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
-from copycat_agent.worker.attempts import MakeWorld, kafka_world
+from copycat_agent.turns import Turns
+from copycat_agent.worker.attempts import AT_ONCE, MakeWorld, kafka_world
 from copycat_agent.worker.connector import Connector
 from copycat_agent.worker.life import Life
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.targets import Target, Targets
 from copycat_agent.worker.tools import Tools
-from copycat_agent.worker.turns import Turns
 
 if TYPE_CHECKING:
     from copycat_agent.executor import Executor
@@ -55,7 +55,7 @@ class Worker:
 
         `accounts`, `make_source`, `tracked`, `make_world`: see `tools.Tools`.
         """
-        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(), make_world)
+        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(AT_ONCE), make_world)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
