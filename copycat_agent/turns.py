@@ -47,7 +47,7 @@ def went_well(results: Iterable[SplitResult]) -> bool:
 
 @dataclass(slots=True)
 class _Seat(Generic[T]):
-    """What is known of a party. `served`: the number of its latest turn. `well`: its latest work went well; so it does at first not."""
+    """What is known of a party. `served`: the number of its latest turn. `well`: whether its latest work went well; False before any."""
 
     waiting: deque[T] = field(default_factory=deque)
     running: int = 0
