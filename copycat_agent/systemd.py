@@ -3,9 +3,8 @@
 The protocol is `sd_notify(3)`: one datagram of `NAME=value` lines to the unix socket in $NOTIFY_SOCKET. Nothing here raises:
 an agent whose service manager does not listen ships lines all the same.
 
-The watchdog is fed by the pipeline and by nothing else: who calls `feed` says how long ago the slowest connector came round.
-A connector that waits for a broker comes round every second; one that hangs does not, and then the service manager kills
-and restarts the agent, which costs nothing but repeats.
+The watchdog is fed while what all connectors need answers: who calls `feed` says how long ago that did last. When it hangs, the
+service manager kills and restarts the agent, which costs nothing but repeats. One connector that hangs is no reason to.
 """
 
 from __future__ import annotations
@@ -71,9 +70,9 @@ class ServiceManager:
             self._say(*line)
 
     def feed(self, age: float) -> None:
-        """Feed the watchdog, as often as it needs, unless the pipeline hangs. Call it every second or so.
+        """Feed the watchdog, as often as it needs, unless the agent hangs. Call it every second or so.
 
-        `age`: seconds since the slowest connector last came round; 0 when there is none.
+        `age`: seconds since what all connectors need last answered.
         """
         interval = self.watchdog_seconds
         if interval is None:
@@ -81,13 +80,11 @@ class ServiceManager:
         if age > interval / 2:
             if not self._starves:
                 self._starves = True
-                _log.error(
-                    "a connector hangs; unless it moves, the service manager restarts the agent", hangs_s=round(age), watchdog_s=interval
-                )
+                _log.error("the agent hangs; unless it moves, the service manager restarts it", hangs_s=round(age), watchdog_s=interval)
             return
         if self._starves:
             self._starves = False
-            _log.info("the connector that hung moves again")
+            _log.info("the agent that hung moves again")
         now = self._clock()
         if now - self._fed >= interval / 4:
             self._fed = now

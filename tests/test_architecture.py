@@ -17,7 +17,7 @@ PACKAGE = "copycat_agent"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe"),
-    ("options", "transactions"),
+    ("options", "transactions", "turns"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch", "extending"),
     ("executor", "runner", "dlq"),
@@ -74,7 +74,7 @@ LATE: dict[tuple[str, str], str] = {
     ("converters", "copycat_agent.converters.schemas.converting"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.schemas.registry"): "imports the client of schema registries, 0.24 s",
     ("__main__", "copycat_agent.probe"): "one command of all needs it",
-    ("__main__", "copycat_agent.cli.main"): "half a second of imports, which Ctrl-C must be able to end without a traceback",
+    ("__main__", "copycat_agent.cli.main"): "half a second of imports, in which signals must find their handlers",
     ("spark", "copycat_agent.spark.sql_jobs"): "imports SQL of pyspark, and pyarrow, which connectors without a query do without",
     ("spark", "copycat_agent.spark.sql_task"): "as sql_jobs",
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
 from copycat_agent.agent.following import Follower
+from copycat_agent.agent.pulse import Pulse
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Reload
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
-from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.spark import workers_lock
 from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
-from copycat_agent.watch import Watcher
-from copycat_agent.worker import Status, Worker
+from copycat_agent.watch import Wake, Watcher
+from copycat_agent.worker import STUCK_SECONDS, Status, Worker
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -40,8 +41,7 @@ RUN_DIRECTORY = "run"
 """Below the state directory: sockets, Spark's temporary files."""
 WANTED_FILES = 65_536
 """File descriptors the agent asks for, as far as the hard limit allows."""
-STUCK_SECONDS = 120.0
-"""Longer than any step of a connector's loop may take."""
+_NOBODY, _NOTHING = TaskId("", 0), Wake()
 
 _log = logs.get("agent")
 
@@ -81,6 +81,10 @@ class Agent:
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
             self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked)
+            answers = (self._store.targets, lambda: executor.settle(_NOBODY), lambda: self._watcher.unwatch(_NOTHING))
+            self._pulse = Pulse((self.worker.tell_of_hangs, *answers))
+            self._pulse.start()
+            undo.callback(self._pulse.close)
             if settings.socket_path:
                 self._api = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api, self._mounts)
                 self._api.start()
@@ -117,11 +121,11 @@ class Agent:
         return self._follower is not None and self._follower.reloading
 
     def heartbeat(self) -> float:
-        """Seconds since the connector that is furthest behind turned its loop, or the API its own; 0 when none runs. For a watchdog."""
+        """Seconds since what all connectors need has answered: store, executor, file events, the API's thread. For a watchdog."""
         api = self._api.heartbeat() if self._api else 0.0
         if api > STUCK_SECONDS / 2:
             _log.error("the API takes no connections: its thread hangs or has ended", hangs_s=round(api))
-        return max(self.worker.heartbeat(), api)
+        return max(self._pulse.age, api)
 
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""
@@ -154,7 +158,8 @@ class Agent:
             last_reload=reloader.last if reloader else None,
             stopping=self._stopping,
             reloads=Counter(reloader.results) if reloader else {},
-            stuck=tuple(name for name, seconds in self.worker.heartbeats().items() if seconds > STUCK_SECONDS),
+            stuck=self.worker.stuck,
+            hangs=self.heartbeat() > STUCK_SECONDS,
             agent_file=str((reloader and reloader.files.agent_file) or ""),
             overridden=tuple(reloader.files.overrides) if reloader else (),
             log_level=logs.level(),

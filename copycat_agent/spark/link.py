@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.runner import failed, key_path
+from copycat_agent.turns import party_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +36,12 @@ _log = logs.get("spark")
 class Pending:
     """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
 
-    __slots__ = ("batch", "data", "deadline", "future", "is_sent", "late", "number")
+    __slots__ = ("batch", "data", "deadline", "future", "is_sent", "late", "number", "party")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
         """`data` is what goes to the runner, `is_sent` from when it may have; `late` is set when the deadline has passed once."""
         self.batch = batch
+        self.party = party_of(batch)
         self.number = number
         self.deadline = deadline
         self.data = b""

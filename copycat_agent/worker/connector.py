@@ -12,7 +12,7 @@ from copycat_agent.errors import BusyError, CopycatError, PositionsError, Retria
 from copycat_agent.worker.opening import opened
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.rounds import Rounds
-from copycat_agent.worker.standing import Standing
+from copycat_agent.worker.standing import Now, Standing
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.tools import Books, Tools
 
@@ -34,6 +34,10 @@ TELL_SECONDS = 1.0
 """A wait for the predecessor is told when it takes longer."""
 AFTER = "waits until what ran before under its name has come to its end"
 """Reason of a connector that does not begin yet."""
+STUCK_SECONDS = 120.0
+"""Longer than any step of the loop may take: who does not come round for so long hangs, mostly in a file system."""
+HANGS = "its loop does not turn: a file system that it reads from may hang; it goes on by itself"
+"""Reason of a connector that hangs."""
 ASK_SECONDS = 2.0
 """How long a connector that works may take to answer a question."""
 
@@ -82,6 +86,8 @@ class Connector:
     def status(self) -> Status:
         """How it is now."""
         now, tally, rounds = self._standing.now, self._tally, self._rounds
+        if self.hangs:
+            now = Now(State.BLOCKED, HANGS, time.time() - time.monotonic() + self.beat_at)
         return Status(
             self.definition.name,
             state=now.state,
@@ -116,6 +122,11 @@ class Connector:
     def beat_at(self) -> float:
         """When the loop last turned (`time.monotonic()`); while it waits for its predecessor, when that one's did."""
         return min([self._standing.beat_at, *(one.beat_at for one in self._after if not one.ended)])
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its loop has not turned for longer than any of its steps may take."""
+        return not self.ended and time.monotonic() - self.beat_at > STUCK_SECONDS
 
     @property
     def ended(self) -> bool:

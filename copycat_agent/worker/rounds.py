@@ -261,7 +261,7 @@ class Rounds:
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
             most = min(most, grant.bytes) if grant.bytes else most
             lane = self._lanes.plan(task.number, splits) if self._lanes else None
-            told = (self._taps.wanted(), self._tracked, lane)
+            told = (self._taps.wanted(), self._tracked, lane, ",".join(self._definition.kafka.bootstrap_servers))
             batch = Batch(task, self._pickled, splits, most, plan.max_seconds, grant.records, *told)
             now = time.monotonic()
             results = self._executor.submit(batch)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.worker.attempts import MakeWorld, kafka_world
-from copycat_agent.worker.turns import Turns
+from copycat_agent.turns import Turns
+from copycat_agent.worker.attempts import AT_ONCE, MakeWorld, kafka_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class Tools(NamedTuple):
     accounts: bool = False
     make_source: Callable[..., Source] | None = None
     tracked: bool = False
-    turns: Turns = Turns()
+    turns: Turns = Turns(AT_ONCE)
     make_world: MakeWorld = kafka_world
 
 

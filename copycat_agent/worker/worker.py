@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
-from copycat_agent.worker.attempts import MakeWorld, kafka_world
-from copycat_agent.worker.connector import Connector
+from copycat_agent.turns import Turns
+from copycat_agent.worker.attempts import AT_ONCE, MakeWorld, kafka_world
+from copycat_agent.worker.connector import STUCK_SECONDS, Connector
 from copycat_agent.worker.life import Life
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.targets import Target, Targets
 from copycat_agent.worker.tools import Tools
-from copycat_agent.worker.turns import Turns
 
 if TYPE_CHECKING:
     from copycat_agent.executor import Executor
@@ -55,7 +55,7 @@ class Worker:
 
         `accounts`, `make_source`, `tracked`, `make_world`: see `tools.Tools`.
         """
-        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(), make_world)
+        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(AT_ONCE), make_world)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
@@ -64,6 +64,7 @@ class Worker:
         self._operation = threading.RLock()
         self._changed = threading.Condition()
         self._stopping = False
+        self._told_stuck: set[str] = set()
 
     def apply(
         self,
@@ -129,14 +130,20 @@ class Worker:
         running = (life.connector for life in self._lives.values() if life.runs)
         return next((one.offsets_unsaved for one in running if one and one.offsets_unsaved), "")
 
-    def heartbeats(self) -> dict[str, float]:
-        """By name of each connector that runs, the seconds since its loop last turned."""
-        now = time.monotonic()
-        return {name: max(0.0, now - life.connector.beat_at) for name, life in self._lives.items() if life.connector and life.runs}
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """Names of the connectors that hang, mostly in a file system."""
+        return tuple(name for name, life in self._lives.items() if life.connector and life.connector.hangs)
 
-    def heartbeat(self) -> float:
-        """The longest of `heartbeats`; 0 when none runs."""
-        return max(self.heartbeats().values(), default=0.0)
+    def tell_of_hangs(self) -> None:
+        """Say once of each connector that its loop does not turn, and when it does again. Called by one thread, every now and then."""
+        stuck = set(self.stuck)
+        for name in stuck - self._told_stuck:
+            hint = "a file system that it reads from may hang; the other connectors go on"
+            _log.warning("connector hangs", connector=name, why=f"its loop has not turned for {STUCK_SECONDS:.0f} s", hint=hint)
+        for name in self._told_stuck - stuck:
+            _log.info("connector no longer hangs", connector=name)
+        self._told_stuck = stuck
 
     def started(self) -> bool:
         """Whether every connector has looked at its directories once, or does not run."""

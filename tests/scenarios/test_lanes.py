@@ -13,8 +13,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.worker import State, Status, Worker
-from copycat_agent.worker.attempts import World, kafka_world
-from copycat_agent.worker.turns import AT_ONCE
+from copycat_agent.worker.attempts import AT_ONCE, World, kafka_world
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until

@@ -91,7 +91,7 @@ def test_the_watchdog_is_fed_by_a_pipeline_that_moves_and_no_oftener_than_it_nee
     assert listener.heard() == ["WATCHDOG=1"] * 5  # at 0, 15, 30, 45 and 60 s
 
 
-def test_a_connector_that_hangs_starves_the_watchdog_and_is_told_once(listener: Listener, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_agent_that_hangs_starves_the_watchdog_and_is_told_once(listener: Listener, capsys: pytest.CaptureFixture[str]) -> None:
     logs.setup("info", "text", sys.stderr)
     clock = Clock()
     manager = ServiceManager({"NOTIFY_SOCKET": listener.name, "WATCHDOG_USEC": "60000000"}, clock)
@@ -101,7 +101,7 @@ def test_a_connector_that_hangs_starves_the_watchdog_and_is_told_once(listener: 
         clock.now += 1
         manager.feed(age=hung)
     assert listener.heard() == []
-    assert capsys.readouterr().err.count("a connector hangs") == 1
+    assert capsys.readouterr().err.count("the agent hangs") == 1
     clock.now += 60
     manager.feed(age=0.1)
     assert listener.heard() == ["WATCHDOG=1"]

@@ -15,8 +15,8 @@ from copycat_agent.errors import BehindError, PositionsError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry, read
-from copycat_agent.worker.attempts import Attempt, Opener
-from copycat_agent.worker.turns import Turns
+from copycat_agent.turns import Turns
+from copycat_agent.worker.attempts import AT_ONCE, Attempt, Opener
 from tests.rig.waiting import wait_until
 from tests.unit.worker.fake_kafka import FakeKafka
 
@@ -43,7 +43,7 @@ class Host:
         definition = SimpleNamespace(
             name=name, delivery=SimpleNamespace(tasks_max=tasks_max), kafka=SimpleNamespace(bootstrap_servers="broker:9092")
         )
-        return Opener(cast("Definition", definition), self.store, Turns(), self.kafka.world, lambda: None, earlier).all()
+        return Opener(cast("Definition", definition), self.store, Turns(AT_ONCE), self.kafka.world, lambda: None, earlier).all()
 
     def end(self, name: str, attempt: Attempt) -> bool:
         """Save what it found; whether the lanes are open."""
