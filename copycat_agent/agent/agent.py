@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
 from copycat_agent.agent.following import Follower
+from copycat_agent.agent.kept_files import KeptFiles, known_files
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Reload
@@ -23,6 +24,7 @@ from copycat_agent.spark import workers_lock
 from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.systemd import ServiceManager
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Status, Worker
 
@@ -49,12 +51,20 @@ _log = logs.get("agent")
 class Agent:
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
-    def __init__(self, settings: Settings, *, until_idle: bool = False, tracked: bool = False, rebuild: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        until_idle: bool = False,
+        tracked: bool = False,
+        rebuild: bool = False,
+        manager: ServiceManager | None = None,
+    ) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
         `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
-        are in Kafka, see `OffsetStore.open`.
+        are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -78,7 +88,10 @@ class Agent:
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
-            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked)
+            self._kept = KeptFiles(manager or ServiceManager({}), known_files(self._store, rebuild=rebuild))
+            self.worker = Worker(
+                self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked, keeper=self._kept
+            )
             if settings.socket_path:
                 server = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api.listen, self._mounts)
                 server.start()
@@ -121,6 +134,7 @@ class Agent:
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""
         self._stopping = True
+        self._kept.freeze()
         self.worker.stop()
         if self._follower is not None:
             self._follower.close()

@@ -13,10 +13,12 @@ from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.opening import Opener
 from copycat_agent.sources.paths.whereabouts import Whereabouts
-from copycat_agent.sources.succession.absent import Absent
+from copycat_agent.sources.succession.absent import Absent, Saved
 
 Follow = Callable[[str, int, os.stat_result, Changes], None]
 """`follow(name, fd, stat, changes)` takes a file up again, and its descriptor. Raises OSError, and then `fd` is the caller's."""
+FollowKept = Callable[[Identity, SourceOffset, Changes, bool], bool]
+"""`follow_kept(identity, offset, changes, named)` takes up a file that an earlier process has left open, see `Meeting.follow_kept`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Search:
     followed: Container[tuple[int, int]]
     opener: Opener
     follow: Follow
+    follow_kept: FollowKept
     why: str
 
     def look_for(self, absent: Absent, changes: Changes) -> None:
@@ -39,8 +42,11 @@ class Search:
         A file that stands where it stood is let alone: the patterns do not name it any more.
         """
         whereabouts = Whereabouts()
-        for partition, offset in absent.followed_last(changes):
+        # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
+        for partition, offset in sorted(absent.followed_last(changes), key=_birth):
             identity, _ = Identity.parse(partition.key)
+            if self.follow_kept(identity, offset, changes, False):
+                continue
             try:
                 name = whereabouts.find(offset.path, identity.device, identity.inode)
                 if name is not None and (identity.device, identity.inode) in self.followed:
@@ -52,6 +58,8 @@ class Search:
                     continue
             except OSError:
                 continue  # its directory may come back, and the file with it
+            if name is None and self.follow_kept(identity, offset, changes, True):
+                continue
             if name is None or left:
                 absent.note_undecided(partition, offset, self.why)  # gone, or with other content
             else:
@@ -69,3 +77,7 @@ class Search:
             raise
         os.close(fd)
         return False
+
+
+def _birth(saved: Saved) -> int:
+    return Identity.parse(saved[0].key)[0].birth_ns
