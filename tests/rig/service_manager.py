@@ -158,7 +158,7 @@ def _is_valid(name: str) -> bool:
 def _is_same(one: int, other: int) -> bool:
     """Whether both are one open file description: systemd drops the second."""
     pid = os.getpid()
-    return ctypes.CDLL(None).syscall(_KCMP, pid, pid, 0, one, other) == 0
+    return bool(ctypes.CDLL(None).syscall(_KCMP, pid, pid, 0, one, other) == 0)
 
 
 def _become(name: str, command: list[str]) -> None:
