@@ -104,10 +104,14 @@ def test_nothing_is_overwritten_and_no_link_followed(copycat: Callable[..., Done
 def test_a_part_that_hangs_or_fails_is_named_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collecting, "PART_SECONDS", 0.05)
 
+    def slow() -> str:
+        time.sleep(1)
+        return ""
+
     def fails() -> str:
         raise ZeroDivisionError("by nothing")
 
-    hung = collecting._part("slow", "what hangs", lambda: time.sleep(1) or "")
+    hung = collecting._part("slow", "what hangs", slow)
     assert (hung.content, hung.why) == ("", "it was not had within 0 s")
     assert collecting.is_hanging()
     assert collecting._part("bad", "what fails", fails).why == "ZeroDivisionError: by nothing"

@@ -91,7 +91,7 @@ class Machine:
     def _leader(self) -> int:
         assert self._nspawn.poll() is None, self._said()
         with contextlib.suppress(psutil.NoSuchProcess):  # a child that ends meanwhile
-            return next((child.pid for child in psutil.Process(self._nspawn.pid).children() if child.name().startswith("systemd")), 0)
+            return next((child.pid for child in psutil.Process(self._nspawn.pid).children() if child.name() == "systemd"), 0)
         return 0
 
     def _said(self) -> str:
