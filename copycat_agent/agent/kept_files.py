@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.systemd import ServiceManager
 
+DEAF_SECONDS = 30.0
+"""So long nothing is said to a service manager that did not take the last message."""
 _ANYBODY = ""
 """Owner of what any connector may know."""
 
@@ -52,7 +55,8 @@ class KeptFiles:
         self._frozen = False
         self._owners: dict[str, set[str]] = {}
         self._first: set[str] = set()
-        self._unremoved: set[str] = set()
+        self._unremoved: dict[str, None] = {}
+        self._deaf_until = 0.0
         self._passed = manager.passed
         for name in list(self._passed):
             self._owners[name] = {_ANYBODY} if owners is None else set(owners.get(name, ()))
@@ -66,8 +70,8 @@ class KeptFiles:
         with self._lock:
             if self._frozen or not self._manager.listens:
                 return
-            self._retry()
-            if name not in self._owners and not (self._has_room(first=first) and self._manager.store(name, fd)):
+            self._remove_the_rest()
+            if name not in self._owners and not (self._is_heard() and self._has_room(first=first) and self._store(name, fd)):
                 return
             self._owners.setdefault(name, set()).add(owner)
             if first:
@@ -77,7 +81,7 @@ class KeptFiles:
         """See `Keeper.release`."""
         with self._lock:
             owners = self._owners.get(name)
-            if self._frozen or owners is None:
+            if self._frozen or owners is None or owner not in owners:
                 return
             owners.discard(owner)
             if owners <= {_ANYBODY}:
@@ -85,7 +89,9 @@ class KeptFiles:
 
     def looked(self, owner: str, names: Container[str]) -> None:
         """See `Keeper.looked`."""
-        for name in [one for one in self._passed if one not in names]:
+        with self._lock:
+            others = [name for name in self._passed if name not in names]
+        for name in others:
             self.release(owner, name)
 
     def find(self, name: str) -> int | None:
@@ -127,10 +133,26 @@ class KeptFiles:
         self._first.discard(name)
         if (fd := self._passed.pop(name, None)) is not None:
             os.close(fd)
-        if not self._manager.unstore(name):
-            self._unremoved.add(name)
+        self._unremoved[name] = None
+        self._remove_the_rest()
 
-    def _retry(self) -> None:
-        """Remove what the service manager could not be told to: a deleted file takes up disk space as long as it has it."""
-        while self._unremoved and self._manager.unstore(next(iter(self._unremoved))):
-            self._unremoved.pop()
+    def _remove_the_rest(self) -> None:
+        """Also what the service manager could not be told to remove: a deleted file takes up disk space as long as it has it."""
+        while self._unremoved and self._is_heard():
+            name = next(iter(self._unremoved))
+            if not self._heard(self._manager.unstore(name)):
+                return
+            del self._unremoved[name]
+
+    def _store(self, name: str, fd: int) -> bool:
+        self._unremoved.pop(name, None)
+        return self._heard(self._manager.store(name, fd))
+
+    def _is_heard(self) -> bool:
+        return time.monotonic() >= self._deaf_until
+
+    def _heard(self, told: bool) -> bool:  # noqa: FBT001 - what the manager has answered
+        """A service manager that takes no message keeps its sender waiting: not one file after the other."""
+        if not told:
+            self._deaf_until = time.monotonic() + DEAF_SECONDS
+        return told

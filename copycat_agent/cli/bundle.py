@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -92,14 +93,14 @@ def _collect(sought: Sought, mask: Masker) -> list[Part]:
 
 def _masker(sought: Sought) -> Masker:
     files = [] if sought.agent_file is None else [sought.agent_file]
-    if sought.directory is not None and sought.directory.is_dir():
-        files += [path for path in sought.directory.iterdir() if path.suffix in {".yaml", ".yml"}]
+    with contextlib.suppress(OSError):
+        files += [path for path in sought.directory.iterdir() if path.suffix in {".yaml", ".yml"}] if sought.directory else []
     return known_secrets(files, os.environ)
 
 
 def _sought(directory: Path | None, config: Path | None, state_dir: Path | None, socket: Path | None) -> Sought:
     """What these options mean, as far as that can be said: an agent.yaml that does not load leaves the defaults."""
-    where = directory or (_HERE if _HERE.is_dir() else None)
+    where = directory or (_HERE if os.path.isdir(_HERE) else None)  # noqa: PTH112 - pathlib raises where one may not look
     try:
         client = find_agent(socket, state_dir, config)
     except CopycatError:
@@ -111,13 +112,14 @@ def _sought(directory: Path | None, config: Path | None, state_dir: Path | None,
     where = where or Path(view.get("directory") or _PACKAGED)
     settings, why_not = _settings(where, config, state_dir, socket)
     kept_in = Path(view["state_dir"]) if view and state_dir is None else settings.state_dir
-    if not view and state_dir is None and not kept_in.is_dir() and _PACKAGED_STATE.is_dir():
+    if not view and state_dir is None and not os.path.isdir(kept_in) and os.path.isdir(_PACKAGED_STATE):  # noqa: PTH112 - as above
         kept_in = _PACKAGED_STATE
+    is_there = os.path.isdir(where)  # noqa: PTH112 - as above
     try:
         agent_file = find_agent_file(where, config)
     except OSError:
         agent_file = config
-    return Sought(client, kept_in, where if where.exists() else None, agent_file, settings.agent, why_not)
+    return Sought(client, kept_in, where if directory or is_there else None, agent_file, settings.agent, why_not)
 
 
 def _settings(where: Path, config: Path | None, state_dir: Path | None, socket: Path | None) -> tuple[Settings, str]:
