@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import array
 import faulthandler
+import itertools
 import os
 import re
 import resource
@@ -43,7 +44,7 @@ _log = logs.get("systemd")
 class ServiceManager:
     """Made once, by the main thread, before anything is started: it takes its variables out of `environ`, so that no child has them.
 
-    Without them (a terminal, a container) every method does nothing. Called from one thread at a time, `store` and `unstore` too.
+    Without them (a terminal, a container) every method does nothing. Called from one thread at a time, but for `store` and `unstore`.
     """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic) -> None:
@@ -136,9 +137,9 @@ class ServiceManager:
             if not self._refused:
                 _log.warning("the service manager does not take messages; the agent goes on without", error=error)
             self._refused = True
-        else:
-            self._refused = False
-        return not self._refused
+            return False
+        self._refused = False
+        return True
 
 
 def _address(name: str) -> str | None:
@@ -165,7 +166,8 @@ def _passed(environ: MutableMapping[str, str]) -> dict[str, int]:
     if not (count.isascii() and count.isdigit()) or pid != str(os.getpid()):
         return {}
     found: dict[str, int] = {}
-    for name, fd in zip(names.split(":"), range(_FIRST_PASSED, _FIRST_PASSED + int(count)), strict=False):
+    descriptors = range(_FIRST_PASSED, _FIRST_PASSED + int(count))
+    for name, fd in zip(itertools.chain(names.split(":"), itertools.repeat("")), descriptors, strict=False):
         try:
             os.set_inheritable(fd, False)
         except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from pathlib import Path
@@ -141,6 +142,29 @@ def test_a_file_that_was_moved_out_of_reach_is_read_on(service: Service, tmp_pat
     agent.drain()
     assert agent.lines == [b"one"]
     assert agent.losses == []
+
+
+@pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
+@pytest.mark.parametrize("lines", [3, 3000])
+def test_a_file_that_was_packed_and_deleted_meanwhile_arrives_once(service: Service, tmp_path: Path, pattern: str, lines: int) -> None:
+    log = tmp_path / "app.log"
+    expected = [f"{number} {'x' * 20}".encode() for number in range(lines)]
+    log.write_bytes(b"".join(line + b"\n" for line in expected))
+    agent = service.agent(f"{tmp_path}/{pattern}")
+    agent.scan()
+    agent.work(lambda: "stop")
+    with gzip.open(tmp_path / "app.log.1.gz", "wb") as archive:
+        archive.write(log.read_bytes())
+    log.unlink()
+    log.write_bytes(b"new\n")
+    service.kill()
+    agent.drain()
+    assert agent.lines == [*expected, b"new"]
+    assert agent.losses == []
+    agent.drain()
+    service.kill()
+    agent.drain()
+    assert agent.lines == [*expected, b"new"]
 
 
 def test_what_a_writer_makes_of_a_deleted_file_meanwhile_is_read_and_what_it_destroys_is_counted(service: Service, tmp_path: Path) -> None:
