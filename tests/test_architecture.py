@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("metrics", "api"),
     ("agent",),
     ("doctor",),
-    ("explain", "backfill", "samples", "guessing", "importing"),
+    ("explain", "backfill", "samples", "guessing", "importing", "bundle"),
     ("cli",),
     ("__main__",),
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
 from copycat_agent.agent.following import Follower
+from copycat_agent.agent.kept_files import KeptFiles, known_files
 from copycat_agent.agent.pulse import Pulse
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
@@ -24,6 +25,7 @@ from copycat_agent.spark import workers_lock
 from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.systemd import ServiceManager
 from copycat_agent.watch import Wake, Watcher
 from copycat_agent.worker import STUCK_SECONDS, Status, Worker
 
@@ -49,12 +51,20 @@ _log = logs.get("agent")
 class Agent:
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
-    def __init__(self, settings: Settings, *, until_idle: bool = False, tracked: bool = False, rebuild: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        until_idle: bool = False,
+        tracked: bool = False,
+        rebuild: bool = False,
+        manager: ServiceManager | None = None,
+    ) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
         `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
-        are in Kafka, see `OffsetStore.open`.
+        are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -80,7 +90,10 @@ class Agent:
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
-            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked)
+            self._kept = KeptFiles(manager or ServiceManager({}), known_files(self._store, rebuild=rebuild))
+            self.worker = Worker(
+                self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked, keeper=self._kept
+            )
             answers = (self._store.targets, lambda: executor.settle(_NOBODY), lambda: self._watcher.unwatch(_NOTHING))
             self._pulse = Pulse((self.worker.tell_of_hangs, *answers))
             self._pulse.start()
@@ -130,6 +143,7 @@ class Agent:
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""
         self._stopping = True
+        self._kept.freeze()
         self.worker.stop()
         if self._follower is not None:
             self._follower.close()

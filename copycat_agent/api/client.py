@@ -66,6 +66,11 @@ class AgentClient:
         """Ask for something; changes nothing."""
         return self._ask("GET", path, None, READ_SECONDS)
 
+    def text(self, path: str) -> str:
+        """The body at an address that is no command's (`/readyz`, `/metrics`), whatever its status."""
+        with _Call(self.socket_path, READ_SECONDS) as call:
+            return call.send("GET", path, None).read().decode("utf-8", "replace")
+
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
         """Have something done; returns when it is done."""
         return self._ask("POST", path, body, CHANGE_SECONDS)

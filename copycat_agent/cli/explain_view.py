@@ -19,6 +19,7 @@ from copycat_agent.templates import time_text
 _WIDTH = 14
 _VALUE_CHARS = 200
 _FORMER_SHOWN = 3
+_GONE = "gone from its patterns, is read to its end; once deleted it survives a restart of the service under systemd, and no stop"
 _PARTITIONS = {"key": "by the hash of the key", "sticky": "in sticky runs", "file": "one for the whole file"}
 
 
@@ -107,7 +108,7 @@ def _position_facts(answer: Answer, closeup: Closeup, first: FirstRecords | None
     if view.after:
         yield "waits for", f"{view.after}, an older file of the same log, is read first"
     if view.state in ("gone", "blocked", "failing"):
-        yield "state", view.state
+        yield "state", _GONE if view.state == "gone" else view.state
     for loss in answer.losses:
         if loss.partition.key == view.key:
             yield "lost", f"{loss.size_bytes:,} bytes, from {loss.start:,} to {loss.end:,}: {loss.detail}"

@@ -73,7 +73,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     first = _first_load(files, only or [], color=use_color(no_color=no_color))
     _leave_if_asked(stop, until_idle=until_idle)
     rebuild = any(one.enabled and one.delivery.guarantee == "exactly_once" for one in first.definitions.values())
-    with Agent(settings, until_idle=until_idle, tracked=until_idle and output is Format.JSON, rebuild=rebuild) as agent:
+    with Agent(settings, until_idle=until_idle, tracked=until_idle and output is Format.JSON, rebuild=rebuild, manager=manager) as agent:
         to_the_end = UntilIdle(agent, bars=shows_bars, color=use_color(no_color=no_color)) if until_idle else None
         agent.follow(files, first, once=until_idle)
         service = Serving(manager, agent)

@@ -11,7 +11,7 @@ from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
 from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
-from copycat_agent.sources import SOURCES, Changes
+from copycat_agent.sources import SOURCES, Changes, KeepsFiles
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.flights import Flight, Unsaved, accounts_of, entered, is_empty
 from copycat_agent.worker.lanes import PACE_SECONDS, Lanes
@@ -85,6 +85,8 @@ class Rounds:
         self._tally.begin()
         make = make_source or SOURCES[definition.source.type].make
         self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
+        if tools.keeper is not None and isinstance(self._source, KeepsFiles):
+            self._source.keep_with(tools.keeper)
 
     @property
     def tasks(self) -> int:

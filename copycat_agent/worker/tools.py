@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from copycat_agent.executor import Executor
     from copycat_agent.logs import Log
     from copycat_agent.offsets import OffsetStore
-    from copycat_agent.sources import Source
+    from copycat_agent.sources import Keeper, Source
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.orders import Orders
     from copycat_agent.worker.standing import Standing
@@ -26,6 +26,7 @@ class Tools(NamedTuple):
 
     `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
     as sending them. `make_source` stands in for `SourceKind.make`, `make_world` for the broker on which lanes are opened, in `turns`.
+    `keeper` is given to sources whose files are worth keeping for the next process.
     """
 
     store: OffsetStore
@@ -36,6 +37,7 @@ class Tools(NamedTuple):
     tracked: bool = False
     turns: Turns = Turns(AT_ONCE)
     make_world: MakeWorld = kafka_world
+    keeper: Keeper | None = None
 
 
 class Books(NamedTuple):

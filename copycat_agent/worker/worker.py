@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Sample
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.sources import FileView, Source
+    from copycat_agent.sources import FileView, Keeper, Source
     from copycat_agent.watch import Watcher
 
 STOP_SECONDS = 15.0
@@ -50,12 +50,13 @@ class Worker:
         make_source: Callable[..., Source] | None = None,
         tracked: bool = False,
         make_world: MakeWorld = kafka_world,
+        keeper: Keeper | None = None,
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`, `tracked`, `make_world`: see `tools.Tools`.
+        `accounts`, `make_source`, `tracked`, `make_world`, `keeper`: see `tools.Tools`.
         """
-        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(AT_ONCE), make_world)
+        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(AT_ONCE), make_world, keeper)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
@@ -314,6 +315,8 @@ class Worker:
             count = self._store.rename(old, name)
             _log.info("offsets taken over", connector=name, renamed_from=old, partitions=count)
             self._targets.rename(old, name)
+            if self._tools.keeper is not None:
+                self._tools.keeper.rename(old, name)
         life.inherit = ()
 
     def _take_over_now(self, lives: Iterable[Life]) -> None:
