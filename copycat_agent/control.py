@@ -60,8 +60,10 @@ class AgentView:
     """The agent as a whole. `spark` is the session's state; `offsets_unsaved` why offsets cannot be saved now, "" when they can.
 
     `reloads` counts reloads since the start by result: `ok` (every file loads) or `problems`. `stuck` names connectors whose
-    loop has not turned for longer than any of its steps may take: a fault of the agent. `agent_file` is the agent.yaml that was
-    read, "" without one; `overridden` names the dotted options that the command line set over it.
+    loop has not turned for longer than any of its steps may take: their file system may hang. `hangs`: what all connectors need has not
+    answered for as long, and only a restart helps. `agent_file` is the agent.yaml that was
+    read, "" without one; `overridden` names the dotted options that the command line set over it. `log_until` is when the level of
+    the log goes back to the one of the start, in epoch seconds, None when it does not.
     """
 
     version: str
@@ -77,8 +79,11 @@ class AgentView:
     stopping: bool = False
     reloads: Mapping[str, int] = field(default_factory=dict)
     stuck: tuple[str, ...] = ()
+    hangs: bool = False
     agent_file: str = ""
     overridden: tuple[str, ...] = ()
+    log_level: str = "info"
+    log_until: float | None = None
 
 
 class Control(Protocol):
@@ -111,6 +116,9 @@ class Control(Protocol):
 
     def reload(self) -> Reload:
         """Read the definitions now and make them run."""
+
+    def set_log_level(self, level: str, seconds: float | None) -> AgentView:
+        """Log from this level up, for so long; None: until the agent ends. Nothing of it is saved."""
 
     def pause(self, name: str) -> Status:
         """Stop reading, settle what is in flight, keep files open. Remembered over restarts of the agent."""

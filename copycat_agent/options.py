@@ -95,11 +95,7 @@ def _duration(value: object, info: ValidationInfo) -> object:
     """`"500ms"` -> 0.5 seconds. A bare number is seconds in code (defaults, tests) and an error in YAML."""
     if info.context != FROM_YAML and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)", value, re.ASCII) if isinstance(value, str) else None
-    if match is None:
-        msg = "a duration needs a number and a unit, such as 500ms, 5s, 2m, 1h or 7d"
-        raise ValueError(msg)
-    return float(match[1]) * _DURATION_SECONDS[match[2]]
+    return seconds_of(value if isinstance(value, str) else "")
 
 
 def _size(value: object, info: ValidationInfo) -> object:
@@ -128,6 +124,15 @@ def _regex(value: object) -> object:
             msg = f"not a regular expression: {error}"
             raise ValueError(msg) from None
     return value
+
+
+def seconds_of(text: str) -> float:
+    """`"10m"` -> 600.0, as a definition writes it. ValueError for any other text."""
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)", text, re.ASCII)
+    if match is None:
+        msg = "a duration needs a number and a unit, such as 500ms, 5s, 2m, 1h or 7d"
+        raise ValueError(msg)
+    return float(match[1]) * _DURATION_SECONDS[match[2]]
 
 
 def format_duration(seconds: float) -> str:
@@ -550,18 +555,35 @@ class SparkOptions(Options):
     conf: dict[str, ScalarText] = Field({}, description="Further Spark settings.")
 
 
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
 class LogOptions(Options):
     """The agent's own log."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is written.")
+    level: LogLevel = Field("info", description="Least level that is written.")
     format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal and under journald, else JSON.")
+
+
+class ApiTlsOptions(Options):
+    """TLS of the port for health and metrics. Renewed files are taken without a restart."""
+
+    cert_file: str = Field(description="Certificate (PEM), with its chain behind it.")
+    key_file: str = Field(description="Its key (PEM), without a password.")
 
 
 class ApiOptions(Options):
     """Where the agent answers."""
 
     socket: str | None = Field(None, description="Unix socket of the commands; default: agent.sock in the runtime or state directory.")
-    listen: str | None = Field(None, description="HOST:PORT on loopback for health and metrics; off when absent.")
+    listen: str | None = Field(
+        None,
+        description="HOST:PORT for health and metrics; off when absent. On an address that other hosts reach: /livez, /readyz, /metrics.",
+    )
+    tls: ApiTlsOptions | None = Field(None, description="TLS at api.listen; off when absent.")
+    users: str | None = Field(
+        None, description="File of who may ask at api.listen, a line NAME:HASH each as copycat passwd makes it; everybody when absent."
+    )
     stalled_after: Duration = Field(
         60.0, gt=0, le=86_400, description="How long nothing may be acknowledged, while something waits, before /healthz answers 503."
     )

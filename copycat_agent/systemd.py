@@ -3,27 +3,37 @@
 The protocol is `sd_notify(3)`: one datagram of `NAME=value` lines to the unix socket in $NOTIFY_SOCKET. Nothing here raises:
 an agent whose service manager does not listen ships lines all the same.
 
-The watchdog is fed by the pipeline and by nothing else: who calls `feed` says how long ago the slowest connector came round.
-A connector that waits for a broker comes round every second; one that hangs does not, and then the service manager kills
-and restarts the agent, which costs nothing but repeats.
+The watchdog is fed while what all connectors need answers: who calls `feed` says how long ago that did last. When it hangs, the
+service manager kills and restarts the agent, which costs nothing but repeats. One connector that hangs is no reason to.
+
+Open files can be left with the service manager (`FDSTORE=1`): it passes them to the next process of the service as descriptors
+3, 4, ... with their names in $LISTEN_FDNAMES (`sd_listen_fds(3)`).
 """
 
 from __future__ import annotations
 
+import array
 import faulthandler
+import itertools
 import os
 import re
+import resource
 import socket
 import sys
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 
 from copycat_agent import logs
 
 SEND_SECONDS = 1.0
 """How long a message may wait for a service manager whose queue is full."""
 
+MOST_STORED = 1024
+"""FileDescriptorStoreMax= of the unit. All names together stand in one variable, which may not be longer than 128 KiB."""
+
 _SOCKET, _WATCHDOG, _WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
+_PASSED, _PASSED_PID, _PASSED_NAMES, _STORE_MAX = "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "FDSTORE"
+_FIRST_PASSED = 3
 _STATUS_CHARACTERS = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
@@ -33,13 +43,17 @@ _log = logs.get("systemd")
 class ServiceManager:
     """Made once, by the main thread, before anything is started: it takes its variables out of `environ`, so that no child has them.
 
-    Without them (a terminal, a container) every method does nothing. Called from one thread at a time.
+    Without them (a terminal, a container) every method does nothing. Called from one thread at a time, but for `store` and `unstore`.
     """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic) -> None:
         self._address = _address(environ.pop(_SOCKET, ""))
         self.watchdog_seconds = _watchdog_seconds(environ.pop(_WATCHDOG, ""), environ.pop(_WATCHDOG_PID, ""))
         """How long the service manager waits for `feed`; None when it does not wait."""
+        self.passed = _passed(environ)
+        """Open files that an earlier process of the service has left with `store`, by name. No child inherits them."""
+        self.most_stored = _most_stored(environ.pop(_STORE_MAX, ""))
+        """How many open files the service manager may be given."""
         self._clock = clock
         self._fed = float("-inf")
         self._starves = False
@@ -70,10 +84,19 @@ class ServiceManager:
         if line := self._status_line(text):
             self._say(*line)
 
-    def feed(self, age: float) -> None:
-        """Feed the watchdog, as often as it needs, unless the pipeline hangs. Call it every second or so.
+    def store(self, name: str, fd: int) -> bool:
+        """Leave a copy of the descriptor with the service manager, under a name without colons. False when it could not be told."""
+        # FDPOLL=0: files of FUSE can be polled, and would be dropped when their server fails for a moment.
+        return self._say("FDSTORE=1", f"FDNAME={name}", "FDPOLL=0", fds=(fd,))
 
-        `age`: seconds since the slowest connector last came round; 0 when there is none.
+    def unstore(self, name: str) -> bool:
+        """Let the service manager close what it has under this name. False when it could not be told."""
+        return self._say("FDSTOREREMOVE=1", f"FDNAME={name}")
+
+    def feed(self, age: float) -> None:
+        """Feed the watchdog, as often as it needs, unless the agent hangs. Call it every second or so.
+
+        `age`: seconds since what all connectors need last answered.
         """
         interval = self.watchdog_seconds
         if interval is None:
@@ -81,13 +104,11 @@ class ServiceManager:
         if age > interval / 2:
             if not self._starves:
                 self._starves = True
-                _log.error(
-                    "a connector hangs; unless it moves, the service manager restarts the agent", hangs_s=round(age), watchdog_s=interval
-                )
+                _log.error("the agent hangs; unless it moves, the service manager restarts it", hangs_s=round(age), watchdog_s=interval)
             return
         if self._starves:
             self._starves = False
-            _log.info("the connector that hung moves again")
+            _log.info("the agent that hung moves again")
         now = self._clock()
         if now - self._fed >= interval / 4:
             self._fed = now
@@ -100,19 +121,22 @@ class ServiceManager:
         self._status = text
         return (f"STATUS={text}",)
 
-    def _say(self, *lines: str) -> None:
+    def _say(self, *lines: str, fds: Sequence[int] = ()) -> bool:
+        """Whether the message was taken."""
         if self._address is None:
-            return
+            return False
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as talk:
                 talk.settimeout(SEND_SECONDS)
-                talk.sendto("\n".join(lines).encode("utf-8", "backslashreplace"), self._address)
+                talk.sendmsg(["\n".join(lines).encode("utf-8", "backslashreplace")], rights, 0, self._address)
         except OSError as error:
             if not self._refused:
                 _log.warning("the service manager does not take messages; the agent goes on without", error=error)
             self._refused = True
-        else:
-            self._refused = False
+            return False
+        self._refused = False
+        return True
 
 
 def _address(name: str) -> str | None:
@@ -131,3 +155,31 @@ def _watchdog_seconds(microseconds: str, pid: str) -> float | None:
     if not microseconds.isascii() or not microseconds.isdigit() or (pid and pid != str(os.getpid())):
         return None
     return int(microseconds) / 1e6 or None
+
+
+def _passed(environ: MutableMapping[str, str]) -> dict[str, int]:
+    """Descriptors that were passed to this process, by name. Of several with one name the last; the others are closed."""
+    count, pid, names = (environ.pop(name, "") for name in (_PASSED, _PASSED_PID, _PASSED_NAMES))
+    if not (count.isascii() and count.isdigit()) or pid != str(os.getpid()):
+        return {}
+    found: dict[str, int] = {}
+    descriptors = range(_FIRST_PASSED, _FIRST_PASSED + int(count))
+    for name, fd in zip(itertools.chain(names.split(":"), itertools.repeat("")), descriptors, strict=False):
+        try:
+            os.set_inheritable(fd, False)
+        except OSError:
+            continue
+        if name in found:
+            os.close(found[name])
+        found[name] = fd
+    return found
+
+
+def _most_stored(limit: str) -> int:
+    """`limit` is $FDSTORE, which systemd sets from 254 on.
+
+    A process begins with all of them open and has to open others to get anywhere: at most half of what it may open at first.
+    """
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = MOST_STORED if soft == resource.RLIM_INFINITY else min(MOST_STORED, soft // 2)
+    return min(most, int(limit)) if limit.isascii() and limit.isdigit() else most

@@ -1,69 +1,227 @@
-"""Turns: work that takes a broker's time and a thread, so many pieces at a time for each Kafka cluster; the others wait in line."""
+"""Turns: who is next where many wait for a few places, so that those that fail never hold all of them.
+
+`FairQueue` is the rule, `Turns` is the rule with threads. A dead broker keeps whoever waits for it in a place for half a minute;
+without the rule a few connectors of such a broker leave none to the others.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import threading
-from collections import deque
-from collections.abc import Callable, Hashable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from copycat_agent.errors import RetriableError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from copycat_agent.model import Batch, SplitResult
+
 T = TypeVar("T")
+RESERVED_SHARE = 8
+"""One place in so many, and at least one of two, is kept from those that fail, and from any one group."""
+
+
+class Party(NamedTuple):
+    """Who takes turns. `group` is what parties share that may be dead, such as a Kafka cluster."""
+
+    group: str
+    name: str
+
+
+def party_of(batch: Batch) -> Party:
+    """Batches take turns by connector, those of one Kafka cluster together."""
+    return Party(batch.cluster, batch.task.connector)
+
+
+def went_well(results: Iterable[SplitResult]) -> bool:
+    """Whether nothing of a batch has to be tried again."""
+    return not any(isinstance(result.error, RetriableError) for result in results)
+
+
+@dataclass(slots=True)
+class _Seat(Generic[T]):
+    """What is known of a party. `served`: the number of its latest turn. `well`: whether its latest work went well; False before any."""
+
+    waiting: deque[T] = field(default_factory=deque)
+    running: int = 0
+    served: int = 0
+    well: bool = False
+
+
+class FairQueue(Generic[T]):
+    """Items that wait, by party. Not thread-safe.
+
+    Next is the group that has the fewest places, in it the party that has the fewest, of several the one whose turn is the longest ago.
+    Neither one group nor all parties together whose latest work failed, or that have done none, get the last places.
+    """
+
+    def __init__(self) -> None:
+        self._seats: dict[Party, _Seat[T]] = {}
+        self._waiting: dict[bool, dict[Party, None]] = {True: {}, False: {}}  # by `well`: who has something to do, in order
+        self._groups: Counter[str] = Counter()
+        self._running: Counter[bool] = Counter()  # by `well`
+        self._numbers = itertools.count(1)
+
+    def __iter__(self) -> Iterator[T]:
+        """Everything that waits."""
+        parties = [*self._waiting[True], *self._waiting[False]]
+        return itertools.chain.from_iterable(self._seats[party].waiting for party in parties)
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return any(self._waiting.values())
+
+    @property
+    def busy(self) -> int:
+        """How many places are taken."""
+        return self._running.total()
+
+    def add(self, party: Party, item: T) -> None:
+        """It waits from now on."""
+        seat = self._seats.setdefault(party, _Seat())
+        seat.waiting.append(item)
+        self._waiting[seat.well][party] = None
+
+    def remove(self, party: Party, item: T) -> bool:
+        """It waits no more; False when it did not."""
+        seat = self._seats.get(party)
+        if seat is None or item not in seat.waiting:
+            return False
+        seat.waiting.remove(item)
+        self._leave_if_idle(party, seat)
+        return True
+
+    def next(self, places: int) -> Party | None:
+        """Whose turn it is when there are `places` in all; None when there is no place for anyone who waits."""
+        if self.busy >= places:
+            return None
+        most = max(1, places - max(1, places // RESERVED_SHARE))
+        may = [True] if self._running[False] >= most else [True, False]
+        able = [party for well in may for party in self._waiting[well] if self._groups[party.group] < most]
+        return min(able, key=lambda party: (self._groups[party.group], self._seats[party].running, self._seats[party].served), default=None)
+
+    def take(self, places: int) -> tuple[Party, T] | None:
+        """The next item, which has a place from now on, until `done`; None as `next`."""
+        party = self.next(places)
+        if party is None:
+            return None
+        seat = self._seats[party]
+        item = seat.waiting.popleft()
+        self._leave_if_idle(party, seat)
+        seat.running += 1
+        seat.served = next(self._numbers)
+        self._groups[party.group] += 1
+        self._running[seat.well] += 1
+        return party, item
+
+    def done(self, party: Party, *, well: bool | None) -> None:
+        """The place of one of its items is free. `well`: how its work went; None when that is not known."""
+        seat = self._seats[party]
+        seat.running -= 1
+        self._groups[party.group] -= 1
+        self._running[seat.well] -= 1
+        if well is None or well is seat.well:
+            return
+        self._running[seat.well] -= seat.running
+        self._waiting[seat.well].pop(party, None)
+        seat.well = well
+        self._running[well] += seat.running
+        if seat.waiting:
+            self._waiting[well][party] = None
+
+    def _leave_if_idle(self, party: Party, seat: _Seat[T]) -> None:
+        if not seat.waiting:
+            self._waiting[seat.well].pop(party, None)
+
+
+class _Piece(NamedTuple):
+    """Work that waits, and who hears of it."""
+
+    future: Future[Any]
+    work: Callable[[], Any]
+    went_well: Callable[[Any], bool]
+
+
+def _on_a_daemon(work: Callable[[], None]) -> None:
+    """What hangs there holds up no exit. Raises RuntimeError when no thread can be had."""
+    threading.Thread(target=work, name="turns", daemon=True).start()
 
 
 class Turns:
-    """Thread-safe. The threads are daemons: a broker that does not answer holds up no exit."""
+    """Work on threads, so many at a time in each line, in turns. Thread-safe."""
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
+    def __init__(self, places: int, start: Callable[[Callable[[], None]], object] = _on_a_daemon) -> None:
+        """`places`: threads of a line; with one there are none to reserve. `start` calls what it is given on a thread."""
+        self._places = places
+        self._start = start
         self._lock = threading.Lock()
-        self._busy: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        self._threads: Counter[Hashable] = Counter()
+        self._lines: dict[Hashable, FairQueue[_Piece]] = {}
 
-    def take(self, line: Hashable, work: Callable[[], T]) -> Future[T]:
-        """Do `work` on a thread as soon as there is room in its line. The future runs from then on; until then it can be cancelled.
+    def take(self, line: Hashable, party: Party, work: Callable[[], T], went_well: Callable[[T], bool] = lambda _: True) -> Future[T]:
+        """Do `work` on a thread when it is its turn in the line. The future runs from then on; until then it can be cancelled.
 
-        Raises RetriableError when no thread can be had: then nothing of it waits, and nothing is taken.
+        What raises has not gone well. Raises RetriableError when no thread can be had: then nothing of it waits, and nothing is taken.
         """
-        future: Future[T] = Future()
+        piece = _Piece(Future(), work, went_well)
         with self._lock:
-            self._make_room(line)
-            self._waiting.setdefault(line, deque()).append((future, work))
-        return future
+            queue = self._lines.setdefault(line, FairQueue())
+            queue.add(party, piece)
+            try:
+                self._make_room(line)
+            except RuntimeError as error:  # then the line does with the threads that it has
+                if not self._threads[line]:
+                    queue.remove(party, piece)
+                    hint = "see how many threads this user and service may have: ulimit -u, TasksMax= of the unit"
+                    raise RetriableError(f"no thread to work with: {error}", hint) from None
+        return piece.future
+
+    def withdraw(self, line: Hashable, party: Party, future: Future[Any]) -> bool:
+        """Take back what waits; the caller resolves its future. False when it has begun."""
+        with self._lock:
+            queue = self._lines.get(line, FairQueue())
+            piece = next((one for one in queue if one.future is future), None)
+            return piece is not None and queue.remove(party, piece)
 
     def _make_room(self, line: Hashable) -> None:
-        """One more thread, where there may be more; it begins when the lock is free. The line may do with those it has."""
-        busy = self._busy.get(line, 0)
-        if busy >= self._at_once:
-            return
-        try:
-            threading.Thread(target=self._work, args=(line,), name="lanes", daemon=True).start()
-        except RuntimeError as error:
-            if not busy:
-                hint = "see how many threads this user and service may have: ulimit -u, TasksMax= of the unit"
-                raise RetriableError(f"no thread to open lanes with: {error}", hint) from None
-        else:
-            self._busy[line] = busy + 1
+        """One more thread for whoever is next, where there may be more; it begins when the lock is free. Raises RuntimeError."""
+        if self._threads[line] < self._places and self._lines[line].next(self._places):
+            self._start(functools.partial(self._work, line))
+            self._threads[line] += 1
 
     def _work(self, line: Hashable) -> None:
-        """Thread: one piece after the other, as long as there are any."""
+        """Thread: one piece after the other, as long as it is anyone's turn."""
+        queue = self._lines[line]
         while True:
             with self._lock:
-                waiting = self._waiting.get(line)
-                if not waiting:
-                    self._leave(line)
+                taken = queue.take(self._places)
+                if taken is None:
+                    self._threads[line] -= 1
                     return
-                future, work = waiting.popleft()
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - whoever asked hears of it
-                    future.set_exception(error)
+                with contextlib.suppress(RuntimeError):  # the piece before may have been what kept more than one waiting
+                    self._make_room(line)
+            party, piece = taken
+            well = _do(piece)
+            with self._lock:
+                queue.done(party, well=well)
 
-    def _leave(self, line: Hashable) -> None:
-        self._waiting.pop(line, None)
-        self._busy[line] -= 1
-        if not self._busy[line]:
-            del self._busy[line]
+
+def _do(piece: _Piece) -> bool | None:
+    """Whether it went well; None when it was cancelled before it began."""
+    if not piece.future.set_running_or_notify_cancel():
+        return None
+    try:
+        result = piece.work()
+        well = piece.went_well(result)
+    except BaseException as error:  # noqa: BLE001 - whoever asked hears of it
+        piece.future.set_exception(error)
+        return False
+    piece.future.set_result(result)
+    return well

@@ -16,8 +16,8 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "turns"),
-    ("options", "transactions"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe"),
+    ("options", "transactions", "turns"),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
     ("definitions", "batch", "extending", "backoff"),
     ("delivery",),
@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("metrics", "api"),
     ("agent",),
     ("doctor",),
-    ("explain", "backfill", "samples", "guessing", "importing"),
+    ("explain", "backfill", "samples", "guessing", "importing", "bundle"),
     ("cli",),
     ("__main__",),
 )
@@ -59,7 +59,6 @@ DOORS: dict[str, tuple[str, ...]] = {
     "lz4": ("sources",),
     "regex": ("patterns",),
     "typer": ("cli",),
-    "waitress": ("api",),
     "werkzeug": ("api",),
     "prometheus_client": ("metrics",),
     "backports": ("formats", "sources"),
@@ -75,7 +74,8 @@ LATE: dict[tuple[str, str], str] = {
     ("converters", "copycat_agent.converters.protobuf.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
     ("converters", "copycat_agent.converters.schemas.converting"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.schemas.registry"): "imports the client of schema registries, 0.24 s",
-    ("__main__", "copycat_agent.cli.main"): "half a second of imports, which Ctrl-C must be able to end without a traceback",
+    ("__main__", "copycat_agent.probe"): "one command of all needs it",
+    ("__main__", "copycat_agent.cli.main"): "half a second of imports, in which signals must find their handlers",
     ("spark", "copycat_agent.spark.sql_jobs"): "imports SQL of pyspark, and pyarrow, which connectors without a query do without",
     ("spark", "copycat_agent.spark.sql_task"): "as sql_jobs",
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
@@ -85,7 +85,9 @@ LATE: dict[tuple[str, str], str] = {
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
     ("cli", "copycat_agent.cli.progress_bars"): "imports rich, which only a run to the end on a terminal needs",
-    ("api", "copycat_agent.api.serving"): "imports waitress and werkzeug, 0.16 s that the first record should not wait for",
+    ("api", "copycat_agent.api.app"): "imports werkzeug, 0.1 s that the first record should not wait for",
+    ("api", "copycat_agent.api.logins"): "only for a port with users",
+    ("api", "copycat_agent.api.tls"): "imports ssl, only for a port with TLS",
 }
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
 

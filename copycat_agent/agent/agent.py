@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
 from copycat_agent.agent.following import Follower
+from copycat_agent.agent.kept_files import KeptFiles, known_files
+from copycat_agent.agent.pulse import Pulse
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
 from copycat_agent.control import AgentView, Reload
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
-from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.spark import workers_lock
 from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
-from copycat_agent.watch import Watcher
-from copycat_agent.worker import Status, Worker
+from copycat_agent.systemd import ServiceManager
+from copycat_agent.watch import Wake, Watcher
+from copycat_agent.worker import STUCK_SECONDS, Status, Worker
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -40,8 +43,7 @@ RUN_DIRECTORY = "run"
 """Below the state directory: sockets, Spark's temporary files."""
 WANTED_FILES = 65_536
 """File descriptors the agent asks for, as far as the hard limit allows."""
-STUCK_SECONDS = 120.0
-"""Longer than any step of a connector's loop may take."""
+_NOBODY, _NOTHING = TaskId("", 0), Wake()
 
 _log = logs.get("agent")
 
@@ -49,12 +51,20 @@ _log = logs.get("agent")
 class Agent:
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
-    def __init__(self, settings: Settings, *, until_idle: bool = False, tracked: bool = False, rebuild: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        until_idle: bool = False,
+        tracked: bool = False,
+        rebuild: bool = False,
+        manager: ServiceManager | None = None,
+    ) -> None:
         """Locks the state directory and begins to start Spark, which comes up behind the caller's back.
 
         `until_idle`: connectors end when everything that is there is read; bounded Spark jobs do the work, not resident ones.
         `tracked`: their accounts say where records are in Kafka. `rebuild`: a damaged store is begun anew for connectors whose positions
-        are in Kafka, see `OffsetStore.open`.
+        are in Kafka, see `OffsetStore.open`. `manager` keeps open files for the next process of the service.
         Raises FatalError when another agent holds the state directory, the store is damaged, or there is no Java.
         """
         _raise_file_limit()
@@ -65,6 +75,8 @@ class Agent:
         self._spark_failure: FatalError | None = None
         self._reloader: Reloader | None = None
         self._follower: Follower | None = None
+        self._api: ApiServer | None = None
+        self._log_level = logs.PassingLevel()
         with contextlib.ExitStack() as undo:
             self._store = undo.enter_context(OffsetStore.open(settings.state_dir, rebuild=rebuild))
             failpoints.hit("start")
@@ -78,11 +90,18 @@ class Agent:
             undo.callback(executor.close)
             self._watcher = Watcher()
             undo.callback(self._watcher.close)
-            self.worker = Worker(self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked)
+            self._kept = KeptFiles(manager or ServiceManager({}), known_files(self._store, rebuild=rebuild))
+            self.worker = Worker(
+                self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked, keeper=self._kept
+            )
+            answers = (self._store.targets, lambda: executor.settle(_NOBODY), lambda: self._watcher.unwatch(_NOTHING))
+            self._pulse = Pulse((self.worker.tell_of_hangs, *answers))
+            self._pulse.start()
+            undo.callback(self._pulse.close)
             if settings.socket_path:
-                server = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api.listen, self._mounts)
-                server.start()
-                undo.callback(server.close)
+                self._api = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api, self._mounts)
+                self._api.start()
+                undo.callback(self._api.close)
             self._undo = undo.pop_all()
         _log.info("agent starts", version=__version__, state_dir=settings.state_dir)
 
@@ -115,16 +134,21 @@ class Agent:
         return self._follower is not None and self._follower.reloading
 
     def heartbeat(self) -> float:
-        """Seconds since the connector that is furthest behind turned its loop; 0 when none runs. For a watchdog."""
-        return self.worker.heartbeat()
+        """Seconds since what all connectors need has answered: store, executor, file events, the API's thread. For a watchdog."""
+        api = self._api.heartbeat() if self._api else 0.0
+        if api > STUCK_SECONDS / 2:
+            _log.error("the API takes no connections: its thread hangs or has ended", hangs_s=round(api))
+        return max(self._pulse.age, api)
 
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""
         self._stopping = True
+        self._kept.freeze()
         self.worker.stop()
         if self._follower is not None:
             self._follower.close()
         self._undo.close()
+        self._log_level.close()
         _log.info("agent stopped")
 
     @property
@@ -148,9 +172,12 @@ class Agent:
             last_reload=reloader.last if reloader else None,
             stopping=self._stopping,
             reloads=Counter(reloader.results) if reloader else {},
-            stuck=tuple(name for name, seconds in self.worker.heartbeats().items() if seconds > STUCK_SECONDS),
+            stuck=self.worker.stuck,
+            hangs=self.heartbeat() > STUCK_SECONDS,
             agent_file=str((reloader and reloader.files.agent_file) or ""),
             overridden=tuple(reloader.files.overrides) if reloader else (),
+            log_level=logs.level(),
+            log_until=self._log_level.until,
         )
 
     def statuses(self) -> tuple[Status, ...]:
@@ -195,6 +222,12 @@ class Agent:
             msg = "the agent has not read definitions from files"
             raise BusyError(msg)
         return self._reloader.reload()
+
+    def set_log_level(self, level: str, seconds: float | None) -> AgentView:
+        """See `Control.set_log_level`."""
+        self._log_level.set(level, seconds)
+        _log.info("log level is changed", always=True, log_level=level, seconds=seconds)
+        return self.view()
 
     def pause(self, name: str) -> Status:
         """See `Control.pause`."""

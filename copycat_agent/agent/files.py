@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from copycat_agent.definitions import LoadedFile, find_agent_file, load_agent, load_directory
+from copycat_agent.definitions import NO_ADDRESS, LoadedFile, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.small_files import read_small_file
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 AGENT_FILE = "agent.yaml"
 """Under this name a broken agent.yaml is told."""
-NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers"
-"""Why a definition cannot run."""
 _SEEN_BYTES_MAX = 4 * 2**20
 _REFERENCE = re.compile(rb"\$\{(file|cred):([^}]*)\}")
 _SCHEMA = re.compile(rb"""\bschema["']?:[ \t]*["']?(/[^\n"',{}#]*[^\s"',{}#])""")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,16 @@ from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConn
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+    from copycat_agent.api.logins import Logins
     from copycat_agent.control import Control
 
 CHANGES_MAX = 2
-"""Changes under way at a time: each holds a worker until it is done."""
+"""Changes under way at a time: each holds a thread until it is done."""
 STREAMS_MAX = 3
-"""Taps at a time, for the same reason; what is left of the workers answers questions."""
+"""Taps at a time, for the same reason."""
 _OWN_HOSTS = frozenset({"", "copycat", "localhost", "127.0.0.1", "[::1]"})
 _JSON = "application/json"
+_CHALLENGE = (("WWW-Authenticate", 'Basic realm="copycat", charset="UTF-8"'),)
 
 _log = logs.get("api")
 
@@ -41,19 +43,26 @@ class _Name(BaseConverter):
 
 
 class Guard:
-    """Keeps browsers out: a web page can make one send requests to this host, but not without saying so."""
+    """Keeps browsers out: a web page can make one send requests to this host, but not without saying so.
 
-    def __init__(self, hosts: Iterable[str]) -> None:
-        self._hosts = _OWN_HOSTS | {host.lower() for host in hosts}
+    `hosts` are names that clients may use besides our own; None: any, on a port that is open to other hosts, which know this one by
+    names that it does not know. `logins`: who may ask; None: everybody.
+    """
+
+    def __init__(self, hosts: Iterable[str] | None, logins: Callable[[], Logins] | None = None) -> None:
+        self._hosts = None if hosts is None else _OWN_HOSTS | {host.lower() for host in hosts}
+        self._logins = logins
 
     def check(self, environ: WSGIEnvironment) -> None:
-        """Raise `_StatusError` for a request on behalf of a web page, and one that was meant for another host."""
+        """Raise `_StatusError` for a request on behalf of a web page, one that was meant for another host, and one without a login."""
         if "HTTP_ORIGIN" in environ or environ.get("HTTP_SEC_FETCH_SITE", "none") != "none":
             raise _StatusError(HTTPStatus.FORBIDDEN, "web pages may not ask the agent")
         host = str(environ.get("HTTP_HOST", "")).lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
-        if name not in self._hosts:
+        if self._hosts is not None and name not in self._hosts:
             raise _StatusError(HTTPStatus.FORBIDDEN, "the Host header names another host", "use localhost")
+        if self._logins is not None and not self._logins().allow(environ.get("HTTP_AUTHORIZATION")):
+            raise _StatusError(HTTPStatus.UNAUTHORIZED, "user or password is wrong", "see api.users in agent.yaml")
 
 
 class Mounts:
@@ -105,7 +114,7 @@ class Commands:
 
 
 class _Lines:
-    """An NDJSON body. Gives its place back when waitress closes it, which it does whatever happens."""
+    """An NDJSON body. Gives its place back when the server closes it, which it does whatever happens."""
 
     def __init__(self, values: Iterator[Any], start_response: StartResponse, places: threading.BoundedSemaphore) -> None:
         self._values, self._places = values, places
@@ -135,7 +144,7 @@ class Application:
             content = self._answer(environ, start_response)
         except Exception as error:  # noqa: BLE001 - told, logged, and never shown with its traceback
             status, words = _refusal(error, environ)
-            content = _send(start_response, status, words)
+            content = _send(start_response, status, words, _CHALLENGE if status == HTTPStatus.UNAUTHORIZED else ())
         if environ["REQUEST_METHOD"] != "HEAD":
             return content
         if isinstance(content, _Lines):
@@ -197,9 +206,9 @@ def _place(error: BaseException) -> str:
     return f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}" if trace else ""
 
 
-def _send(start_response: StartResponse, status: HTTPStatus, value: object) -> list[bytes]:
+def _send(start_response: StartResponse, status: HTTPStatus, value: object, more: Iterable[tuple[str, str]] = ()) -> list[bytes]:
     content = json.dumps(value).encode() + b"\n"
-    headers = [("Content-Type", _JSON), ("Content-Length", str(len(content))), ("Cache-Control", "no-store")]
+    headers = [("Content-Type", _JSON), ("Content-Length", str(len(content))), ("Cache-Control", "no-store"), *more]
     start_response(f"{status.value} {status.phrase}", headers)
     return [content]
 

@@ -15,8 +15,11 @@ from typing import Any, Self
 from copycat_agent.api.errors import AgentUnreachableError, MissingError, RefusedError
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 
+ANSWER_SECONDS = 10.0
+"""An agent that lives answers its simplest question within so long, also under load. It is asked that before anything else, so that
+nobody waits for minutes for one that hangs."""
 READ_SECONDS = 30.0
-"""An answer that changes nothing comes at once; a machine under load is given this long."""
+"""An answer that changes nothing comes at once; one about 100,000 files takes longer."""
 CHANGE_SECONDS = 180.0
 """A change is answered when it is done, and stopping a connector may settle what is in flight first."""
 BODY_BYTES_MAX = 32 * 2**20
@@ -57,10 +60,16 @@ class AgentClient:
 
     def __init__(self, socket_path: Path) -> None:
         self.socket_path = socket_path
+        self._heard = float("-inf")
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
         """Ask for something; changes nothing."""
         return self._ask("GET", path, None, READ_SECONDS)
+
+    def text(self, path: str) -> str:
+        """The body at an address that is no command's (`/readyz`, `/metrics`), whatever its status."""
+        with _Call(self.socket_path, READ_SECONDS) as call:
+            return call.send("GET", path, None).read().decode("utf-8", "replace")
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
         """Have something done; returns when it is done."""
@@ -76,6 +85,7 @@ class AgentClient:
 
     def stream(self, path: str, silent_seconds: float = CHANGE_SECONDS) -> Iterator[Any]:
         """One JSON value per line, as they come. Raises `AgentUnreachableError` after so long without any."""
+        self._listen()
         with _Call(self.socket_path, silent_seconds) as call:
             answer = call.send("GET", path, None)
             if answer.status != http.client.OK:
@@ -85,12 +95,21 @@ class AgentClient:
                     yield _value_of(line)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float) -> Any:  # noqa: ANN401 - JSON
+        self._listen()
         with _Call(self.socket_path, seconds) as call:
             answer = call.send(method, path, body)
             content = answer.read()
+        self._heard = time.monotonic()
         if answer.status != http.client.OK:
             raise _error_of(answer.status, content)
         return _parsed(content)
+
+    def _listen(self) -> None:
+        """Raise `AgentUnreachableError` unless the agent answers anything at all, or did a moment ago."""
+        if time.monotonic() - self._heard > ANSWER_SECONDS:
+            with _Call(self.socket_path, ANSWER_SECONDS) as call:
+                call.send("HEAD", "/livez", None).read()
+            self._heard = time.monotonic()
 
 
 class _Call:
@@ -101,7 +120,7 @@ class _Call:
         self._connection = _UnixConnection(path, seconds)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> http.client.HTTPResponse:
-        self._changes = method != "GET"
+        self._changes = method not in {"GET", "HEAD"}
         headers = {"Host": HOST, "Connection": "close"}
         content = None
         if body is not None:
@@ -154,7 +173,7 @@ class _UnixConnection(http.client.HTTPConnection):
         """Connect to the path instead of the host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        _connect(self.sock, str(self._path), READ_SECONDS)
+        _connect(self.sock, str(self._path), ANSWER_SECONDS)
         self.is_connected = True
         self.peer_pid = struct.unpack("iii", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iii")))[0]
 

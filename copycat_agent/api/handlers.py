@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from copycat_agent.api import views
 from copycat_agent.api.client import is_name
@@ -18,11 +18,13 @@ from copycat_agent.model import LossReason, LossTotal, SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
 from copycat_agent.offsets.identity import is_uuid
 from copycat_agent.offsets.lanes import to_lanes_document
+from copycat_agent.options import LogLevel
 
 LIST_MAX = 10_000
 """Files and losses of one answer."""
 TAP_SECONDS_MAX = 60.0
 TAP_RECORDS_MAX = 1_000
+LOG_SECONDS_MAX = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,18 @@ def reload(control: Control, _request: Request) -> object:
     return views.reload(control.reload())
 
 
+def log(control: Control, request: Request) -> object:
+    """Change the level of the log, for a while or until the agent ends."""
+    body = request.fields("level", "seconds")
+    level, seconds = str(body.get("level")), body.get("seconds")
+    if level not in get_args(LogLevel):
+        raise RefusedError(f"level is none of {', '.join(get_args(LogLevel))}")
+    if seconds is not None and not (type(seconds) in {int, float} and 0 < seconds <= LOG_SECONDS_MAX):
+        raise RefusedError(f"seconds is no number up to {LOG_SECONDS_MAX:.0f}", "leave it out to change the level until the agent ends")
+    view = control.set_log_level(level, seconds)
+    return {"level": view.log_level, "until": view.log_until}
+
+
 def pause(control: Control, request: Request) -> object:
     """See `Control.pause`."""
     return views.status(control.pause(request.connector), _loss_totals(control))
@@ -222,6 +236,7 @@ ENDPOINTS: tuple[tuple[str, str, Callable[[Control, Request], object]], ...] = (
     ("POST", "/v1/connectors/<name:connector>/stop", stop),
     ("POST", "/v1/connectors/<name:connector>/restart", restart),
     ("POST", "/v1/reload", reload),
+    ("POST", "/v1/log", log),
 )
 """Method, address, handler."""
 

@@ -1,162 +1,201 @@
-"""The door to waitress: one loop thread and a few workers per listening socket, bounded against clients that mean no good.
+"""HTTP on a listening socket: a thread per connection and request, bounded against clients that mean no good.
 
-A connection lives for `CONNECTION_SECONDS` unless a request of it is being answered, so that headers that trickle in hold a
-place only so long; one that does not read its answer is cut off after as long. Bodies are read by the loop, not by a worker.
+A request has to be there within `CONNECTION_SECONDS`, and an answer that is not read is given up after as long. Where all places
+are taken, a connection without a whole request makes room for a new one; of several the oldest, of the address with most of them.
+So whoever opens many and sends nothing cuts off his own.
+
+One thread per socket takes connections. Nothing that goes wrong there ends it: it is logged, and the next connection is tried.
 """
 
 from __future__ import annotations
 
-import json
-import logging
+import contextlib
+import os
+import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from collections import Counter
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from waitress import wasyncore
-from waitress.adjustments import Adjustments
-from waitress.channel import HTTPChannel
-from waitress.server import BaseWSGIServer
-from waitress.task import ErrorTask, ThreadedTaskDispatcher
-
-from copycat_agent.api.app import Application, Commands, Guard, Mounts
+from copycat_agent import logs
 from copycat_agent.api.client import BODY_BYTES_MAX
+from copycat_agent.api.messages import BadRequestError, Wire
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
     from wsgiref.types import WSGIApplication
 
-    from copycat_agent.control import Control
-
 CONNECTION_SECONDS = 30.0
-SWEEP_SECONDS = 5.0
-"""How often slow connections are looked for, while there are any."""
+PAUSE_SECONDS = 1.0
+"""Between two tries where connections cannot be taken, for want of descriptors or threads."""
 _CLOSE_SECONDS = 5.0
-_IDLE_SECONDS = 3600.0
-_WATERMARK_BYTES = 2**20
-"""A worker that has so much to send waits for the client to read it."""
+
+_log = logs.get("api")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one listening socket. A body beyond `body_bytes` is refused, and so are headers beyond `header_bytes`."""
+    """Of one listening socket. A body beyond `body_bytes` is refused, and so are headers beyond `header_bytes`.
 
-    threads: int
+    `cuts_answers`: where all places are taken by requests that are being answered, the oldest of those makes room; otherwise
+    the new one is refused.
+    """
+
     connections: int
     body_bytes: int
     header_bytes: int = 16 * 1024
+    cuts_answers: bool = False
 
 
-COMMANDS = Limits(threads=8, connections=64, body_bytes=BODY_BYTES_MAX)
+COMMANDS = Limits(connections=64, body_bytes=BODY_BYTES_MAX)
 """Of the unix socket."""
-MOUNTS = Limits(threads=2, connections=32, body_bytes=16 * 1024)
-"""Of the port, which any user of this host reaches: nothing it takes has a body."""
+MOUNTS = Limits(connections=32, body_bytes=0, cuts_answers=True)
+"""Of the port, which strangers may reach: nothing it takes has a body, and answers are quick unless nobody reads them."""
 
 
-def serve_commands(listener: socket.socket, control: Control, mounts: Mapping[str, WSGIApplication]) -> Server:
-    """Answer commands, and what is mounted, on a unix socket."""
-    application = Application(Commands(control), Mounts(mounts), Guard(()))
-    return Server(listener, application, COMMANDS)
+@dataclass(eq=False, slots=True)
+class _Connection:
+    socket: socket.socket
+    peer: str
+    began: float = field(default_factory=time.monotonic)
+    is_answered: bool = False
+    is_cut: bool = False
 
-
-def serve_mounts(listener: socket.socket, listen: str, mounts: Mapping[str, WSGIApplication]) -> Server:
-    """Answer what is mounted, on a port; `listen` is how it was written, whose host clients may use as well."""
-    application = Application(None, Mounts(mounts), Guard((listen.rpartition(":")[0],)))
-    return Server(listener, application, MOUNTS)
+    def cut(self) -> None:
+        """Its thread finds it closed by the client, so to speak. The base class's, since TLS would begin to say good-bye."""
+        self.is_cut = True
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
 class Server:
-    """Serves one listening socket until `close`."""
+    """Serves one listening socket, which stays the caller's, until `close`. `tls` is asked for the context of each connection."""
 
-    def __init__(self, listener: socket.socket, application: Callable[..., Any], limits: Limits) -> None:
-        for name in ("waitress", "waitress.queue"):
-            logging.getLogger(name).setLevel(logging.ERROR)  # its warnings are about what clients do
-        # `map` starts with the listening socket and the loop's own wake-up, which do not count
-        adjustments = Adjustments(
-            sockets=[listener], threads=limits.threads, connection_limit=limits.connections + 2, max_request_body_size=limits.body_bytes,
-            max_request_header_size=limits.header_bytes, inbuf_overflow=limits.body_bytes + 1, outbuf_overflow=16 * _WATERMARK_BYTES,
-            outbuf_high_watermark=_WATERMARK_BYTES, log_socket_errors=False, ident="copycat", server_name="localhost",
-        )  # fmt: skip
-        self._map: dict[int, Any] = {}
-        self._tasks = ThreadedTaskDispatcher()
-        self._tasks.set_thread_count(limits.threads)
-        sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
-        self._server = _Listener(
-            application, self._map, _sock=listener, dispatcher=self._tasks, adj=adjustments, sockinfo=sockinfo, bind_socket=False
-        )  # fmt: skip
+    def __init__(
+        self, listener: socket.socket, application: WSGIApplication, limits: Limits, tls: Callable[[], ssl.SSLContext] | None = None
+    ) -> None:
+        self._listener, self._application, self._limits, self._tls = listener, application, limits, tls
+        self._lock = threading.Lock()
+        self._connections: set[_Connection] = set()
         self._closing = False
-        self._ending = threading.Lock()
+        self._busy_since: float | None = None
+        self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._loop, name="api-loop", daemon=True)
         self._thread.start()
 
+    def heartbeat(self) -> float:
+        """For how many seconds the thread that takes connections has been busy with one, or dead; 0 when it waits for the next."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def close(self) -> None:
-        """Cut off every connection and end the threads. Workers that wait for the agent end by themselves."""
-        with self._ending:
+        """Take no more connections and cut off those there are. Threads that wait for the agent end by themselves."""
+        with self._lock:
             self._closing = True
-            self._server.pull_trigger()
+            for one in self._connections:
+                one.cut()
+        os.write(self._wake_writer, b"x")
         self._thread.join(_CLOSE_SECONDS)
-        self._tasks.set_thread_count(0)
+        if not self._thread.is_alive():
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
 
     def _loop(self) -> None:
-        """Poll, never select: the agent holds more than 1,024 files open. Wakes by itself only while there are connections."""
-        while not self._closing:
-            self._server.sweep(time.time())
-            wasyncore.poll2(SWEEP_SECONDS if self._server.channels() else _IDLE_SECONDS, self._map)
-        with self._ending:  # it may have woken for another reason: what would wake it is not closed under the hand that pulls
-            pass
-        wasyncore.close_all(self._map, ignore_all=True)
+        """Poll, never select: the agent holds more than 1,024 files open."""
+        try:
+            while not self._closing:
+                try:
+                    self._turn()
+                except Exception as error:  # noqa: BLE001 - see the module
+                    _log.error("the API takes no connection now, and tries again", error=error)
+                    self._wait(PAUSE_SECONDS * 1000)
+        finally:
+            self._busy_since = time.monotonic()
+
+    def _turn(self) -> None:
+        self._wait(None, self._listener)
+        if self._closing:
+            return
+        try:
+            connected, address = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # the client has gone again
+        connection = _Connection(connected, str(address[0]) if address and isinstance(address, tuple) else "")
+        if not self._make_room(connection):
+            _refuse_at_once(connected)
+            return
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="api-request", daemon=True).start()
+        except BaseException:
+            self._forget(connection)
+            raise
+
+    def _wait(self, milliseconds: float | None, listener: socket.socket | None = None) -> None:
+        poll = select.poll()
+        poll.register(self._wake_reader, select.POLLIN)
+        if listener is not None:
+            poll.register(listener, select.POLLIN)
+        self._busy_since = None
+        poll.poll(milliseconds)
+        self._busy_since = time.monotonic()
+
+    def _make_room(self, new: _Connection) -> bool:
+        """Take it in, and cut off another if need be. False where all are being answered, and where those cut off still hold threads."""
+        with self._lock:
+            there = [one for one in self._connections if not one.is_cut]
+            if len(there) >= self._limits.connections:
+                candidates = [one for one in there if not one.is_answered] or (there if self._limits.cuts_answers else [])
+                if not candidates or len(self._connections) >= 2 * self._limits.connections:
+                    return False
+                number = Counter(one.peer for one in there)
+                min(candidates, key=lambda one: (-number[one.peer], one.began)).cut()
+            self._connections.add(new)
+            return True
+
+    def _forget(self, connection: _Connection) -> None:
+        with self._lock:
+            self._connections.discard(connection)
+        connection.socket.close()
+
+    def _serve(self, connection: _Connection) -> None:
+        """Thread: one connection's whole life."""
+        try:
+            with contextlib.suppress(OSError):  # gone, silent, or no TLS: its own affair
+                self._answer(connection)
+        except Exception as error:  # noqa: BLE001 - a fault of ours, told without its words, which may quote anything
+            _log.error("a connection of the API broke off", type=type(error).__name__)
+        finally:
+            self._forget(connection)
+
+    def _answer(self, connection: _Connection) -> None:
+        if self._tls is not None:
+            self._encrypt(connection, self._tls())
+        wire = Wire(connection.socket, CONNECTION_SECONDS)
+        try:
+            environ = wire.read(self._limits.body_bytes, self._limits.header_bytes)
+            if environ is None:
+                return
+            connection.is_answered = True
+            wire.answer(environ, self._application)
+        except BadRequestError as error:
+            wire.refuse(error.status, error.words)
+        wire.finish()
+
+    def _encrypt(self, connection: _Connection, context: ssl.SSLContext) -> None:
+        """Sends nothing yet: the handshake comes with the first bytes that are read, and within the same time."""
+        with self._lock:  # who cuts it off has to find the right one of the two
+            if connection.is_cut:
+                raise ConnectionAbortedError
+            connection.socket = context.wrap_socket(connection.socket, server_side=True, do_handshake_on_connect=False)
 
 
-class _Refusal(ErrorTask):
-    """What waitress refuses by itself, in the words and the form of all other answers."""
-
-    def execute(self) -> None:
-        """Answer with JSON instead of text."""
-        error = cast("Any", self.request).error
-        words = {413: "the body of the request is too large", 431: "the headers of the request are too large"}.get(error.code, error.reason)
-        content = json.dumps({"error": words, "hint": "", "kind": "refused"}).encode()
-        self.status = f"{error.code} {error.reason}"
-        self.response_headers = [("Content-Type", "application/json")]
-        self.set_close_on_finish()
-        self.content_length = len(content)
-        self.write(content)
-
-
-class _Channel(HTTPChannel):
-    error_task_class = _Refusal
-
-
-class _Listener(BaseWSGIServer):
-    """A waitress server of either family, on a socket that is bound and stays ours."""
-
-    channel_class = _Channel
-    next_channel_cleanup = 2**62
-    """Waitress' own sweep is off: it asks a connection to end itself, which waits until the client takes something."""
-
-    def channels(self) -> list[HTTPChannel]:
-        """The open connections."""
-        return list(cast("dict[int, HTTPChannel]", self.active_channels).values())
-
-    def getsockname(self) -> tuple[str, str]:
-        """For the environment of applications, which do not use it."""
-        return "localhost", "0"
-
-    def set_reuse_addr(self) -> None:
-        """Done where it was bound."""
-
-    def accept_connections(self) -> None:
-        """It listens already."""
-        self.accepting = True
-
-    def fix_addr(self, _addr: object) -> tuple[str, None]:
-        """Nobody asks where a client on this host comes from."""
-        return "localhost", None
-
-    def sweep(self, now: float) -> None:
-        """Cut off what has had its time, see the module. Called by the loop, between two rounds; `now` as waitress has it."""
-        for channel in self.channels():
-            waits_for_reader = channel.total_outbufs_len and channel.last_activity < now - CONNECTION_SECONDS
-            if waits_for_reader or (not channel.requests and channel.creation_time < now - CONNECTION_SECONDS):
-                channel.will_close = True
-                channel.handle_close()
+def _refuse_at_once(connected: socket.socket) -> None:
+    """On the thread that takes connections, which waits for nobody: what fits into the socket's buffer, which is empty, is sent."""
+    with connected, contextlib.suppress(OSError):
+        connected.setblocking(False)
+        wire = Wire(connected, 0.0)
+        wire.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "all connections of the API are taken", "try again in a minute", "busy")

@@ -1,4 +1,4 @@
-"""Where the agent listens: a unix socket that is ours alone, and perhaps a port on loopback."""
+"""Where the agent listens: a unix socket that is ours alone, and perhaps a port."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copycat_agent.errors import FatalError
+from copycat_agent.probe import SOCKET_NAME
 
-SOCKET_NAME = "agent.sock"
-SERVICE_SOCKET = Path("/run/copycat") / SOCKET_NAME
-"""Where the packaged service listens."""
 PATH_BYTES_MAX = 107
 """The kernel's bound on a unix socket's path."""
 BACKLOG = 64
+_PORT_MAX = 65_535
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -122,18 +121,18 @@ def _clear(path: Path) -> None:
     raise FatalError(f"another agent answers at {path}", "stop it first, or give this one a socket of its own with --socket")
 
 
-def listen_loopback(listen: str) -> socket.socket:
-    """Listen at HOST:PORT of this host. Raises FatalError when it is not loopback or the port is taken.
+def listen_tcp(listen: str) -> tuple[socket.socket, bool]:
+    """Listen at HOST:PORT, and whether only this host reaches it. Raises FatalError when that is no address of this host or is taken.
 
     A name with several addresses gets its first IPv4 one, else its first.
     """
     host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
+        raise FatalError(f"api.listen: {listen} is not HOST:PORT", "write 127.0.0.1:9464, or 0.0.0.0:9464 for other hosts")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except OSError as error:
         raise FatalError(f"api.listen: {host} has no address: {error.strerror}", "write 127.0.0.1:PORT") from error
-    if not all(ipaddress.ip_address(str(address[0])).is_loopback for *_, address in found):
-        raise FatalError(f"api.listen: {host} is not this host's loopback", "write 127.0.0.1:PORT")
     family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:
@@ -145,4 +144,4 @@ def listen_loopback(listen: str) -> socket.socket:
         why = "another program uses this port" if error.errno == errno.EADDRINUSE else error.strerror
         raise FatalError(f"api.listen: cannot listen at {listen}: {why}", "choose another port for api.listen in agent.yaml") from error
     listener.setblocking(False)
-    return listener
+    return listener, ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback

@@ -26,7 +26,8 @@ def agent(view: AgentView) -> dict[str, Any]:
         "version": view.version, "pid": view.pid, "uuid": view.uuid, "started": view.started, "state_dir": view.state_dir,
         "directory": absolute(view.directory), "agent_file": absolute(view.agent_file), "spark": view.spark, "java_pid": view.java_pid,
         "offsets_unsaved": view.offsets_unsaved, "stopping": view.stopping, "reloads": dict(view.reloads), "stuck": list(view.stuck),
-        "last_reload": reload(view.last_reload) if view.last_reload else None,
+        "last_reload": reload(view.last_reload) if view.last_reload else None, "log_level": view.log_level, "log_until": view.log_until,
+        "hangs": view.hangs,
     }  # fmt: skip
 
 

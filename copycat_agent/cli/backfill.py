@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from copycat_agent.agent import NO_ADDRESS, Settings
+from copycat_agent.agent import Settings
 from copycat_agent.backfill.backfill import Backfill, Job
 from copycat_agent.backfill.executing import Choose, on_master, on_this_host
 from copycat_agent.backfill.runs import Run, finish, rows_of
@@ -34,7 +34,7 @@ from copycat_agent.cli.options import (
 )
 from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.stopping import Stopping
-from copycat_agent.definitions import load_file, render
+from copycat_agent.definitions import NO_ADDRESS, load_file, render
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.producer.probing import ClusterProbe
 

@@ -14,13 +14,15 @@ import typer
 from copycat_agent.cli import exits
 from copycat_agent.cli.check_queries import with_queries
 from copycat_agent.cli.options import Format, Output
-from copycat_agent.definitions import Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
+from copycat_agent.definitions import NO_ADDRESS, Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
 from copycat_agent.definitions.schema import definition_schema
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_NAMES_SHOWN = 3
 
 
 def check(
@@ -41,6 +43,7 @@ def check(
     except DefinitionError as error:
         agent_problems = error.problems
     loaded = load_directory(directory, agent, resolve_env=not no_env)
+    loaded = _with_addresses(loaded, directory)
     loaded = with_queries(loaded, agent.spark, lambda words: typer.echo(words, err=True))
     problems = (*agent_problems, *loaded.problems)
     if output is Format.JSON:
@@ -50,6 +53,16 @@ def check(
         _write(loaded, problems, color=color)
     if problems:
         raise typer.Exit(exits.DEFINITION_ERROR)
+
+
+def _with_addresses(loaded: Loaded, directory: Path) -> Loaded:
+    """With a warning where `run` would not start a connector for want of an address, which may yet come with an option of it."""
+    without = [one.name for one in loaded.definitions.values() if one.enabled and not one.kafka.bootstrap_servers]
+    if not without:
+        return loaded
+    names = ", ".join(without[:_NAMES_SHOWN]) + (f" and {len(without) - _NAMES_SHOWN} more" if len(without) > _NAMES_SHOWN else "")
+    hint = f"run would not start {names}; for a trial, start a broker with: copycat dev-broker"
+    return dataclasses.replace(loaded, warnings=(*loaded.warnings, Problem(str(directory), 0, 0, "no-address", NO_ADDRESS, hint)))
 
 
 def schema() -> None:

@@ -11,10 +11,11 @@ from typing import Annotated
 import typer
 
 from copycat_agent.api import AgentClient
-from copycat_agent.api.sockets import SERVICE_SOCKET, SOCKET_NAME, runtime_dir
+from copycat_agent.api.sockets import runtime_dir
 from copycat_agent.definitions import load_agent
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
+from copycat_agent.probe import SOCKET_NAME, default_places
 
 _PROBE_SECONDS = 5.0
 
@@ -49,11 +50,10 @@ def _places(socket: Path | None, state_dir: Path | None, config: Path | None) ->
     agent = load_agent(config) if config else AgentOptions()
     if agent.api.socket:
         return [Path(agent.api.socket)]
+    if not (state_dir or config):
+        return list(map(Path, default_places()))
     chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
-    directories = [one for one in (runtime_dir(), Path(chosen).absolute()) if one]
-    if state_dir or config:
-        return [directory / SOCKET_NAME for directory in reversed(directories)]
-    return [*(directory / SOCKET_NAME for directory in directories), SERVICE_SOCKET]
+    return [directory / SOCKET_NAME for directory in (Path(chosen).absolute(), runtime_dir()) if directory]
 
 
 def _answers(path: Path) -> bool:

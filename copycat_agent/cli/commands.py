@@ -18,8 +18,9 @@ COMMANDS: Mapping[str, str] = {
     "top": "top", "ls": "ls",
     "describe": "describe", "tap": "tap", "losses": "losses", "schema": "check", "dev-broker": "dev_broker", "demo": "demo",
     "completion": "completion", "fmt": "fmt", "new": "new", "import": "import_",
-    "version": "version", "ctl": "ctl", "offsets": "offsets", "dlq": "dlq",
-    "try": "try_", "test": "test_command",
+    "version": "version", "ctl": "ctl", "offsets": "offsets", "dlq": "dlq", "health": "health",
+    "passwd": "passwd",
+    "try": "try_", "test": "test_command", "bundle": "bundle",
 }  # fmt: skip
 """Command -> the module of this package with a function, or a `typer.Typer` of commands, that has the
 command's name; for a word of Python's (import, try) the module's."""

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import typer
 
-from copycat_agent.api import AgentClient, address
+from copycat_agent.api import address
 from copycat_agent.cli import exits
 from copycat_agent.cli.client import Names, find_agent
 from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir, use_color
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import render
 from copycat_agent.errors import BusyError, Problem, UnknownConnectorError
+from copycat_agent.options import LogLevel, seconds_of
 
 ctl = typer.Typer(no_args_is_help=True, help="Tell the running agent what to do, and wait until it is done.")
 
 
-def _agent(socket: Path | None, state_dir: Path | None, config: Path | None) -> AgentClient:
-    """The agent, once it has answered something: a change may take minutes, and one that hangs should be told sooner."""
-    client = find_agent(socket, state_dir, config)
-    client.get("/v1")
-    return client
-
-
 def _command(verb: str, words: str) -> Callable[..., None]:
     def run(names: Names, output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None) -> None:
-        client = _agent(socket, state_dir, config)
+        client = find_agent(socket, state_dir, config)
         done: list[dict[str, Any]] = []
         failed = False
         for name in names:
@@ -72,7 +66,7 @@ def reload(
 
     Exits 1 when a file does not load: its last good version goes on.
     """
-    done = _agent(socket, state_dir, config).post("/v1/reload")
+    done = find_agent(socket, state_dir, config).post("/v1/reload")
     if output is Format.JSON:
         typer.echo(json.dumps(done, indent=2))
     else:
@@ -87,6 +81,30 @@ def reload(
         raise typer.Exit(exits.FAILED)
 
 
+def log(
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help=f"{', '.join(get_args(LogLevel))}.")],
+    duration: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="So long, such as 10m; then as before.")] = None,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Log from LEVEL up, for a while or until the agent ends. Nothing of it is saved: a new start logs as agent.yaml says."""
+    if level not in get_args(LogLevel):
+        raise typer.BadParameter(f"{level!r:.40} is none of {', '.join(get_args(LogLevel))}")
+    try:
+        seconds = None if duration is None else seconds_of(duration)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    done = find_agent(socket, state_dir, config).post("/v1/log", {"level": level, "seconds": seconds})
+    if output is Format.JSON:
+        typer.echo(json.dumps(done, indent=2))
+    else:
+        until = f" until {time.strftime('%H:%M:%S', time.localtime(done['until']))}" if done["until"] else " until the agent ends"
+        typer.echo(f"the log is at level {done['level']}{until}")
+
+
 for _verb, _words in _COMMANDS.items():
     ctl.command(name=_verb)(_command(_verb, _words))
 ctl.command()(reload)
+ctl.command()(log)

@@ -11,11 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from copycat_agent import logs
+from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
 from copycat_agent.cli.client import find_agent
 from copycat_agent.cli.explain_keys import explain_key, key_names
 from copycat_agent.cli.explain_view import Explained, entry, text_of
 from copycat_agent.cli.first_records import MOST_BYTES, first_records
+from copycat_agent.cli.live import LiveAgent
 from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
 from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.shown import visible
@@ -58,12 +60,14 @@ def explain(
     What holds a slash, or is a file here, is a PATH, which need not exist; anything else is a KEY: an option of a definition
     or of agent.yaml.
 
-    Needs no Kafka and no Spark, moves nothing, and works beside a running agent. Exits 1 when no connector reads the file.
+    Needs no Kafka and no Spark, moves nothing, and works beside a running agent. With --socket that agent is asked for its offsets and
+    where it is in the file, without for how its connectors are. Exits 1 when no connector reads the file.
     """
     if "/" not in what and not os.path.lexists(what):
         raise typer.Exit(explain_key(what, output))
     path = os.path.abspath(os.fsdecode(os.fsencode(what)))  # noqa: PTH100 - as discovery names it; pathlib would follow nothing either
-    where = directory or _find_directory(socket, state_dir, config)
+    agent = LiveAgent(AgentClient(socket.absolute())) if socket else None
+    where = directory or (Path(agent.directory or _HERE) if agent else _find_directory(state_dir, config))
     settings = settle_settings(where, config, state_dir, None, socket)
     logs.setup("error")
     loaded = load_directory(where, settings.agent)
@@ -72,9 +76,13 @@ def explain(
             typer.echo(render(problem) + "\n", err=True)
         typer.echo(f"error: no definition in {visible(str(where))} loads", err=True)
         raise typer.Exit(exits.DEFINITION_ERROR)
-    saved = saved_offsets(settings.state_dir)
-    states = _states(socket, settings.state_dir, config)
-    answers = [_explained(one, loaded, saved, states, path, records) for one in loaded.definitions.values()]
+    saved = {} if agent else saved_offsets(settings.state_dir)
+    states = agent.statuses if agent else _states(settings.state_dir, config)
+    answers = [
+        _explained(one, loaded, agent.offsets(one) if agent else saved, states, path, records) for one in loaded.definitions.values()
+    ]
+    if agent:
+        answers = [one._replace(live=agent.file(one.answer)) for one in answers]
     if output is Format.JSON:
         typer.echo(json.dumps(_report(path, answers, loaded), indent=2))
     else:
@@ -98,22 +106,22 @@ def _explained(
         return Explained(answer, file, first, states.get(definition.name))
 
 
-def _find_directory(socket: Path | None, state_dir: Path | None, config: Path | None) -> Path:
+def _find_directory(state_dir: Path | None, config: Path | None) -> Path:
     """Where definitions are when nobody says."""
     if _HERE.is_dir():
         return _HERE
     try:
-        return Path(find_agent(socket, state_dir, config).get("/v1")["directory"])
+        return Path(find_agent(None, state_dir, config).get("/v1")["directory"])
     except (CopycatError, OSError):
         if _PACKAGED.is_dir():
             return _PACKAGED
     raise typer.BadParameter(f"there is no {_HERE} here, and no agent answers: name the directory of definitions behind it")
 
 
-def _states(socket: Path | None, state_dir: Path, config: Path | None) -> dict[str, Mapping[str, Any]]:
+def _states(state_dir: Path, config: Path | None) -> dict[str, Mapping[str, Any]]:
     """What the agent with these offsets says of its connectors; nothing when none answers, or another one."""
     try:
-        client = find_agent(socket, state_dir, config)
+        client = find_agent(None, state_dir, config)
         if client.get("/v1")["state_dir"] != str(state_dir):
             return {}
         return {one["name"]: one for one in client.get("/v1/connectors")["connectors"]}

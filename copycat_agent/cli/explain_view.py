@@ -19,16 +19,21 @@ from copycat_agent.templates import time_text
 _WIDTH = 14
 _VALUE_CHARS = 200
 _FORMER_SHOWN = 3
+_GONE = "gone from its patterns, is read to its end; once deleted it survives a restart of the service under systemd, and no stop"
 _PARTITIONS = {"key": "by the hash of the key", "sticky": "in sticky runs", "file": "one for the whole file"}
 
 
 class Explained(NamedTuple):
-    """One connector's answer. `first` are its next records, None when there are none or nobody asked. `state`: a running agent's."""
+    """One connector's answer. `first` are its next records, None when there are none or nobody asked. `state`: a running agent's.
+
+    `live`: where the agent is in the file, None when it was not asked for that, or does not follow it.
+    """
 
     answer: Answer
     file: str
     first: FirstRecords | None
     state: Mapping[str, Any] | None
+    live: FileView | None = None
 
 
 def text_of(path: str, answers: list[Explained]) -> str:
@@ -103,7 +108,7 @@ def _position_facts(answer: Answer, closeup: Closeup, first: FirstRecords | None
     if view.after:
         yield "waits for", f"{view.after}, an older file of the same log, is read first"
     if view.state in ("gone", "blocked", "failing"):
-        yield "state", view.state
+        yield "state", _GONE if view.state == "gone" else view.state
     for loss in answer.losses:
         if loss.partition.key == view.key:
             yield "lost", f"{loss.size_bytes:,} bytes, from {loss.start:,} to {loss.end:,}: {loss.detail}"
@@ -147,6 +152,9 @@ def _agent_facts(one: Explained) -> Iterator[tuple[str, str]]:
     if one.state is not None:
         reason = f": {one.state['reason']}" if one.state["reason"] else ""
         yield "agent", f"{one.state['state'].upper()}{reason}"
+    if one.live is not None:
+        where = f"record {one.live.position + 1:,}" if one.live.counts_records else f"byte {one.live.position:,}"
+        yield "", f"it is at {where}, {one.live.unread:,} bytes unread, {one.live.state}{': ' if one.live.why else ''}{one.live.why}"
 
 
 def _sending_facts(definition: Definition) -> Iterator[tuple[str, str]]:
@@ -236,6 +244,7 @@ def entry(one: Explained) -> dict[str, Any]:
         "connector": answer.definition.name, "definition": visible(one.file), "enabled": answer.definition.enabled, "takes": answer.takes,
         "why_not": answer.refusal.why if answer.refusal else None, "hint": (answer.refusal.hint or None) if answer.refusal else None,
         "state": one.state["state"] if one.state else None,
+        "live": one.live and {"position": one.live.position, "unread": one.live.unread, "state": one.live.state, "why": one.live.why},
         "former": [_offset(offset) for offset in answer.former],
         "topic": record.topic, "key": mask.value(record.key), "partition": record.partition, "headers": mask.value(record.headers),
         "timestamp": record.timestamp, "guarantee": answer.definition.delivery.guarantee,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from copycat_agent import logs
+from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
-from copycat_agent.cli.options import Config, Directory, Format, Output, StateDir
+from copycat_agent.cli.live import AT_WORK, LiveAgent
+from copycat_agent.cli.options import Config, Directory, Format, Output, Socket, StateDir
 from copycat_agent.cli.plan_view import Planned, entry, shared_files, text_of
 from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.shown import visible
@@ -19,7 +21,7 @@ from copycat_agent.definitions import Loaded, load_directory, render
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES, only_looking
+from copycat_agent.sources import SOURCES, Lag, only_looking
 
 FILES_SHOWN = 50
 """Of each connector; those with something to read, or with trouble, come first."""
@@ -32,18 +34,23 @@ def plan(
     show_all: Annotated[bool, typer.Option("--all", help=f"Show all files, not {FILES_SHOWN} of each connector.")] = False,
     config: Config = None,
     state_dir: StateDir = None,
+    socket: Socket = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show what `run` would read next: each file's identity, position and why, its rest, and the topic. Reads offsets, moves nothing.
 
-    Needs no Kafka and no Spark, and works beside a running agent. For one file: copycat explain PATH. Exits 78 when no definition loads.
+    Needs no Kafka and no Spark, and works beside a running agent. With --socket that agent is asked where it is in its files; without,
+    the directories are looked at, from saved offsets on. For one file: copycat explain PATH. Exits 78 when no definition loads.
     """
     settings = settle_settings(directory, config, state_dir, None)
     logs.setup("error")
     loaded = load_directory(directory, settings.agent)
     chosen = _choose(loaded, directory, only or ())
-    saved = saved_offsets(settings.state_dir)
-    planned = [_look(one, saved) for one in chosen]
+    if socket:
+        planned = list(_asked(LiveAgent(AgentClient(socket.absolute())), chosen))
+    else:
+        saved = saved_offsets(settings.state_dir)
+        planned = [_look(one, saved) for one in chosen]
     if output is Format.JSON:
         typer.echo(json.dumps([entry(one) for one in planned], indent=2))
     else:
@@ -64,6 +71,21 @@ def _choose(loaded: Loaded, directory: Path, only: Sequence[str]) -> list[Defini
         typer.echo(f"error: no definition in {visible(str(directory))} loads", err=True)
         raise typer.Exit(exits.DEFINITION_ERROR)
     return chosen
+
+
+def _asked(agent: LiveAgent, chosen: Sequence[Definition]) -> Iterator[Planned]:
+    """As the agent has them in memory. Of one that it does not run it knows offsets only: then its directories are looked at."""
+    for one in chosen:
+        status = agent.statuses.get(one.name)
+        if status is None:
+            typer.echo(f"warning: the agent has no connector {one.name}: its directories are looked at", err=True)
+        if status is None or status["state"] not in AT_WORK:
+            yield _look(one, agent.offsets(one))
+            continue
+        files, total = agent.files(one.name)
+        if total > len(files):
+            typer.echo(f"warning: {one.name} follows {total:,} files; {len(files):,} of them are here", err=True)
+        yield Planned(one, files, Lag(**status["lag"]), {}, ())
 
 
 def _look(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> Planned:

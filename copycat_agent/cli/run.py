@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import NO_ADDRESS, Agent, DefinitionFiles, Wanted
+from copycat_agent.agent import Agent, DefinitionFiles, Wanted
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.dry_run import show_records
@@ -32,7 +32,7 @@ from copycat_agent.cli.serving import Serving
 from copycat_agent.cli.settings import overrides, settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.cli.until_idle import UntilIdle, as_document, failed_files
-from copycat_agent.definitions import render
+from copycat_agent.definitions import NO_ADDRESS, render
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State, Status
 
@@ -73,7 +73,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
     first = _first_load(files, only or [], color=use_color(no_color=no_color))
     _leave_if_asked(stop, until_idle=until_idle)
     rebuild = any(one.enabled and one.delivery.guarantee == "exactly_once" for one in first.definitions.values())
-    with Agent(settings, until_idle=until_idle, tracked=until_idle and output is Format.JSON, rebuild=rebuild) as agent:
+    with Agent(settings, until_idle=until_idle, tracked=until_idle and output is Format.JSON, rebuild=rebuild, manager=manager) as agent:
         to_the_end = UntilIdle(agent, bars=shows_bars, color=use_color(no_color=no_color)) if until_idle else None
         agent.follow(files, first, once=until_idle)
         service = Serving(manager, agent)

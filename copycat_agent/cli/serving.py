@@ -1,4 +1,4 @@
-"""What `copycat run` tells the service manager: when the agent is up, how its connectors are, and that they move."""
+"""What `copycat run` tells the service manager: when the agent is up, how its connectors are, and that it does not hang."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Serving:
         self._reload_asked = False
 
     def tick(self) -> None:
-        """Tell what is new and feed the watchdog, unless a connector hangs. Called about twice a second."""
+        """Tell what is new and feed the watchdog, unless the agent hangs. Called about twice a second."""
         if not self._manager.listens:
             return
         status = self._summary()

@@ -79,7 +79,9 @@ def warnings(agent: Mapping[str, Any]) -> list[str]:
     if agent["offsets_unsaved"]:
         found.append(f"offsets cannot be saved: {agent['offsets_unsaved']}")
     if agent["stuck"]:
-        found.append(f"stuck: {', '.join(agent['stuck'])}; this is a fault of the agent, see its log")
+        found.append(f"stuck: {', '.join(agent['stuck'])}; a file system that they read from may hang")
+    if agent.get("hangs"):  # one that was started before an upgrade does not say
+        found.append("what all connectors need does not answer; restart the agent")
     if last := agent["last_reload"]:
         found += [f"{name}: {why}" for name, why in last["kept"].items()]
         found += [f"agent.yaml: {option} changed; restart the agent" for option in last["restart"]]

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
 
 
+NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers"
+"""Why a definition cannot run."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
     """What became of one file.

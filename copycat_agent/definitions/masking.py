@@ -56,6 +56,12 @@ def masked_lines(text: str) -> tuple[str, ...]:
     return tuple(_mask_anchors(line, anchors) for line in out)
 
 
+def behind_secret_name(line: str) -> str | None:
+    """What stands behind the first key of this line that is a secret's, None when there is no such key."""
+    found = (match for match in _KEY.finditer(line) if is_secret_name(match[2] or match[4]))
+    return next((line[match.end() :] for match in found), None)
+
+
 def _mask_anchors(line: str, anchors: set[str]) -> str:
     """Hide what stands behind `&name` when `*name` stands for a secret elsewhere."""
     found = [match.end() for match in re.finditer(r"&([^\s,\]}]+)", line) if match[1] in anchors]

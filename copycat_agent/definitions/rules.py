@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import socket
 from datetime import datetime
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
@@ -191,29 +190,12 @@ def check_spark(reader: Reader, spark: SparkOptions) -> None:
 
 
 def check_api(reader: Reader, api: ApiOptions) -> None:
-    """The agent answers to this host only. A name other than localhost is looked up."""
-    if api.listen is not None:
-        host = api.listen.rpartition(":")[0].strip("[]")
-        if not is_address(api.listen):
-            reader.report(("api", "listen"), "address", "needs HOST:PORT", "as in 127.0.0.1:9464")
-        elif not _is_loopback(host):
-            hint = "write 127.0.0.1:PORT; for others, put a reverse proxy with access control in front of it"
-            reader.report(
-                ("api", "listen"), "not-loopback", f"{host} is not this host's loopback: the agent answers to this host only", hint
-            )
-    if api.socket is not None and not api.socket.startswith("/"):
-        reader.report(("api", "socket"), "bad-value", "needs an absolute path", "as in /run/copycat/agent.sock")
-
-
-def _is_loopback(host: str) -> bool:
-    if host in {"localhost", "localhost."}:
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        pass
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
+    """Where the agent answers, and files of the port: who starts the agent may be in any directory."""
+    if api.listen is not None and not is_address(api.listen):
+        reader.report(("api", "listen"), "address", "needs HOST:PORT", "as in 127.0.0.1:9464, or 0.0.0.0:9464 for other hosts too")
+    tls = (api.tls.cert_file, api.tls.key_file) if api.tls else (None, None)
+    paths = {("socket",): api.socket, ("users",): api.users, ("tls", "cert_file"): tls[0], ("tls", "key_file"): tls[1]}
+    for name, path in paths.items():
+        if path is not None and not path.startswith("/"):
+            example = "/run/copycat/agent.sock" if name == ("socket",) else "/etc/copycat/api.crt"
+            reader.report(("api", *name), "bad-value", "needs an absolute path", f"as in {example}")

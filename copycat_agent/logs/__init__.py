@@ -24,12 +24,11 @@ from typing import TextIO
 
 from copycat_agent.logs.event import ROOT
 from copycat_agent.logs.handler import Handler
+from copycat_agent.logs.level import PassingLevel, level, set_level
 from copycat_agent.logs.lines import journal_json_line, journal_line, json_line, text_line
 from copycat_agent.logs.sink import Sink
 
-__all__ = ["Log", "get", "setup"]
-
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+__all__ = ["Log", "PassingLevel", "get", "level", "setup"]
 
 
 class Log:
@@ -74,7 +73,7 @@ def get(name: str) -> Log:
     return Log(name)
 
 
-def setup(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:  # noqa: A002 - the option's name
+def setup(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:  # noqa: A002 - the options' names
     """Send every event of this process to `stream` (stderr). Called once per process; a second call replaces the first.
 
     `level` is debug, info, warning or error; other packages are heard from warning up. `format` is text, json, or auto: text
@@ -92,7 +91,5 @@ def setup(level: str = "info", format: str = "auto", stream: TextIO | None = Non
         root.removeHandler(other)
         other.close()
     root.addHandler(handler)
-    root.setLevel(max(_LEVELS[level], logging.WARNING))
-    logging.getLogger(ROOT).setLevel(_LEVELS[level])
-    logging.getLogger("py4j").setLevel(max(_LEVELS[level], logging.WARNING))  # it sets its own level when it is imported
+    set_level(level)
     logging.captureWarnings(capture=True)

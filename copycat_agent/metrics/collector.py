@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
@@ -12,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.metrics.families import FAMILIES, Family
+from copycat_agent.metrics.processes import Processes
 from copycat_agent.metrics.samples import Snapshot
 from copycat_agent.worker.status import BOUNDS_SECONDS, Timing
 
@@ -31,6 +33,8 @@ class AgentCollector:
     def __init__(self, control: Control, health: Health) -> None:
         self._control = control
         self._health = health
+        self._processes = Processes()
+        self._looking = threading.Lock()
         self._losses: Mapping[tuple[str, LossReason], LossTotal] = {}
 
     def describe(self) -> Iterator[Metric]:
@@ -47,8 +51,10 @@ class AgentCollector:
             yield metric
 
     def _snapshot(self) -> Snapshot:
-        statuses = self._control.statuses()
-        return Snapshot(self._control.view(), statuses, self._loss_totals(), self._health.stalled(statuses), time.time())
+        statuses, view = self._control.statuses(), self._control.view()
+        with self._looking:
+            processes = self._processes.look(view.java_pid)
+        return Snapshot(view, statuses, self._loss_totals(), self._health.stalled(statuses), time.time(), processes)
 
     def _loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
         """A store that cannot be read now gives its last answer: the other families are worth having all the more."""

@@ -25,6 +25,7 @@ class Family:
 
 
 _C = ("connector",)
+_P = ("process",)
 
 # fmt: off
 FAMILIES: tuple[Family, ...] = (
@@ -104,6 +105,19 @@ FAMILIES: tuple[Family, ...] = (
         "1 while offsets cannot be saved: what is sent now would be sent again after a crash."),
     Family("spark_up", "gauge", (), samples.agent(lambda s: float(s.view.spark == "running")),
         "1 while the Spark session is up."),
+    Family("process_cpu_seconds_total", "counter", _P, samples.process(lambda p: p.cpu_seconds),
+        "CPU time of each process of the agent: driver, jvm, daemon (Spark's, for its Python workers), worker-1 and so on."),
+    Family("process_resident_memory_bytes", "gauge", _P, samples.process(lambda p: p.resident_bytes),
+        "Memory of each process. Pages that several share count in each: workers share most of theirs."),
+    Family("process_proportional_memory_bytes", "gauge", _P, samples.process(lambda p: p.proportional_bytes),
+        "Memory of each process, where a page that several share counts in parts: the sum is what the agent takes. "
+        "Absent where the kernel does not tell."),
+    Family("process_open_fds", "gauge", _P, samples.process(lambda p: p.open_fds),
+        "Open descriptors of each process."),
+    Family("process_max_fds", "gauge", _P, samples.process(lambda p: p.max_fds),
+        "Descriptors that each process may have."),
+    Family("process_threads", "gauge", _P, samples.process(lambda p: p.threads),
+        "Threads of each process."),
     Family("start_time_seconds", "gauge", (), samples.agent(lambda s: s.view.started),
         "When the agent was started, in epoch seconds."),
     Family("build_info", "gauge", ("version", "python"), samples.build,

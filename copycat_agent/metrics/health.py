@@ -1,6 +1,6 @@
 """Is the agent alive, ready, delivering? Rules over what a `Control` tells; nothing here waits for Kafka or for a disk.
 
-- alive: the process answers and the loop of every connector turns. Otherwise restart it.
+- alive: the process answers, and so does what all connectors need. Otherwise restart it. One connector that hangs is no reason to.
 - ready: definitions are loaded and every connector has looked at its files once. Whether Kafka answers does not matter.
 - healthy: what is written gets delivered. Not healthy while something waits to be read and nothing was acknowledged for
   `api.stalled_after`, while offsets cannot be saved, and while a connector is FAILED or BLOCKED. Rest on purpose is healthy.
@@ -128,7 +128,8 @@ class Health:
         if view.offsets_unsaved:
             reason = f"offsets cannot be saved: {view.offsets_unsaved}"
             found.append(("offsets_unsaved", "", reason, f"copycat doctor {view.directory}"))
-        found += [("stuck", name, "its loop does not turn", "systemctl restart copycat") for name in view.stuck]
+        if view.hangs:
+            found.append(("stuck", "", "what all connectors need does not answer", "systemctl restart copycat"))
         with self._lock:
             now = self._wall()
             self._seen = {(kind, name): self._seen.get((kind, name), now) for kind, name, _, _ in found}

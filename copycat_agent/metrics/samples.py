@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, get_args
 
 from copycat_agent.control import AgentView
+from copycat_agent.metrics.processes import Process
 from copycat_agent.model import ClientView, LossReason, LossTotal
 from copycat_agent.worker import State, Status
 from copycat_agent.worker.status import Timing
@@ -25,6 +26,7 @@ class Snapshot(NamedTuple):
     losses: Mapping[tuple[str, LossReason], LossTotal]
     stalled_seconds: Mapping[str, float]
     now: float
+    processes: tuple[Process, ...] = ()
 
 
 def each(read: Callable[[Status], float | Timing]) -> Callable[[Snapshot], Iterator[Sample]]:
@@ -118,6 +120,11 @@ def round_trip(snapshot: Snapshot) -> Iterator[Sample]:
 def queued(read: Callable[[ClientView], int]) -> Callable[[Snapshot], Iterator[Sample]]:
     """The sum over the connector's producers."""
     return lambda snapshot: (((status.name,), sum(map(read, views))) for status, views in _fresh(snapshot))
+
+
+def process(read: Callable[[Process], float | None]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """One sample per process of the agent, of those that the kernel tells."""
+    return lambda snapshot: (((one.name,), value) for one in snapshot.processes if (value := read(one)) is not None)
 
 
 def reloads(snapshot: Snapshot) -> Iterator[Sample]:

@@ -147,7 +147,8 @@ class Batch:
     `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
     value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
     many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka.
-    `delivery` is what the connector's delivery tells its half in the task.
+    `delivery` is what the connector's delivery tells its half in the task. `cluster` is the Kafka cluster's addresses: who shares them
+    takes turns.
     """
 
     task: TaskId
@@ -159,8 +160,9 @@ class Batch:
     samples: int = 0
     tracked: bool = False
     delivery: DeliveryPlan = AT_LEAST_ONCE
+    cluster: str = ""
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        most = (self.max_bytes, self.max_seconds, self.max_records, self.samples, self.tracked, self.delivery)
+        most = (self.max_bytes, self.max_seconds, self.max_records, self.samples, self.tracked, self.delivery, self.cluster)
         return Batch, (self.task, self.definition, self.splits, *most)

@@ -41,6 +41,34 @@ def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
             raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error}", hint) from None
 
 
+def store_outline(state_dir: Path) -> dict[str, object]:
+    """What the store is made of, without what is in it: tables with their rows counted, offsets counted by connector, its own check.
+
+    Raises what `saved_offsets` raises; empty when there is none.
+    """
+    with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
+        copy = Path(directory) / DATABASE
+        try:
+            if not _copy(state_dir / DATABASE, copy):
+                return {}
+            with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+                tables = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+                return {
+                    "version": connection.execute("PRAGMA user_version").fetchone()[0],
+                    "check": [row[0] for row in connection.execute("PRAGMA quick_check(20)")],
+                    "tables": [{"name": name, "sql": sql, "rows": _rows(connection, name)} for name, sql in tables],
+                    "offsets": dict(connection.execute("SELECT connector, count(*) FROM offsets GROUP BY connector")),
+                }
+        except OSError as error:
+            raise FatalError(f"the store in {state_dir} cannot be read: {error.strerror}", "run it as the agent's user") from None
+        except sqlite3.Error as error:
+            raise FatalError(f"the store in {state_dir} cannot be read: {error}") from None
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> int:
+    return int(connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608 - a name out of the file itself
+
+
 def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> dict[SourcePartition, SourceOffset]:
     """Those of the connector, and of earlier names of it where it has none of its own there."""
     own: dict[SourcePartition, SourceOffset] = {}

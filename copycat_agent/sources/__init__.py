@@ -6,11 +6,27 @@ from dataclasses import replace
 
 from copycat_agent.options import SourceOptions
 from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
-from copycat_agent.sources.base import Changes, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind, only_looking
+from copycat_agent.sources.base import (
+    Changes,
+    FileState,
+    FileView,
+    Keeper,
+    KeepsFiles,
+    Lag,
+    Offsets,
+    Plan,
+    Source,
+    SourceKind,
+    only_looking,
+)
+from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.log_file import LOG_FILE
 from copycat_agent.sources.spool.spool_dir import SPOOL_DIR
 
-__all__ = ["SOURCES", "Changes", "FileState", "FileView", "Lag", "Offsets", "Plan", "Source", "SourceKind", "only_looking"]
+__all__ = [
+    "SOURCES", "Changes", "FileState", "FileView", "Identity", "Keeper", "KeepsFiles", "Lag", "Offsets", "Plan", "Source", "SourceKind",
+    "only_looking",
+]  # fmt: skip
 
 _BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR}
 

@@ -5,9 +5,9 @@ The division is Spark's own for data sources (`pyspark.sql.datasource`), and byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.model import Account, Loss, SourceOffset, SourcePartition, Split, SplitResult
@@ -174,6 +174,36 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Close every file."""
+
+
+class Keeper(Protocol):
+    """Keeps open files for the next process of the service. Thread-safe, shared by all connectors; `owner` is a connector's name."""
+
+    def keep(self, owner: str, name: str, fd: int, *, first: bool = False) -> None:
+        """`owner` has opened the file of this name (see `Identity.name`). `first`: nothing but the descriptor leads to it."""
+
+    def release(self, owner: str, name: str) -> None:
+        """`owner` needs it no more. No effect while the agent stops: the next process goes on with it."""
+
+    def find(self, name: str) -> int | None:
+        """Descriptor that an earlier process has left, None when there is none. It stays the keeper's."""
+
+    def looked(self, owner: str, names: Container[str]) -> None:
+        """`owner` has looked at everything: of what an earlier process has left it needs these."""
+
+    def rename(self, old: str, new: str) -> None:
+        """An owner has another name from now on."""
+
+    def survives(self, name: str) -> bool:
+        """Whether the agent stops, and the next process will have it."""
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A `Source` whose open files are worth keeping."""
+
+    def keep_with(self, keeper: Keeper) -> None:
+        """Called once, before the first scan."""
 
 
 Saved = tuple[SourceOffset, tuple[Loss, ...]]

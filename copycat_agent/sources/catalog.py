@@ -17,7 +17,7 @@ from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.discovery import Discovery, Found, Mark
 from copycat_agent.sources.paths.opening import Opener
 from copycat_agent.sources.paths.passed_over import PassedOver
-from copycat_agent.sources.rotation import is_newest
+from copycat_agent.sources.rotation import family, is_newest
 from copycat_agent.sources.stale import close_if_stale
 from copycat_agent.sources.succession import left_behind
 from copycat_agent.sources.succession.missed import Missed
@@ -116,14 +116,22 @@ class Catalog:
         self._miss(present, changes)
         if self._search_for:
             may_be_there = left_behind.Search(
-                self._discovery.may_match, self.files, self.opener, self._meeting.follow_left, self._search_for, self.passed_over
-            )
+                self._discovery.may_match, self.files, self.opener, self._meeting.follow_left, self._follow_kept, self._search_for,
+                self.passed_over,
+            )  # fmt: skip
             if may_be_there.look_for(self._followed.absent, changes):
                 self._search_for = ""
+            self.descriptors.opened.looked()
         self._followed.forgetting.age(changes)
         self._is_scanned = True
         self.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
+
+    def _follow_kept(self, identity: Identity, offset: SourceOffset, changes: Changes, named: bool) -> bool:  # noqa: FBT001 - see FollowKept
+        """See `Meeting.follow_kept`. What the patterns exclude, or name no more, is let alone, as where it lies on the disk."""
+        path, newest = offset.path, "/".join(family(offset.path))
+        is_wanted = self._discovery.may_match(path) or (offset.gone_ms > 0 and not self._discovery.excludes(newest))
+        return is_wanted and self._meeting.follow_kept(identity, path, changes, named=named)
 
     def _compare(self, changes: Changes, *, first: bool) -> tuple[set[TrackedFile], bool]:
         """The files that are there, and whether that is all of them: not when a rename came between a look and an opening."""

@@ -8,11 +8,57 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from copycat_agent.sources.base import Keeper
+    from copycat_agent.sources.identity import Identity
     from copycat_agent.sources.tracked import TrackedFile
 
 
 SPARE = 48
 """Descriptors of the process that files leave to everything else: the store, sockets, runners, directories that are listed."""
+
+
+class OpenFiles(set["TrackedFile"]):
+    """The open files of a connector, as `TrackedFile` adds and discards them. `keeper` keeps them for the next process.
+
+    `are_many`: some were closed for room. Then they are kept only when they have left their patterns: to tell the service manager of
+    every file that is opened for its turn would cost more than reading it.
+    """
+
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self.keeper: Keeper | None = None
+        self.are_many = False
+        self._owner = owner
+
+    def add(self, file: TrackedFile, /) -> None:
+        """`file` has been opened."""
+        super().add(file)
+        if self.keeper is not None and not self.are_many:
+            self.keeper.keep(self._owner, file.identity.name, file.fd)
+
+    def discard(self, file: TrackedFile, /) -> None:  # type: ignore[override]  # nothing else is ever in it
+        """`file` has been closed, or its descriptor given away."""
+        super().discard(file)
+        if self.keeper is not None:
+            self.keeper.release(self._owner, file.identity.name)
+
+    def keep_first(self, file: TrackedFile) -> None:
+        """Nothing but its descriptor leads to `file`."""
+        if self.keeper is not None and file.fd >= 0:
+            self.keeper.keep(self._owner, file.identity.name, file.fd, first=True)
+
+    def left(self, identity: Identity) -> int | None:
+        """Descriptor of a file that an earlier process of the agent had open, None when there is none. It stays the keeper's."""
+        return None if self.keeper is None else self.keeper.find(identity.name)
+
+    def looked(self) -> None:
+        """The connector has looked at everything: what it has not open now it needs no more."""
+        if self.keeper is not None:
+            self.keeper.looked(self._owner, {file.identity.name for file in self})
+
+    def survives(self, file: TrackedFile) -> bool:
+        """Whether the agent stops, and the next process will have `file` open."""
+        return self.keeper is not None and self.keeper.survives(file.identity.name)
 
 
 class Descriptors:
@@ -23,9 +69,9 @@ class Descriptors:
     and one file while it is looked at for the first time.
     """
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, connector: str, wanted: int) -> None:
         """`wanted` is `max_open_files`; the process's own limit may allow fewer."""
-        self.opened: set[TrackedFile] = set()
+        self.opened = OpenFiles(connector)
         self._wanted = wanted
         self._shrunk = (0, 0)
 
@@ -50,6 +96,7 @@ class Descriptors:
         """
         surplus = len(self.opened) + wanted - self.limit
         if surplus > 0:
+            self.opened.are_many = True
             closable = [file for file in self.opened if not file.in_flight and file.gone_since is None and file not in keep]
             for file in heapq.nsmallest(surplus, closable, key=lambda file: (file.unread, file.planned_at)):
                 if file.has_its_name() and (unread or not file.unread):

@@ -43,7 +43,7 @@ class Followed:
         self.paths: dict[str, tuple[int, int]] = {}
         self.dirty = Queue()
         self.gone: set[TrackedFile] = set()
-        self.descriptors = Descriptors(options.max_open_files)
+        self.descriptors = Descriptors(connector, options.max_open_files)
         self.generations = Generations()
         self.lost = Lost(log)
         self.unpacks = options.compression == "auto"

@@ -30,6 +30,11 @@ class Identity(NamedTuple):
         """Key of the file's partition. A file that is cut and begun anew keeps its identity and gets the next generation."""
         return f"{self.device:x}:{self.inode:x}:{self.birth_ns:x}:{generation}"
 
+    @property
+    def name(self) -> str:
+        """Name of the open file for a service manager: ASCII without colons, under 64 characters."""
+        return f"copycat-{self.device:x}-{self.inode:x}-{self.birth_ns:x}"
+
     @classmethod
     def parse(cls, key: str) -> tuple[Identity, int]:
         """Identity and generation of a partition's key. Raises ValueError for anything else."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import Frames, LineFrames, MultilineFrames
 from copycat_agent.model import SplitResult
-from copycat_agent.sources.base import Changes, Closeup, FileView, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.base import Changes, Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.catalog import Catalog
 from copycat_agent.sources.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.held import give_up
@@ -74,6 +74,10 @@ class LogFiles:
         group_bytes = 0 if options.multiline is None else options.multiline.max_bytes
         self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + group_bytes + 2**16)
 
+    def keep_with(self, keeper: Keeper) -> None:
+        """See `KeepsFiles.keep_with`."""
+        self._catalog.descriptors.opened.keeper = keeper
+
     @property
     def directories(self) -> Collection[str]:
         """See `Source.directories`."""
@@ -95,6 +99,7 @@ class LogFiles:
         recent = time.monotonic() - ACTIVE_SECONDS
         self._served = {file for file in self._served if file.grown_at > recent and not file.removed}
         for file in list(self._catalog.gone):
+            self._catalog.descriptors.opened.keep_first(file)
             self._follow_to_its_end(file, changes)
         self._released.look(self._catalog.files, changes)
         if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would heap up on a full disk
@@ -220,6 +225,8 @@ class LogFiles:
         is_read = known.done and known.size == now.size
         changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
         start, end, words = packed_files.rest(known)
+        if self._catalog.descriptors.opened.survives(file):
+            return
         if end > start and file.is_deleted() and kin(file.path) not in self._catalog.origins.awaited():
             why = f"the file was deleted and the agent stops before it is read{words}"
             self._catalog.lost.add(file.partition, file.path, start, end, why, changes)

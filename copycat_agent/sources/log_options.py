@@ -49,7 +49,8 @@ class LogFileOptions(SourceOptions):
     hold_deleted: Literal["forever"] | Duration = Field(
         "forever",
         description="A deleted file that is not read yet is kept open, and takes up disk space, at most this long after it was deleted. "
-        "Then what is left of it is given up and counted as lost.",
+        "Then what is left of it is given up and counted as lost. Under systemd it stays open over a crash of the agent and `systemctl "
+        "restart`; with `systemctl stop`, and outside systemd when the agent ends, what is unread of it is lost and counted.",
     )
     max_open_files: int = Field(512, ge=1, le=100_000, description="Files kept open at a time.")
     follow_symlinks: bool = Field(

@@ -15,10 +15,10 @@ from copycat_agent.sources.base import Changes
 from copycat_agent.sources.beginning.start import StartAt
 from copycat_agent.sources.beginning.unopened import Unopened
 from copycat_agent.sources.followed import Followed
-from copycat_agent.sources.identity import identify, identify_by_name
+from copycat_agent.sources.identity import Identity, identify, identify_by_name
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.paths.discovery import NO_DESCRIPTORS, Found
-from copycat_agent.sources.paths.opening import Opener, why_not
+from copycat_agent.sources.paths.opening import Opener, open_again, why_not
 from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.rotation import is_rotated
 from copycat_agent.sources.tracked import TrackedFile
@@ -69,12 +69,37 @@ class Meeting:
 
     def follow_left(self, name: str, fd: int, info: os.stat_result, changes: Changes) -> None:
         """A file that has left its patterns while nobody looked. Raises OSError, and then `fd` is the caller's."""
+        there = self._followed.paths.get(name)  # another file, where this one was deleted
         file = self._take_up(name, fd, info, changes, first=False)
-        del self._followed.paths[name]
+        self._followed.paths.pop(name, None)
+        if there is not None:
+            self._followed.paths[name] = there
         file.gone_since = time.monotonic()
         self._followed.gone.add(file)
         changes.offsets[file.partition] = file.remembered(gone=True)
         self._log.info("file has left its patterns, is followed to its end", path=name, unread_bytes=file.backlog)
+
+    def follow_kept(self, identity: Identity, path: str, changes: Changes, *, named: bool) -> bool:
+        """Go on with a file through the descriptor that an earlier process had of it. `named`: also with one that has a name still.
+
+        False when there is none, or it cannot be read.
+        """
+        kept = self._followed.descriptors.opened.left(identity)
+        if kept is None or identity[:2] in self._followed.files:
+            return False
+        try:
+            fd, info = open_again(kept)
+        except OSError as error:
+            self._passed_over.warn(path, why_not(error))
+            return False
+        try:
+            if identify(fd, info) == identity and (named or not info.st_nlink):
+                self.follow_left(path, fd, info, changes)
+                return True
+        except OSError as error:
+            self._passed_over.warn(path, f"cannot be read: {error.strerror}")
+        os.close(fd)
+        return False
 
     def follow_rest(self, path: str, fd: int, info: os.stat_result) -> TrackedFile | None:
         """A file that no pattern matches and that nobody follows, to be read on from where another one ended, and to its end.

@@ -7,6 +7,7 @@ of the moment with `session()` and get a new one after a restart.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
 import sysconfig
@@ -14,7 +15,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import copycat_agent
 from copycat_agent import failpoints, logs
@@ -24,7 +25,7 @@ from copycat_agent.spark.jvm import EXIT_SECONDS, RECORD_SECONDS, Jvm, child_env
 from copycat_agent.spark.workers_lock import VARIABLE as WORKERS_LOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark import SparkContext
 
@@ -36,10 +37,10 @@ MOST_RUNNERS = 4
 """Runners by default: one per core, at most so many. One of them sends 400,000 lines a second."""
 
 MOST_FAILURES = 3
-"""So many failed starts in a row, or JVMs that died young, are the end."""
+"""So many in a row are the end: starts that failed, and JVMs that ended soon after they had come up."""
 
 YOUNG_SECONDS = 10.0
-"""A JVM that lived longer died of something else than its start."""
+"""A JVM that was up for longer is started again however often it ends."""
 
 _FIRST_PAUSE_SECONDS = 0.5
 
@@ -55,6 +56,26 @@ class Session:
     jvm: Jvm
 
 
+class End(NamedTuple):
+    """Why a JVM is gone, when (monotonic), and how long Spark was up in it; None: it never was."""
+
+    problem: str
+    at: float
+    up_seconds: float | None
+
+
+def gave_up(ends: Sequence[End]) -> str:
+    """What to say of the JVMs that were the last ones."""
+    count, problem = len(ends), ends[-1].problem
+    young = sum(end.up_seconds is not None for end in ends)
+    if not young:
+        return f"Spark did not come up {count} times in a row: {problem}"
+    within = f"{count} times within {math.ceil(ends[-1].at - ends[0].at)} s"
+    if young == count:
+        return f"Spark's JVM ended {within}, each time soon after it had come up: {problem}"
+    return f"Spark failed {within}, {count - young} of them before it was up and {young} soon after: {problem}"
+
+
 class SparkHost:
     """Starts, keeps and ends the Spark session of this process; there is one at a time.
 
@@ -63,8 +84,8 @@ class SparkHost:
     not come up any more; the agent then exits with 75, so that its service manager decides. Workers hold `workers_lock`, see there.
     """
 
-    failure_hint = "look at the JVM's messages with log level debug"
-    """What to do when Spark does not come up."""
+    failure_hint = "look at the JVM's messages with log level debug; a SIGKILL comes from a memory limit, or from somebody (dmesg)"
+    """What to do when Spark does not come up, or does not stay."""
 
     def __init__(
         self,
@@ -78,8 +99,8 @@ class SparkHost:
     ) -> None:
         """Touches nothing yet. Raises FatalError when `options.master` is not local."""
         self.runners = runners or runners_of(options.master)
-        self.slots = 2 * self.runners
-        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them."""
+        self.slots = 2 * self.runners + 1
+        """Spark tasks at a time: the resident ones, and as many bounded jobs beside them, with one in reserve (see `jobs`)."""
         self._conf = options.conf
         self._options = (*java.JVM_OPTIONS, f"-Xmx{options.driver_memory // 2**20}m")
         self.run_dir = run_dir
@@ -152,40 +173,43 @@ class SparkHost:
 
     def _keep(self) -> None:
         """Thread: one session after the other until closed, or until it is no use."""
-        failures = 0
+        ends: list[End] = []  # of those in a row that never came up, or not for long
         while not self._closing.is_set():
-            began = time.monotonic()
             try:
-                problem = self._live()
+                problem, up_seconds = self._live()
             except RuntimeError as error:  # the host refuses threads: this one has to live on, or Spark would be gone for good
-                problem = f"no thread can be started: {error}"
+                problem, up_seconds = f"no thread can be started: {error}", None
                 if self._jvm:
                     self._jvm.kill()
                     self._bury(self._jvm)
             if self._closing.is_set():
                 return
-            failures = 1 if time.monotonic() - began > self._young_seconds else failures + 1
-            if failures >= MOST_FAILURES:
-                self._give_up(problem)
+            if up_seconds is not None and up_seconds > self._young_seconds:
+                ends.clear()
+            else:
+                ends.append(End(problem, time.monotonic(), up_seconds))
+            if len(ends) >= MOST_FAILURES:
+                self._give_up(gave_up(ends))
                 return
             _log.warning("Spark is started again", reason=problem)
-            self._closing.wait(_FIRST_PAUSE_SECONDS * (failures - 1))
+            self._closing.wait(_FIRST_PAUSE_SECONDS * max(0, len(ends) - 1))
 
-    def _live(self) -> str:
-        """One JVM's life. Returns why it ended."""
+    def _live(self) -> tuple[str, float | None]:
+        """One JVM's life. Returns why it ended, and how long Spark was up in it (None: it never was)."""
         from copycat_agent.spark.session import forget_context  # noqa: PLC0415 - as in `_connect`
 
         try:
             jvm = self._jvm = self._jvm or self._start_jvm()
         except OSError as error:
-            return f"the JVM could not be started: {error}"
+            return f"the JVM could not be started: {error}", None
         if self._closing.is_set():  # `close` may have looked before it was there
             jvm.kill()
         try:
             session = self._connect(jvm)
         except RetriableError as error:
             self._abandon(jvm)
-            return error.message
+            return error.message, None
+        up_at = time.monotonic()
         with self._changed:
             if not self._closing.is_set():
                 self._session, self._state = session, "running"
@@ -193,9 +217,10 @@ class SparkHost:
         if session.number == 1:
             gc.freeze()  # what start-up imported stays for good: each collection would walk 200,000 objects to find that out
         jvm.wait()
+        up_seconds = time.monotonic() - up_at
         forget_context(session.context)
         self._bury(jvm)
-        return f"the JVM ended ({jvm.ending()})"
+        return f"the JVM ended ({jvm.ending()})", up_seconds
 
     def _start_jvm(self) -> Jvm:
         command = (
@@ -259,9 +284,8 @@ class SparkHost:
         if not self._closing.is_set():
             rundir.sweep(self.run_dir, self.socket_dir)
 
-    def _give_up(self, problem: str) -> None:
-        msg = f"Spark did not come up {MOST_FAILURES} times in a row: {problem}"
-        failure = FatalError(msg, self.failure_hint)
+    def _give_up(self, message: str) -> None:
+        failure = FatalError(message, self.failure_hint)
         with self._changed:
             self._failure, self._state = failure, "failed"
             self._changed.notify_all()

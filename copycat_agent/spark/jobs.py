@@ -12,13 +12,14 @@ import itertools
 import os
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import bounded, failed, unpacked, unread
 from copycat_agent.spark.sql_steps import step_of
+from copycat_agent.turns import Turns, party_of, went_well
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,11 +49,20 @@ _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HADOOP_", "KRB5")
 """How names of variables begin that the SDKs of object stores look for."""
 
 
+class _Flight(NamedTuple):
+    """A batch that waits or is under way, and the file that tells it to settle."""
+
+    batch: Batch
+    stop_file: Path
+    future: Future[Results]
+
+
 class JobExecutor:
     """See `executor.Executor` for the contract of `submit`, `settle` and `close`. The host is the caller's: close it afterwards.
 
-    At most `host.runners` jobs run at a time, the others wait. `settle` works through a file that the batch looks for, so it
-    reaches batches that wait, too; it needs a file system shared with the worker, which a local session has.
+    At most `host.runners` jobs run at a time, the others wait for their turn; one more runs for those whose latest batch went well while
+    others fail, or while one Kafka cluster has all the rest. `settle` works through a file that the batch looks for: it needs a file system
+    shared with the worker, which a local session has. A batch that waits comes back as it is.
     """
 
     def __init__(self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS) -> None:
@@ -61,9 +71,11 @@ class JobExecutor:
         self._run = run
         self._answer_seconds = answer_seconds
         self._numbers = itertools.count(1)
-        self._threads = ThreadPoolExecutor(host.runners, "job")
+        self._threads = ThreadPoolExecutor(host.runners + 1, "job")  # they stay: each has a connection to the JVM
+        self._turns = Turns(host.runners + 1, self._threads.submit)
+        self._examiner = ThreadPoolExecutor(1, "examine")
         self._lock = threading.Lock()  # guards what follows
-        self._stop_files: dict[TaskId, Path] = {}
+        self._flights: dict[TaskId, _Flight] = {}
         self._closed = threading.Event()
         self._unfit_since: float | None = None
         self._sql: SqlContexts | None = None
@@ -71,26 +83,32 @@ class JobExecutor:
     def submit(self, batch: Batch) -> Future[Results]:
         """See `Executor.submit`."""
         stop_file = self._host.socket_dir / f"settle-{next(self._numbers)}"
+        error = RetriableError("the agent is stopping")
         with self._lock:
-            self._stop_files[batch.task] = stop_file
             if not self._closed.is_set():
-                return self._threads.submit(self._carry, batch, stop_file)
-        future: Future[Results] = Future()
-        future.set_result(failed(batch, RetriableError("the agent is stopping"), begun=False))
-        return future
+                try:
+                    future = self._turns.take("", party_of(batch), functools.partial(self._carry, batch, stop_file), went_well)
+                except RetriableError as refused:
+                    error = refused
+                else:
+                    self._flights[batch.task] = _Flight(batch, stop_file, future)
+                    return future
+        failure: Future[Results] = Future()
+        failure.set_result(failed(batch, error, begun=False))
+        return failure
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
         """See `executor.Examiner`: Spark looks at the definition's query."""
         step = step_of(definition)
         with self._lock:
             if step is not None and not self._closed.is_set():
-                return self._threads.submit(self._looked_at, step)
+                return self._examiner.submit(self._looked_at, step)
         future: Future[FatalError | None] = Future()
         future.set_result(None)
         return future
 
     def _looked_at(self, step: SqlStep) -> FatalError | None:
-        """On a thread of the pool. Raises nothing: what cannot be found out now, the first batch tells."""
+        """On a thread of its own: no broker is asked. Raises nothing: what cannot be found out now, the first batch tells."""
         if step.columns is None:
             return None
         try:
@@ -106,15 +124,29 @@ class JobExecutor:
     def settle(self, task: TaskId) -> None:
         """See `Executor.settle`."""
         with self._lock:
-            if stop_file := self._stop_files.get(task):
+            flight = self._flights.get(task)
+            if flight and not self._withdraw(flight, unread(flight.batch)):
                 with contextlib.suppress(OSError):
-                    stop_file.touch()
+                    flight.stop_file.touch()
 
     def close(self) -> None:
         """See `Executor.close`. Cancels what runs: callers who want it settled settle it first."""
         with self._lock:
             self._closed.set()
+            flights = list(self._flights.values())
+            for flight in flights:
+                self._withdraw(flight, failed(flight.batch, RetriableError("the agent is stopping"), begun=False))
+        wait([flight.future for flight in flights])
         self._threads.shutdown()
+        self._examiner.shutdown()
+
+    def _withdraw(self, flight: _Flight, results: Results) -> bool:
+        """Whether it still waited: then it yields `results`. Called with the lock."""
+        if not self._turns.withdraw("", party_of(flight.batch), flight.future):
+            return False
+        del self._flights[flight.batch.task]
+        flight.future.set_result(results)
+        return True
 
     def _carry(self, batch: Batch, stop_file: Path) -> Results:
         """On a thread of the pool. Raises nothing."""
@@ -125,8 +157,8 @@ class JobExecutor:
             return failed(batch, error, begun=sent.is_set())
         finally:
             with self._lock:
-                if self._stop_files.get(batch.task) is stop_file:
-                    del self._stop_files[batch.task]
+                if (flight := self._flights.get(batch.task)) and flight.stop_file is stop_file:
+                    del self._flights[batch.task]
             stop_file.unlink(missing_ok=True)
 
     def _job(self, batch: Batch, stop_file: Path, sent: threading.Event) -> Results:

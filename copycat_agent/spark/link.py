@@ -16,7 +16,9 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from copycat_agent import logs
 from copycat_agent.runner import failed, key_path
+from copycat_agent.turns import party_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,16 +28,20 @@ if TYPE_CHECKING:
     from copycat_agent.runner import Answer, Hello, Results, Said
 
 _UCRED = struct.Struct("3i")
+_AGAIN_SECONDS = 1.0
+
+_log = logs.get("spark")
 
 
 class Pending:
     """A batch that has no answer yet. `deadline` is monotonic: of its place in the queue first, of its answer once it is sent."""
 
-    __slots__ = ("batch", "data", "deadline", "future", "is_sent", "late", "number")
+    __slots__ = ("batch", "data", "deadline", "future", "is_sent", "late", "number", "party")
 
     def __init__(self, batch: Batch, number: int, deadline: float) -> None:
         """`data` is what goes to the runner, `is_sent` from when it may have; `late` is set when the deadline has passed once."""
         self.batch = batch
+        self.party = party_of(batch)
         self.number = number
         self.deadline = deadline
         self.data = b""
@@ -120,6 +126,7 @@ class Door:
         path.write_bytes(self.key)
         Path(address).unlink(missing_ok=True)
         self._address = address
+        self._closed = threading.Event()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(address)
         self._socket.listen(64)
@@ -129,8 +136,12 @@ class Door:
         while True:
             try:
                 peer, _ = self._socket.accept()
-            except OSError:
-                return None
+            except OSError as error:
+                if self._closed.is_set():
+                    return None
+                _log.error("no process of batches can be let in now, and it is tried again", error=error)
+                self._closed.wait(_AGAIN_SECONDS)
+                continue
             pid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
             if _descends(pid):
                 return Link(Connection(peer.detach()), pid)
@@ -138,6 +149,7 @@ class Door:
 
     def close(self) -> None:
         """`accept` returns None from now on."""
+        self._closed.set()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which close() does not
         self._socket.close()

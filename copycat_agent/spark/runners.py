@@ -21,9 +21,10 @@ from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unpacked, unread
 from copycat_agent.spark.link import Door, Link, Pending
+from copycat_agent.turns import FairQueue, went_well
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
     from copycat_agent.model import Batch, TaskId
@@ -69,7 +70,7 @@ class RunnerExecutor:
         self._links: dict[int, Link] = {}
         self._places: dict[TaskId, tuple[int, float]] = {}
         self._spread_at = 0.0
-        self._waiting: collections.deque[Pending] = collections.deque()
+        self._queue: FairQueue[Pending] = FairQueue()
         self._next_look = float("inf")
         self._reason = "none has come up yet"
         self._closing = False
@@ -90,7 +91,7 @@ class RunnerExecutor:
         with self._changed:
             closing = self._closing
             if not closing:
-                self._waiting.append(pending)
+                self._queue.add(pending.party, pending)
         if closing:
             pending.fail(RetriableError(_STOPPING))
         else:
@@ -100,9 +101,8 @@ class RunnerExecutor:
     def settle(self, task: TaskId) -> None:
         """See `Executor.settle`. A batch that still waits for a runner comes back as it is."""
         with self._changed:
-            unsent = [pending for pending in self._waiting if pending.batch.task == task]
-            for pending in unsent:
-                self._waiting.remove(pending)
+            unsent = [pending for pending in self._queue if pending.batch.task == task]
+            self._take_out(unsent)
             links = [link for link in self._links.values() if any(one.batch.task == task for one in link.pending.values())]
         for pending in unsent:
             pending.future.set_result(unread(pending.batch))
@@ -113,8 +113,8 @@ class RunnerExecutor:
         """See `Executor.close`. Runners get `runner.HANG_UP_SECONDS` to settle."""
         with self._changed:
             self._closing = True
-            links, waiting = list(self._links.values()), list(self._waiting)
-            self._waiting.clear()
+            links, waiting = list(self._links.values()), list(self._queue)
+            self._take_out(waiting)
             self._changed.notify_all()
         self._closed.set()
         self._door.close()
@@ -143,27 +143,29 @@ class RunnerExecutor:
         """Send what is waiting, as far as there is room."""
         while True:
             with self._changed:
-                link = self._place(self._waiting[0].batch.task) if self._waiting else None
-                if link is None:
-                    self._look_by(self._waiting[0].deadline if self._waiting else float("inf"))
+                taken = self._queue.take(THREADS * len(self._links))
+                if taken is None:
+                    self._look_by(time.monotonic() + PLACE_SECONDS if self._queue else float("inf"))
                     return
-                pending = self._waiting.popleft()
+                _, pending = taken
+                link = self._place(pending.batch.task)
                 pending.is_sent = True
                 pending.deadline = time.monotonic() + pending.batch.max_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
 
-    def _place(self, task: TaskId) -> Link | None:
-        """The runner for a task: the one it had (its producer is there), unless that is gone, full or has more of the others."""
+    def _place(self, task: TaskId) -> Link:
+        """The runner for a task: the one it had (its producer is there), unless that is gone, full or has more of the others.
+
+        There is one with room: the queue counts what is under way on all of them.
+        """
         now = time.monotonic()
         had = self._places.get(task, (-1,))[0]
         if now < self._spread_at and had in self._links and len(self._links[had].pending) < THREADS:
             self._places[task] = had, now
             return self._links[had]
         open_links = [link for link in self._links.values() if len(link.pending) < THREADS]
-        if not open_links:
-            return None
         self._places = {name: place for name, place in self._places.items() if now - place[1] < _FORGET_SECONDS}
         tasks = collections.Counter(index for name, (index, _) in self._places.items() if name != task)
         least = min(open_links, key=lambda link: (tasks[link.index], link.index))
@@ -173,12 +175,20 @@ class RunnerExecutor:
         self._places[task] = (chosen.index, now)
         return chosen
 
+    def _take_out(self, waiting: Iterable[Pending]) -> None:
+        for pending in waiting:
+            self._queue.remove(pending.party, pending)
+
     # Connections
 
     def _accept(self) -> None:
         """Thread: each connection gets a thread of its own."""
         while link := self._door.accept():
-            threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+            try:
+                threading.Thread(target=self._receive, args=(link,), name=f"runner-link-{link.pid}", daemon=True).start()
+            except RuntimeError as error:  # no more threads: this one is started again, and may find one then
+                _log.error("a process of batches cannot be let in now, and is started again", error=error)
+                link.release()
 
     def _receive(self, link: Link) -> None:
         """Thread: take what the runner sends, until it is gone."""
@@ -187,7 +197,9 @@ class RunnerExecutor:
                 if isinstance(message, Answer):
                     self._answered(link, message)
                 elif isinstance(message, Said):
-                    logging.getLogger(message.record.name).handle(message.record)
+                    logger = logging.getLogger(message.record.name)
+                    if logger.isEnabledFor(message.record.levelno):  # the level of this moment, which may not be that of its start
+                        logger.handle(message.record)
                 else:
                     self._join(link, message)
         finally:
@@ -210,8 +222,12 @@ class RunnerExecutor:
     def _answered(self, link: Link, answer: Answer) -> None:
         with self._changed:
             pending = link.pending.pop(answer.number)
-        pending.future.set_result(unpacked(pending.batch, answer.results))
-        if self._waiting:
+        results = unpacked(pending.batch, answer.results)
+        with self._changed:
+            self._queue.done(pending.party, well=went_well(results))
+            others_wait = bool(self._queue)
+        pending.future.set_result(results)
+        if others_wait:
             self._hand_out()
 
     def _lost(self, link: Link) -> None:
@@ -220,12 +236,15 @@ class RunnerExecutor:
                 del self._links[link.index]
             self._spread_at = 0.0
             pending, link.pending = list(link.pending.values()), {}
+            for one in pending:
+                self._queue.done(one.party, well=None)
             reason = link.reason or "its process ended"
             if link.index >= 0:
                 self._reason = f"runner {link.index} (pid {link.pid}): {reason}"
         link.release()
         for one in pending:
             one.fail(RetriableError(f"runner {link.index} (pid {link.pid}) is gone: {reason}"))
+        self._hand_out()
 
     # Jobs
 
@@ -254,7 +273,7 @@ class RunnerExecutor:
             session = self._session()
             if session is None:
                 return ""
-            level = logging.getLogger("copycat_agent").getEffectiveLevel()
+            level = min(logging.getLogger("copycat_agent").getEffectiveLevel(), logging.WARNING)  # of what it says, we choose
             run_task(session.context, functools.partial(resident, self._address, self._run, level), index)
         except FatalError as error:
             self._closed.wait()  # there will be no session any more: the agent is about to exit
@@ -286,7 +305,7 @@ class RunnerExecutor:
                 if self._closing:
                     return
                 unplaced, ending = self._overdue(time.monotonic())
-                reason = self._reason
+                reason = "others keep the runners busy" if self._links else self._reason
             for pending in unplaced:
                 pending.fail(RetriableError(f"no runner took the batch within {PLACE_SECONDS:.0f} s; {reason}"))
             for link, why in ending:
@@ -298,9 +317,8 @@ class RunnerExecutor:
 
     def _overdue(self, now: float) -> tuple[list[Pending], list[tuple[Link, str]]]:
         """Batches that found no runner, runners to end and why, and the time of the next look. A runner hangs at the second look."""
-        unplaced = [one for one in self._waiting if one.deadline <= now]
-        for one in unplaced:
-            self._waiting.remove(one)
+        unplaced = [one for one in self._queue if one.deadline <= now]
+        self._take_out(unplaced)
         ending = []
         for link in self._links.values():
             late = [one for one in link.pending.values() if one.deadline <= now]
@@ -315,5 +333,5 @@ class RunnerExecutor:
             link.stopped_looks = link.stopped_looks + 1 if sent and link.is_stopped() else 0
             if link.stopped_looks == _STOPPED_LOOKS:
                 ending.append((link, "somebody stopped its process"))
-        self._next_look = min((*sent, *(one.deadline for one in self._waiting)), default=float("inf"))
+        self._next_look = min((*sent, *(one.deadline for one in self._queue)), default=float("inf"))
         return unplaced, ending

@@ -13,7 +13,7 @@ from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_wo
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.rounds import Rounds
-from copycat_agent.worker.standing import Standing
+from copycat_agent.worker.standing import Now, Standing
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.tools import Books, Tools
 
@@ -39,6 +39,10 @@ AFTER = "waits until what ran before under its name has come to its end"
 """Reason of a connector that does not begin yet."""
 OPENING_SECONDS = 0.2
 """Longest wait for a delivery that is being opened before the thread shows that it lives."""
+STUCK_SECONDS = 120.0
+"""Longer than any step of the loop may take: who does not come round for so long hangs, mostly in a file system."""
+HANGS = "its loop does not turn: a file system that it reads from may hang; it goes on by itself"
+"""Reason of a connector that hangs."""
 ASK_SECONDS = 2.0
 """How long a connector that works may take to answer a question."""
 
@@ -87,6 +91,8 @@ class Connector:
     def status(self) -> Status:
         """How it is now."""
         now, tally, rounds = self._standing.now, self._tally, self._rounds
+        if self.hangs:
+            now = Now(State.BLOCKED, HANGS, time.time() - time.monotonic() + self.beat_at)
         return Status(
             self.definition.name,
             state=now.state,
@@ -121,6 +127,11 @@ class Connector:
     def beat_at(self) -> float:
         """When the loop last turned (`time.monotonic()`); while it waits for its predecessor, when that one's did."""
         return min([self._standing.beat_at, *(one.beat_at for one in self._after if not one.ended)])
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its loop has not turned for longer than any of its steps may take."""
+        return not self.ended and time.monotonic() - self.beat_at > STUCK_SECONDS
 
     @property
     def ended(self) -> bool:

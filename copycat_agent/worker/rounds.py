@@ -12,7 +12,7 @@ from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
 from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
-from copycat_agent.sources import SOURCES
+from copycat_agent.sources import SOURCES, KeepsFiles
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.flights import Flight, accounts_of
 from copycat_agent.worker.limits import Limits
@@ -60,7 +60,7 @@ class Rounds:
         """`careful`: something has gone wrong before, so begin with a small batch. `delivery` is open; it is closed at the end."""
         self._definition = definition
         self._delivery = delivery
-        self._store, self._executor, self._watcher, self._keeps_accounts, make_source, self._tracked, _ = tools
+        self._store, self._executor, self._watcher, _, self._keeps_accounts, make_source, self._tracked, keeper = tools
         self._orders, self._standing, self._tally, self._taps, self._log = books
         self._wake = self._orders.wake
         self._until_idle = until_idle
@@ -86,6 +86,8 @@ class Rounds:
         self._tally.begin()
         make = make_source or SOURCES[definition.source.type].make
         self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
+        if keeper is not None and isinstance(self._source, KeepsFiles):
+            self._source.keep_with(keeper)
 
     @property
     def tasks(self) -> int:
@@ -241,7 +243,8 @@ class Rounds:
             grant = self._limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
             most = min(most, grant.bytes) if grant.bytes else most
-            told = (self._taps.wanted(), self._tracked, self._delivery.plan(task.number, splits))
+            cluster = ",".join(self._definition.kafka.bootstrap_servers)
+            told = (self._taps.wanted(), self._tracked, self._delivery.plan(task.number, splits), cluster)
             batch = Batch(task, self._pickled, splits, most, plan.max_seconds, grant.records, *told)
             now = time.monotonic()
             results = self._executor.submit(batch)

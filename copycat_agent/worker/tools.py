@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from copycat_agent.executor import Executor
     from copycat_agent.logs import Log
     from copycat_agent.offsets import OffsetStore
-    from copycat_agent.sources import Source
+    from copycat_agent.sources import Keeper, Source
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.orders import Orders
     from copycat_agent.worker.standing import Standing
@@ -24,15 +24,17 @@ class Tools(NamedTuple):
 
     `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
     as sending them. `make_source` stands in for `SourceKind.make`.
+    `keeper` is given to sources whose files are worth keeping for the next process.
     """
 
     store: OffsetStore
     executor: Executor
     watcher: Watcher
-    accounts: bool
-    make_source: Callable[..., Source] | None
-    tracked: bool
     deliveries: Deliveries
+    accounts: bool = False
+    make_source: Callable[..., Source] | None = None
+    tracked: bool = False
+    keeper: Keeper | None = None
 
 
 class Books(NamedTuple):

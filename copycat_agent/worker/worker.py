@@ -12,7 +12,7 @@ from copycat_agent import logs
 from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
 from copycat_agent.delivery.opening import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
-from copycat_agent.worker.connector import Connector
+from copycat_agent.worker.connector import STUCK_SECONDS, Connector
 from copycat_agent.worker.life import Life
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.targets import Target, Targets
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Sample
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.sources import FileView, Source
+    from copycat_agent.sources import FileView, Keeper, Source
     from copycat_agent.watch import Watcher
 
 STOP_SECONDS = 15.0
@@ -50,13 +50,14 @@ class Worker:
         make_source: Callable[..., Source] | None = None,
         tracked: bool = False,
         make_world: MakeWorld = kafka_world,
+        keeper: Keeper | None = None,
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`, `tracked`: see `tools.Tools`; `make_world`: see `Deliveries`.
+        `accounts`, `make_source`, `tracked`, `keeper`: see `tools.Tools`; `make_world`: see `Deliveries`.
         """
         deliveries = Deliveries(store, keeps_accounts=accounts, make_world=make_world)
-        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, deliveries)
+        self._tools = Tools(store, executor, watcher, deliveries, accounts, make_source, tracked, keeper)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
@@ -65,6 +66,7 @@ class Worker:
         self._operation = threading.RLock()
         self._changed = threading.Condition()
         self._stopping = False
+        self._told_stuck: set[str] = set()
 
     def apply(
         self,
@@ -130,14 +132,20 @@ class Worker:
         running = (life.connector for life in self._lives.values() if life.runs)
         return next((one.offsets_unsaved for one in running if one and one.offsets_unsaved), "")
 
-    def heartbeats(self) -> dict[str, float]:
-        """By name of each connector that runs, the seconds since its loop last turned."""
-        now = time.monotonic()
-        return {name: max(0.0, now - life.connector.beat_at) for name, life in self._lives.items() if life.connector and life.runs}
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """Names of the connectors that hang, mostly in a file system."""
+        return tuple(name for name, life in self._lives.items() if life.connector and life.connector.hangs)
 
-    def heartbeat(self) -> float:
-        """The longest of `heartbeats`; 0 when none runs."""
-        return max(self.heartbeats().values(), default=0.0)
+    def tell_of_hangs(self) -> None:
+        """Say once of each connector that its loop does not turn, and when it does again. Called by one thread, every now and then."""
+        stuck = set(self.stuck)
+        for name in stuck - self._told_stuck:
+            hint = "a file system that it reads from may hang; the other connectors go on"
+            _log.warning("connector hangs", connector=name, why=f"its loop has not turned for {STUCK_SECONDS:.0f} s", hint=hint)
+        for name in self._told_stuck - stuck:
+            _log.info("connector no longer hangs", connector=name)
+        self._told_stuck = stuck
 
     def started(self) -> bool:
         """Whether every connector has looked at its directories once, or does not run."""
@@ -308,6 +316,8 @@ class Worker:
             count = self._store.rename(old, name)
             _log.info("offsets taken over", connector=name, renamed_from=old, partitions=count)
             self._targets.rename(old, name)
+            if self._tools.keeper is not None:
+                self._tools.keeper.rename(old, name)
         life.inherit = ()
 
     def _take_over_now(self, lives: Iterable[Life]) -> None:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # After the new files arrived. .deb: `configure` and the old version, if any; .rpm: 1 = first installation, 2 = upgrade.
-# The service is enabled as the system's presets say, once, and started only when it ran before.
+# The service is enabled as the system's presets say, once, and is not started by the first installation.
 set -e
 if command -v systemd-sysusers >/dev/null; then
     systemd-sysusers copycat.conf
@@ -17,8 +17,9 @@ configure: | 1:*)
 esac
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
-# An .rpm starts it when the whole transaction is over: the old version's files are still there now.
-if [ "$1" = configure ] && [ -e /run/copycat-agent.restart ]; then
-    rm -f /run/copycat-agent.restart
-    systemctl start copycat.service || true
+# An agent that runs is restarted, never stopped and started: a stop drops the deleted log files that systemd keeps open for it. Until
+# then it goes on with what it has loaded. An .rpm restarts it when the whole transaction is over: the old version's files are still
+# there now.
+if [ "$1" = configure ] && [ -n "$2" ]; then
+    systemctl try-restart copycat.service || true
 fi

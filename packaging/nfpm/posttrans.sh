@@ -1,7 +1,6 @@
 #!/bin/sh
-# .rpm: the transaction is over; an agent that ran before runs again.
+# .rpm: the transaction is over, and the old version's files are gone; an agent that runs is restarted.
 set -e
-if [ -e /run/copycat-agent.restart ]; then
-    rm -f /run/copycat-agent.restart
-    systemctl start copycat.service || true
+if [ -d /run/systemd/system ]; then
+    systemctl try-restart copycat.service || true
 fi

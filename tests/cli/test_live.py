@@ -6,10 +6,12 @@ import contextlib
 import io
 import json
 import re
+import resource
 import stat
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from copycat_agent.api import client as api_client
 from copycat_agent.cli.main import main
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.dev_broker.ports import free_port
@@ -49,18 +52,18 @@ class Live(NamedTuple):
 def live(broker: DevBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Started with the first test that asks."""
     root = tmp_path_factory.mktemp("live")
-    topic, listen = create_topic(broker.bootstrap, unique_topic(), 1, None), f"127.0.0.1:{free_port()}"
+    topic, port = create_topic(broker.bootstrap, unique_topic(), 1, None), free_port()
     (root / "secret").write_text(CANARY)
     with AgentProcess(root / "agent", broker.bootstrap) as agent:
         log = root / "app.log"
         log.write_text("first\n")
-        (agent.connectors_dir.parent / "agent.yaml").write_text(f"api: {{listen: '{listen}'}}\nkafka:\n  client: {{linger.ms: 1}}\n")
+        (agent.connectors_dir.parent / "agent.yaml").write_text(f"api: {{listen: '0.0.0.0:{port}'}}\nkafka:\n  client: {{linger.ms: 1}}\n")
         agent.define("app", _definition(log, topic))
         security = f"{{protocol: SASL_SSL, mechanism: PLAIN, username: u, password: '${{file:{root}/secret}}'}}"
         agent.define("vault", _definition(log, topic, "vault") + f"enabled: false\nkafka: {{security: {security}}}\n")
         agent.start()
         wait_until(lambda: values(broker.bootstrap, topic) == [b"first"], 60, lambda: agent.log)
-        live = Live(agent, log, topic, listen)
+        live = Live(agent, log, topic, f"127.0.0.1:{port}")
         yield live
         agent.stop()
         assert not live.socket.exists()
@@ -290,6 +293,107 @@ def test_only_this_user_reaches_the_socket_and_health_is_on_the_port(live: Live)
     for path in ("livez", "metrics"):
         with urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=10) as answer:
             assert answer.status == 200
+    for path in ("healthz", "v1", "v1/connectors"):  # the port is open to other hosts
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://{live.listen}/{path}", timeout=10)
+
+
+def test_probes_are_answered_as_on_the_port(live: Live, copycat: Callable[..., Done]) -> None:
+    for question, answer in (("--live", "alive\n"), ("--ready", "ready\n")):
+        done = copycat("health", question, "--socket", live.socket)
+        assert (done.returncode, done.stdout, done.stderr) == (0, answer, "")
+    assert copycat("health", "--state-dir", live.agent.state_dir).stdout == "ready\n"
+    assert copycat("health", "--state-dir", live.agent.state_dir / "nowhere").returncode == 1
+
+
+def test_every_process_of_the_agent_is_measured(live: Live) -> None:
+    with urllib.request.urlopen(f"http://{live.listen}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    told = re.findall(r'^copycat_process_(\w+)\{process="([\w-]+)"\} ([\d.e+]+)$', text, re.MULTILINE)
+    names = {process for _, process, _ in told}
+    assert names >= {"driver", "jvm", "daemon", "worker-1"}
+    measured = {(metric, process): float(value) for metric, process, value in told}
+    jvm = live.agent.jvm()
+    assert jvm is not None
+    assert measured["resident_memory_bytes", "jvm"] == pytest.approx(jvm.memory_info().rss, rel=0.2)
+    assert len([name for name in names if name.startswith("worker")]) == len(live.agent.python_processes()) - 1
+    for process in names:
+        assert measured["cpu_seconds_total", process] > 0
+        assert measured["threads", process] >= 1
+        assert 0 < measured["open_fds", process] < measured["max_fds", process]
+
+
+def test_the_level_of_the_log_changes_while_it_runs_and_goes_back(
+    live: Live, ask: Callable[..., Done], ask_json: Callable[..., Any]
+) -> None:
+    def level() -> str:
+        return str(ask_json("status")["agent"]["log_level"])
+
+    done = ask("ctl", "log", "debug", "--for", "3s")
+    assert (done.returncode, "the log is at level debug until " in done.stdout) == (0, True)
+    assert level() == "debug"
+    path = live.log.with_name("loud.log")
+    path.touch()
+    live.agent.define("loud", _definition(path, live.topic, "loud"))
+    ask("ctl", "reload")
+    wait_until(lambda: '"level": "debug"' in live.agent.log and str(path) in live.agent.log)
+    wait_until(lambda: level() == "info")
+    assert ask("ctl", "log", "warning").stdout == "the log is at level warning until the agent ends\n"
+    assert ask_json("ctl", "log", "info") == {"level": "info", "until": None}
+    for wrong in (("loud",), ("debug", "--for", "10"), ("debug", "--for", "-1s")):
+        assert ask("ctl", "log", *wrong).returncode == 2
+    assert "seconds is no number" in ask("ctl", "log", "debug", "--for", "400d").stderr
+    live.agent.undefine("loud")
+    ask("ctl", "reload")
+
+
+def test_plan_and_explain_ask_the_agent_that_a_socket_names(live: Live, ask: Callable[..., Done], tmp_path: Path) -> None:
+    """From anywhere, with nothing of its state directory; what it has not read while it is paused included."""
+    directory, there = str(live.agent.connectors_dir), ("--socket", str(live.socket), "--format", "json")
+
+    def planned() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(ask("plan", directory, *there).stdout)
+        return found
+
+    ask("ctl", "pause", "app")
+    live.write("not read yet")
+    try:
+        size = live.log.stat().st_size
+        wait_until(lambda: planned()[0]["to_read_bytes"])
+        app, vault = planned()
+        (file,) = app["files"]
+        assert (file["path"], file["position"], file["to_read"]) == (str(live.log), size - 13, 13)
+        assert vault["files"][0]["position"] == 0, "it does not run: its offsets are those of the agent, which has none"
+        found = json.loads(ask("explain", str(live.log), *there).stdout)["connectors"]
+        one = next(one for one in found if one["connector"] == "app")
+        assert (one["state"], one["saved"]["position"]) == ("paused", size - 13)
+        assert (one["live"]["position"], one["live"]["unread"]) == (size - 13, 13)
+        assert f"it is at byte {size - 13:,}, 13 bytes unread" in ask("explain", str(live.log), *there[:2]).stdout
+    finally:
+        ask("ctl", "resume", "app")
+    for command in (("plan", directory), ("explain", str(live.log))):
+        done = ask(*command, "--socket", str(tmp_path / "nobody.sock"))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no agent answers at" in done.stderr
+
+
+def test_without_descriptors_commands_say_so_within_seconds_and_work_again_once_there_are_some(
+    live: Live, ask: Callable[..., Done], copycat: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_client, "ANSWER_SECONDS", 2.0)
+    pid = live.agent.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        done = ask("ctl", "reload")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "the agent did not answer within 2 s; see its log" in done.stderr
+        assert copycat("health", "--live", "--socket", live.socket).stdout.startswith("not alive: the agent did not answer")
+        wait_until(lambda: "the API takes no connection now" in live.agent.log)
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    wait_until(lambda: ask("status", "app").returncode == 0)
+    assert copycat("health", "--live", "--socket", live.socket).returncode == 0
 
 
 def test_a_second_agent_on_the_same_socket_is_refused_and_the_first_goes_on(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from copycat_agent import probe
 from copycat_agent.api import client as api_client
 from copycat_agent.api.sockets import listen_unix
-from copycat_agent.cli import client
 from copycat_agent.cli.client import find_agent
 from copycat_agent.cli.main import app
 
@@ -27,7 +27,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "run"))
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
-    monkeypatch.setattr(client, "SERVICE_SOCKET", found["service"])
+    monkeypatch.setattr(probe, "SERVICE_SOCKET", str(found["service"]))
     return found
 
 
@@ -78,13 +78,13 @@ def test_an_agent_whom_too_many_ask_is_still_the_one(places: dict[str, Path]) ->
 
 def test_an_agent_that_hangs_is_asked_for_no_change(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A change is given minutes; whether anybody is there shows at once."""
-    monkeypatch.setattr(api_client, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(api_client, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(api_client, "CHANGE_SECONDS", 20.0)
     listener = listen_unix(places["run"])
     for command in (["pause", "app"], ["reload"]):
         done = CliRunner().invoke(app, ["ctl", *command])
         assert "did not answer within 0 s" in str(done.exception)
-        assert [connection.recv(9) for connection in accepted(listener.socket)][-1] == b"GET /v1 H"
+        assert [connection.recv(9) for connection in accepted(listener.socket)][-1] == b"HEAD /liv"
     listener.close()
 
 

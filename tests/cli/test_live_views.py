@@ -211,7 +211,7 @@ def test_top_shows_what_is_wrong_with_the_agent_as_a_whole() -> None:
     lines = drawn(top.frame(look(QUIET, offsets_unsaved="disk full", stuck=["web"], last_reload=reload), 160, NOW), 160)
     assert lines[1:5] == [
         "! offsets cannot be saved: disk full",
-        "! stuck: web; this is a fault of the agent, see its log",
+        "! stuck: web; a file system that they read from may hang",
         "! web: a tab",
         "! agent.yaml: spark.master changed; restart the agent",
     ]

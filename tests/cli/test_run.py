@@ -116,6 +116,50 @@ def test_an_interrupt_while_the_commands_are_imported_shows_no_traceback(
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+SIGNALS_ITSELF = """
+import os, sys
+
+class Finder:
+    left = {moment}
+
+    def find_spec(self, name, *_):
+        if name.startswith("copycat_agent.cli.") or "copycat_agent.cli.main" in sys.modules:
+            Finder.left -= 1
+            if not Finder.left:
+                os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "moment", "code"),
+    [
+        *((("run",), signal.SIGTERM, moment, 0) for moment in (2, 20, 200, 500)),
+        (("run",), signal.SIGINT, 200, 0),
+        (("run", "--until-idle"), signal.SIGTERM, 200, 130),
+        (("run", "--dry-run"), signal.SIGINT, 200, 130),
+        (("backfill",), signal.SIGTERM, 200, 130),
+        (("backfill",), signal.SIGINT, 2, 130),
+    ],
+)
+def test_a_stop_that_is_asked_for_while_the_commands_are_imported_ends_as_any_other(
+    copycat: Callable[..., Done],
+    environment: dict[str, str],
+    tmp_path: Path,
+    command: tuple[str, ...],
+    number: int,
+    moment: int,
+    code: int,
+) -> None:
+    """`moment` counts modules that are looked for."""
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(SIGNALS_ITSELF.format(moment=moment, number=int(number)))
+    where = ("--state-dir", str(tmp_path / "state"))
+    done = copycat(*command, "nowhere", *where, env={"PYTHONPATH": f"{tmp_path / 'early'}:{environment['PYTHONPATH']}"})
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
 LOST = Lag(troubled_files=2)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +19,6 @@ from tests.rig.waiting import wait_until
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
-    from pathlib import Path
 
     from copycat_agent.dev_broker import DevBroker
     from tests.kill.load import Load
@@ -50,6 +52,21 @@ def test_sigterm_while_spark_still_starts_exits_0_at_once(loaded_agent: AgentPro
     assert "stopped before everything in flight" not in loaded_agent.log
 
 
+def _takes_signals(pid: int) -> bool:
+    """Whether a handler of SIGTERM is there: Python itself has started, which takes 30 ms and is not ours to cover."""
+    (caught,) = [line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(40, marks=(pytest.mark.long, pytest.mark.timeout(600)))])
+def test_sigterm_at_any_moment_of_the_start_exits_0(loaded_agent: AgentProcess, rng: random.Random, times: int) -> None:
+    for _ in range(times):
+        loaded_agent.start()
+        wait_until(lambda: _takes_signals(loaded_agent.pid), 30, "it takes signals")
+        time.sleep(rng.choice((0.0, rng.uniform(0, 1), rng.uniform(0, 4))))  # the moment is what is drawn: nothing is waited for
+        loaded_agent.stop()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_second_signal_exits_at_once_and_leaves_no_process(
     own_broker: DevBroker, make_agent: Callable[..., AgentProcess], logs_dir: Path, load: Load, number: signal.Signals
@@ -70,13 +87,23 @@ def test_a_second_signal_exits_at_once_and_leaves_no_process(
     wait_until(lambda: not agent.descendants(), 20, lambda: f"left behind: {agent.descendants()}")
 
 
-def test_a_jvm_that_dies_three_times_in_a_row_ends_the_agent_with_75(loaded_agent: AgentProcess) -> None:
+def test_a_jvm_that_dies_three_times_before_it_is_up_ends_the_agent_with_75(loaded_agent: AgentProcess) -> None:
     loaded_agent.start()
     for _ in range(3):
         kill(found(loaded_agent.jvm, lambda: loaded_agent.log))
     assert loaded_agent.wait(60) == 75, loaded_agent.log
     assert "error: Spark did not come up 3 times in a row" in loaded_agent.log
     wait_until(lambda: not loaded_agent.descendants(), 20, lambda: f"left behind: {loaded_agent.descendants()}")
+
+
+def test_a_jvm_that_dies_three_times_soon_after_it_came_up_ends_the_agent_with_75_and_other_words(loaded_agent: AgentProcess) -> None:
+    loaded_agent.start()
+    for times in range(1, 4):
+        wait_until(lambda times=times: loaded_agent.log.count("Spark is up") == times, 60, lambda: loaded_agent.log)  # type: ignore[misc]
+        kill(found(loaded_agent.jvm, lambda: loaded_agent.log))
+    assert loaded_agent.wait(60) == 75, loaded_agent.log
+    assert "did not come up" not in loaded_agent.log
+    assert re.search(r"error: Spark's JVM ended 3 times within \d+ s, each time soon after it had come up: .*SIGKILL", loaded_agent.log)
 
 
 @pytest.mark.long

@@ -53,8 +53,8 @@ def test_alerts_and_dashboard_come_with_the_packages(description: dict[str, Any]
     assert packed["/usr/share/copycat/grafana/copycat.json"] == "packaging/grafana/copycat.json"
 
 
-def test_the_packaged_command_begins_where_ctrl_c_finds_no_traceback() -> None:
-    """`cli.main` takes half a second to import: `__main__` sees to it that Ctrl-C ends it quietly."""
+def test_the_packaged_command_begins_where_signals_find_their_handlers() -> None:
+    """`cli.main` takes half a second to import: `__main__` sees to it that signals end it as documented."""
     assert "from copycat_agent.__main__ import main" in (NFPM / "copycat.py").read_text("utf-8")
 
 

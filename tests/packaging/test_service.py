@@ -6,6 +6,7 @@ broker is there too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -89,7 +90,9 @@ class Machine:
 
     def _leader(self) -> int:
         assert self._nspawn.poll() is None, self._said()
-        return next((child.pid for child in psutil.Process(self._nspawn.pid).children() if child.name().startswith("systemd")), 0)
+        with contextlib.suppress(psutil.NoSuchProcess):  # a child that ends meanwhile
+            return next((child.pid for child in psutil.Process(self._nspawn.pid).children() if child.name() == "systemd"), 0)
+        return 0
 
     def _said(self) -> str:
         return self._log.read_text("utf-8", "replace")[-3000:]
@@ -111,7 +114,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory, deb: Path) -> Iterator[Mac
 def defined(machine: Machine, broker: DevBroker, make_topic: Callable[..., str]) -> Iterator[str]:
     """One connector, on a log that group adm may read, and its topic; the service is not started. Nothing of it is left afterwards."""
     topic = make_topic()
-    definition = {"name": "app", "source": {"type": "log_file", "include": ["/var/log/app/*.log"]}, "record": {"topic": topic}}
+    source = {"type": "log_file", "include": ["/var/log/app/*.log"], "rotate_wait": "2s"}
+    definition = {"name": "app", "source": source, "record": {"topic": topic}}
     agent = {"kafka": {"bootstrap_servers": [broker.bootstrap]}}
     machine.sh(f"""
         install -d -m 0750 -g adm /var/log/app
@@ -180,7 +184,35 @@ def test_a_pipeline_that_hangs_is_killed_told_and_started_again(machine: Machine
     assert set(values(broker.bootstrap, defined, 4, 60)) == {b"one", b"two", b"three", b"four"}
 
 
-def test_an_upgrade_stops_replaces_and_starts_again(machine: Machine, broker: DevBroker, defined: str, deb: Path) -> None:
+def test_deleted_files_survive_kill_9_and_an_upgrade_and_not_a_stop(machine: Machine, broker: DevBroker, defined: str, deb: Path) -> None:
+    """What systemd keeps of them for the agent is passed to its next process; the journal tells."""
+    machine.sh(f"systemctl start {SERVICE}")
+    assert len(values(broker.bootstrap, defined, 3, 60)) == 3
+    _leave_deleted_unread(machine, "four")
+    assert int(machine.show("NFileDescriptorStore")["NFileDescriptorStore"]) == 1
+    machine.sh(f"systemctl kill --kill-whom=all --signal=KILL {SERVICE}")
+    wait_until(lambda: machine.show("NRestarts", "SubState") == {"NRestarts": "1", "SubState": "running"}, 60, machine.journal)
+    machine.sh(f"dpkg --install /mnt/{deb.name}; copycat ctl resume app")
+    assert values(broker.bootstrap, defined, 4, 60) == [b"one", b"two", b"three", b"four"]
+    wait_until(lambda: machine.show("NFileDescriptorStore")["NFileDescriptorStore"] == "0", 30, machine.journal)
+    assert "lost" not in machine.sh("copycat losses --format json").replace("lost_bytes", "")
+    _leave_deleted_unread(machine, "five")
+    machine.sh(f"systemctl stop {SERVICE}; systemctl start {SERVICE}; copycat ctl resume app")
+    wait_until(lambda: "went away while the agent did not run" in machine.journal(), 30, machine.journal)
+    assert len(values(broker.bootstrap, defined)) == 4
+
+
+def _leave_deleted_unread(machine: Machine, line: str) -> None:
+    machine.sh(f"""
+        copycat ctl pause app
+        test -e /var/log/app/app.log || {{ touch /var/log/app/app.log; chgrp adm /var/log/app/app.log; chmod 0640 /var/log/app/app.log; }}
+        echo {line} >>/var/log/app/app.log
+    """)
+    wait_until(lambda: machine.show("NFileDescriptorStore")["NFileDescriptorStore"] == "1", 30, machine.journal)
+    machine.sh("rm /var/log/app/app.log")
+
+
+def test_an_upgrade_replaces_and_restarts(machine: Machine, broker: DevBroker, defined: str, deb: Path) -> None:
     machine.sh(f"systemctl start {SERVICE}")
     assert len(values(broker.bootstrap, defined, 3, 60)) == 3
     pid = main_pid(machine)

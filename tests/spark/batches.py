@@ -42,13 +42,14 @@ def batch(
     splits: int = 1,
     max_seconds: float = 30.0,
     secret: str = "",
+    cluster: str = "",
 ) -> Batch:
     """A batch of a task that acts like this."""
     cut = tuple(
         Split(SourcePartition(connector, f"key-{number}"), f"/log/{number}", f"/log/{number}", SourceOffset(100 * number), 10_000)
         for number in range(splits)
     )
-    return Batch(TaskId(connector, task), pickle.dumps(Act(act, argument, secret)), cut, 2**20, max_seconds)
+    return Batch(TaskId(connector, task), pickle.dumps(Act(act, argument, secret)), cut, 2**20, max_seconds, cluster=cluster)
 
 
 def run(batch: Batch, producers: Producers, stopping: Callable[[], bool]) -> Results:

@@ -1,9 +1,10 @@
-"""What the JVM writes is heard at the level it deserves."""
+"""What the JVM writes is heard at the level it deserves, and what is said of those that ended is what became of them."""
 
 from __future__ import annotations
 
 import pytest
 
+from copycat_agent.spark.host import End, gave_up
 from copycat_agent.spark.jvm import is_complaint
 
 
@@ -24,3 +25,15 @@ from copycat_agent.spark.jvm import is_complaint
 )
 def test_errors_of_java_and_spark_are_told_from_what_workers_print(text: str, expected: bool) -> None:
     assert is_complaint(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("up_seconds", "expected"),
+    [
+        ((None, None, None), "Spark did not come up 3 times in a row: SIGKILL"),
+        ((1.0, 0.1, 9.0), "Spark's JVM ended 3 times within 13 s, each time soon after it had come up: SIGKILL"),
+        ((None, 1.0, None), "Spark failed 3 times within 13 s, 2 of them before it was up and 1 soon after: SIGKILL"),
+    ],
+)
+def test_a_jvm_that_never_came_up_is_told_from_one_that_did_not_stay(up_seconds: tuple[float | None, ...], expected: str) -> None:
+    assert gave_up([End("SIGKILL", at, up) for at, up in zip((100.0, 103.0, 112.5), up_seconds, strict=True)]) == expected

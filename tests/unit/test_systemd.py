@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import secrets
 import socket
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 from copycat_agent import logs
 from copycat_agent.spark.jvm import child_environment
 from copycat_agent.systemd import ServiceManager
+from tests.rig.service_manager import ServiceManager as Systemd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +94,7 @@ def test_the_watchdog_is_fed_by_a_pipeline_that_moves_and_no_oftener_than_it_nee
     assert listener.heard() == ["WATCHDOG=1"] * 5  # at 0, 15, 30, 45 and 60 s
 
 
-def test_a_connector_that_hangs_starves_the_watchdog_and_is_told_once(listener: Listener, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_agent_that_hangs_starves_the_watchdog_and_is_told_once(listener: Listener, capsys: pytest.CaptureFixture[str]) -> None:
     logs.setup("info", "text", sys.stderr)
     clock = Clock()
     manager = ServiceManager({"NOTIFY_SOCKET": listener.name, "WATCHDOG_USEC": "60000000"}, clock)
@@ -101,7 +104,7 @@ def test_a_connector_that_hangs_starves_the_watchdog_and_is_told_once(listener: 
         clock.now += 1
         manager.feed(age=hung)
     assert listener.heard() == []
-    assert capsys.readouterr().err.count("a connector hangs") == 1
+    assert capsys.readouterr().err.count("the agent hangs") == 1
     clock.now += 60
     manager.feed(age=0.1)
     assert listener.heard() == ["WATCHDOG=1"]
@@ -163,3 +166,66 @@ def test_children_do_not_see_the_service_managers_variables(monkeypatch: pytest.
     ServiceManager()
     seen = subprocess.run([sys.executable, "-c", "import os; print(*os.environ)"], capture_output=True, text=True, check=True).stdout
     assert not given.keys() & set(seen.split())
+
+
+def test_an_open_file_is_stored_and_removed_under_its_name(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text("one")
+    with Systemd() as systemd, (tmp_path / "app.log").open() as file:
+        systemd.serve(os.getpid())
+        manager = ServiceManager(dict(systemd.environment))
+        assert manager.store("copycat-1", file.fileno())
+        assert manager.store("copycat-1", file.fileno())
+        systemd.catch_up()
+        assert systemd.names == ["copycat-1"]
+        assert systemd.links() == [str(tmp_path / "app.log")]
+        assert manager.unstore("copycat-1")
+        systemd.catch_up()
+        assert systemd.names == []
+    assert not manager.store("copycat-1", 0), "nobody listens any more"
+
+
+def test_files_that_were_passed_are_found_by_name_and_no_child_has_them(tmp_path: Path) -> None:
+    script = """if 1:
+        import os, subprocess, sys
+        from copycat_agent.systemd import ServiceManager
+        found = ServiceManager().passed
+        print({name: os.read(fd, 9) for name, fd in found.items()})
+        print([name for name in os.environ if name.startswith("LISTEN_")])
+        os.execvp("ls", ["ls", *(f"/proc/self/fd/{fd}" for fd in found.values())])
+    """
+    with Systemd() as systemd:
+        for name in ("copycat-a", "copycat-b"):
+            (tmp_path / name).write_text(name)
+            systemd.keep(name, os.open(tmp_path / name, os.O_RDONLY))
+        done = subprocess.run(
+            systemd.command(sys.executable, "-c", script), env=os.environ | systemd.environment, capture_output=True, text=True, check=False
+        )
+    assert done.stdout == "{'copycat-a': b'copycat-a', 'copycat-b': b'copycat-b'}\n[]\n"
+    assert done.stderr.count("No such file") == 2
+
+
+@pytest.mark.parametrize("pid", ["", "1", "x"])
+def test_files_that_were_passed_to_another_process_are_let_alone(pid: str) -> None:
+    environ = {"LISTEN_FDS": "1", "LISTEN_PID": pid, "LISTEN_FDNAMES": "copycat-a"}
+    assert ServiceManager(environ).passed == {}
+    assert environ == {}
+
+
+@pytest.mark.parametrize(("said", "most"), [("", 1024), ("7", 7), ("9999", 1024), ("many", 1024)])
+def test_no_more_files_are_stored_than_the_service_manager_takes(said: str, most: int) -> None:
+    with limit_of_files(65_536):
+        assert ServiceManager({"FDSTORE": said}).most_stored == most
+
+
+def test_a_process_can_begin_with_all_that_is_stored_for_it() -> None:
+    """It begins with as many open files, and has to open its own modules."""
+    with limit_of_files(512):
+        assert ServiceManager({}).most_stored == 256
+
+
+@contextlib.contextmanager
+def limit_of_files(soft: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, before[1]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)

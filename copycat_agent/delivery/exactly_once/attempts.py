@@ -15,14 +15,17 @@ from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.opening import Lanes as LanesOf
 from copycat_agent.transactions.opening import Opening, Truth, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
+from copycat_agent.turns import Party, Turns
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.turns import Turns
 
-AT_ONCE = 4
-"""Connectors of one cluster that open their lanes at a time: each holds two producers per lane, and asks the coordinator for them."""
+AT_ONCE = 5
+"""Connectors of one cluster that open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.
+
+Of those whose last opening failed, and that have not opened any yet, one fewer."""
+
 _LEFT = "the connector stopped before its lanes were open"
 _IN_LINE = "waits until the lanes of other connectors are open"
 _ENDING = "waits until Kafka has ended what was begun in its lanes before"
@@ -98,7 +101,7 @@ class Attempt:
         self._cancelled = threading.Event()
         self._lease = ExitStack()
         self._definition, self._store, self._make, self._ask = definition, store, make, ask
-        self._future = turns.take(definition.kafka.bootstrap_servers, self._open)
+        self._future = turns.take(definition.kafka.bootstrap_servers, Party(definition.name, definition.name), self._open)
         self._future.add_done_callback(lambda _: on_end())
 
     @property

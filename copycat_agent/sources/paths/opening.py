@@ -167,6 +167,14 @@ def open_regular(path: str, *, follow_symlinks: bool) -> tuple[int, os.stat_resu
     return fd, info
 
 
+def open_again(fd: int) -> tuple[int, os.stat_result]:
+    """Another descriptor of a file that is open, and its fstat. What may be read is judged anew. Raises OSError."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise NotRegularError(0, "is not a regular file", f"/proc/self/fd/{fd}")
+    found = os.open(f"/proc/self/fd/{fd}", _FLAGS)
+    return found, os.fstat(found)
+
+
 def why_not(error: OSError) -> str:
     """Words for a path that was not opened."""
     return str(error.strerror) if isinstance(error, PassedOverError) else f"cannot be opened: {error.strerror}"

@@ -14,12 +14,14 @@ from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.opening import Opener, why_not
 from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.paths.whereabouts import Whereabouts
-from copycat_agent.sources.succession.absent import Absent
+from copycat_agent.sources.succession.absent import Absent, Saved
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"
 """Said of such a file that cannot be opened now."""
 Follow = Callable[[str, int, os.stat_result, Changes], None]
 """`follow(name, fd, stat, changes)` takes a file up again, and its descriptor. Raises OSError, and then `fd` is the caller's."""
+FollowKept = Callable[[Identity, SourceOffset, Changes, bool], bool]
+"""`follow_kept(identity, offset, changes, named)` takes up a file that an earlier process has left open, see `Meeting.follow_kept`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Search:
     followed: Container[tuple[int, int]]
     opener: Opener
     follow: Follow
+    follow_kept: FollowKept
     why: str
     passed_over: PassedOver
 
@@ -43,8 +46,11 @@ class Search:
         A file that stands where it stood is let alone: the patterns do not name it any more.
         """
         whereabouts, all_opened = Whereabouts(), True
-        for partition, offset in absent.followed_last(changes):
+        # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
+        for partition, offset in sorted(absent.followed_last(changes), key=_birth):
             identity, _ = Identity.parse(partition.key)
+            if self.follow_kept(identity, offset, changes, False):
+                continue
             name = None
             try:
                 name = whereabouts.find(offset.path, identity)
@@ -60,6 +66,8 @@ class Search:
                     all_opened = False
                     self.passed_over.warn(name, f"{why_not(error)}; {NOBODY_LOOKED}")
                 continue  # its directory may come back, and the file with it
+            if name is None and self.follow_kept(identity, offset, changes, True):
+                continue
             if name is None or left:
                 absent.note_undecided(partition, offset, self.why)  # gone, or with other content
             else:
@@ -83,3 +91,7 @@ class Search:
 def _inode_key(path: str) -> tuple[int, int]:
     info = os.lstat(path)
     return info.st_dev, info.st_ino
+
+
+def _birth(saved: Saved) -> int:
+    return Identity.parse(saved[0].key)[0].birth_ns

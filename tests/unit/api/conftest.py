@@ -70,11 +70,12 @@ def client(server: ApiServer, socket_path: Path) -> AgentClient:
     return AgentClient(socket_path)
 
 
-def connect(path: Path) -> socket.socket:
-    """A bare connection."""
+def connect(path: Path, *, at_once: bool = True) -> socket.socket:
+    """A bare connection; one to be, with `at_once` False."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made.settimeout(20)
-    made.connect(str(path))
+    if at_once:
+        made.connect(str(path))
     return made
 
 

@@ -47,6 +47,7 @@ class MemoryControl:
         self.under_way = 0
         self.samples: tuple[Sample, ...] = SAMPLES
         self.agent_file = ""
+        self.log: tuple[str, float | None] = ("info", None)
 
     def view(self) -> AgentView:
         if self.fail:
@@ -85,6 +86,10 @@ class MemoryControl:
     def reload(self) -> Reload:
         self._change()
         return Reload(added=("new",), changed={"app": ("record.topic",)}, kept={"bad": "a tab"}, at=NOW)
+
+    def set_log_level(self, level: str, seconds: float | None) -> AgentView:
+        self.log = level, seconds
+        return dataclasses.replace(self.view(), log_level=level, log_until=None if seconds is None else NOW + seconds)
 
     def pause(self, name: str) -> Status:
         return self._become(name, State.PAUSED)

@@ -73,6 +73,24 @@ def test_a_reload_answers_with_its_diff(client: AgentClient) -> None:
     assert not done["clean"]
 
 
+def test_the_level_of_the_log_is_changed_for_a_while_or_until_the_end(client: AgentClient, control: MemoryControl) -> None:
+    assert client.get("/v1")["log_level"] == "info"
+    assert client.post("/v1/log", {"level": "debug"}) == {"level": "debug", "until": None}
+    done = client.post("/v1/log", {"level": "error", "seconds": 600})
+    assert (done["level"], done["until"] > 0, control.log) == ("error", True, ("error", 600))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"level": "loud"}, {"level": ["debug"]}, {"level": "debug", "seconds": 0}, {"level": "debug", "seconds": "10m"},
+     {"level": "debug", "seconds": True}, {"level": "debug", "seconds": 1e9}, {"level": "debug", "for": 5}],
+)  # fmt: skip
+def test_a_level_that_makes_no_sense_is_refused(client: AgentClient, control: MemoryControl, body: dict[str, object]) -> None:
+    with pytest.raises(RefusedError, match=r"level is none of|seconds is no number|unknown field"):
+        client.post("/v1/log", body)
+    assert control.log == ("info", None)
+
+
 def test_offsets_go_out_and_come_back_unchanged(client: AgentClient, control: MemoryControl) -> None:
     client.post("/v1/connectors/app/stop")
     control.saved[PARTITION] = OFFSET

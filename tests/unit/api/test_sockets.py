@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.api import AgentClient, AgentUnreachableError, serving
+from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.api import client as api_client
 from copycat_agent.api import server as api_server
 from copycat_agent.api.server import ApiServer
-from copycat_agent.api.sockets import UnixListener, listen_loopback, listen_unix, socket_path
+from copycat_agent.api.sockets import UnixListener, listen_tcp, listen_unix, socket_path
 from copycat_agent.dev_broker.ports import free_port
 from copycat_agent.errors import FatalError
+from copycat_agent.options import ApiOptions
 from tests.rig.waiting import wait_until
 from tests.unit.api.doubles import MemoryControl
 
@@ -195,27 +196,7 @@ def test_closing_does_not_wait_for_a_tap_and_leaves_no_thread_that_takes_request
     assert not reader.is_alive()
     assert not [thread.name for thread in threading.enumerate() if thread.name in {"api", "api-loop"}]
     control.hold.set()
-    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("waitress")])
-
-
-def test_what_wakes_the_loop_is_not_closed_while_it_is_pulled(
-    server: ApiServer, client: AgentClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loop may wake by itself just when it is told to end: the number of the pipe may be another file's by then."""
-    client.get("/v1/connectors")
-    (loop,) = (thread for thread in threading.enumerate() if thread.name == "api-loop")
-    pull, pulled = serving._Listener.pull_trigger, []
-
-    def woken_before(listener: Any) -> None:
-        pull(listener)
-        loop.join(0.2)  # time enough to end, if nothing kept it from that
-        pull(listener)
-        pulled.append(listener)
-
-    monkeypatch.setattr(serving._Listener, "pull_trigger", woken_before)
-    server.close()
-    assert pulled
-    assert not loop.is_alive()
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("api")])
 
 
 def _mounts() -> dict[str, WSGIApplication]:
@@ -233,7 +214,7 @@ Ask = Callable[..., tuple[int, bytes]]
 def ask(control: MemoryControl, path: Path) -> Iterator[Ask]:
     """`ask("GET", "/livez", Host="x")` over TCP."""
     port = free_port()
-    server = ApiServer(control, path, f"localhost:{port}", _mounts)
+    server = ApiServer(control, path, ApiOptions(listen=f"localhost:{port}"), _mounts)
     server.start()
 
     def call(method: str, where: str, **headers: str) -> tuple[int, bytes]:
@@ -270,14 +251,19 @@ def test_a_port_that_is_taken_says_which_option_and_leaves_no_socket(control: Me
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(FatalError, match=r"api.listen: .*another program uses this port.*agent.yaml"):
-            ApiServer(control, path, listen).start()
+            ApiServer(control, path, ApiOptions(listen=listen)).start()
     assert not path.exists()
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"])
-def test_a_port_for_others_is_never_opened(listen: str) -> None:
-    with pytest.raises(FatalError, match="is not this host's loopback"):
-        listen_loopback(listen)
+@pytest.mark.parametrize("listen", ["9464", ":9464", "localhost", "localhost:http", "localhost:65536", "localhost:-1"])
+def test_what_is_no_address_is_told(listen: str) -> None:
+    with pytest.raises(FatalError, match=r"is not HOST:PORT.*write 127\.0\.0\.1"):
+        listen_tcp(listen)
+
+
+def test_an_address_of_another_host_is_told() -> None:
+    with pytest.raises(FatalError, match=r"cannot listen at 192\.0\.2\.1:80: Cannot assign"):
+        listen_tcp("192.0.2.1:80")
 
 
 def test_the_http_libraries_wait_for_the_first_connection(control: MemoryControl, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,10 +292,10 @@ def test_what_is_no_agent_is_told_from_one(path: Path) -> None:
     listener.socket.setblocking(True)
 
     def answer() -> None:
-        for body in (b"hello", json.dumps({"error": 1}).encode()):
+        for body in (b"", b"hello", b"", json.dumps({"error": 1}).encode()):  # each is asked first whether it answers at all
             connection, _ = listener.socket.accept()
             connection.recv(65536)
-            status = b"200 OK" if body == b"hello" else b"500 Oops"
+            status = b"200 OK" if body in {b"", b"hello"} else b"500 Oops"
             connection.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             connection.close()
 
@@ -340,7 +326,7 @@ def full(path: Path) -> Iterator[UnixListener]:
 
 
 def test_a_hung_agent_whose_queue_is_full_is_told_from_none(full: UnixListener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_client, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(api_client, "ANSWER_SECONDS", 0.2)
     with pytest.raises(AgentUnreachableError, match=r"takes no more connections.*see its log"):
         AgentClient(full.path).get("/v1")
     with pytest.raises(FatalError, match="another agent answers"):
@@ -363,7 +349,7 @@ def test_who_meets_a_full_queue_waits_for_a_place(full: UnixListener) -> None:
 
 
 def test_an_agent_that_does_not_answer_is_named_with_its_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_client, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(api_client, "ANSWER_SECONDS", 0.2)
     listener = listen_unix(path)
     with pytest.raises(AgentUnreachableError) as told:
         AgentClient(path).get("/v1")

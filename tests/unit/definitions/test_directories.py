@@ -151,6 +151,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 def test_check_of_good_definitions_exits_0_with_a_line_for_each(directory: Path) -> None:
     (directory / "a.yaml").write_text(named("one"))
     (directory / "b.yaml").write_text(named("two", topic="u") + "enabled: false\n")
+    (directory.parent / "agent.yaml").write_text("kafka: {bootstrap_servers: ['k1:9092']}\n")
     assert run(str(directory)) == (0, "good one: log_file -> t\ngood two: log_file -> u (disabled)\n", "")
 
 

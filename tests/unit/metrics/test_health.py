@@ -175,12 +175,20 @@ def test_an_agent_that_stops_says_so() -> None:
     assert health.alive().good
 
 
-def test_a_loop_that_does_not_turn_is_not_alive() -> None:
+def test_an_agent_whose_store_or_executor_hangs_is_not_alive() -> None:
     agent = FakeAgent(running())
-    agent.now = replace(agent.now, stuck=("app",))
+    agent.now = replace(agent.now, hangs=True)
     health = health_of(agent)
-    assert kinds(health.alive()) == [("stuck", "app")]
+    assert kinds(health.alive()) == [("stuck", "")]
     assert not health.delivering().good
+
+
+def test_one_connector_that_hangs_is_no_reason_to_restart_the_agent() -> None:
+    agent = FakeAgent(running(), running("hung", state=State.BLOCKED, reason="its loop does not turn"))
+    agent.now = replace(agent.now, stuck=("hung",))
+    health = health_of(agent)
+    assert health.alive().good
+    assert kinds(health.delivering()) == [("blocked", "hung")]
 
 
 def test_the_threshold_is_the_one_of_agent_yaml() -> None:

@@ -149,7 +149,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
 
 
 def test_labels_have_few_values() -> None:
-    allowed = {"connector", "reason", "stage", "type", "state", "broker", "result", "version", "python", "outcome"}
+    allowed = {"connector", "reason", "stage", "type", "state", "broker", "result", "version", "python", "outcome", "process"}
     assert {label for family in FAMILIES for label in family.labels} <= allowed
 
 

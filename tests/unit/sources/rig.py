@@ -20,6 +20,7 @@ from tests.unit.sources.saved import told_alike
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from copycat_agent.sources.base import Keeper
     from copycat_agent.sources.stream import Stream
 
 Behaviour = Callable[[], str]
@@ -32,7 +33,9 @@ class Agent:
     `losses` is what was saved as lost. While `disk_full` nothing is saved; what was asked for waits, as a connector lets it.
     """
 
-    def __init__(self, include: tuple[str, ...], **options: Any) -> None:
+    def __init__(self, include: tuple[str, ...], name: str = "app", **options: Any) -> None:
+        self.name = name
+        self.keeper: Keeper | None = None
         self.lines: list[bytes] = []
         self.store: dict[SourcePartition, SourceOffset] = {}
         self.losses: list[Loss] = []
@@ -84,7 +87,10 @@ class Agent:
         raise AssertionError("never quiet")
 
     def _make(self) -> LogFiles:
-        return LogFiles("app", self.options, DeliveryOptions(), dict(self.store), logs.get("test"))
+        source = LogFiles(self.name, self.options, DeliveryOptions(), dict(self.store), logs.get("test"))
+        if self.keeper is not None:
+            source.keep_with(self.keeper)
+        return source
 
     def _save(self, results: tuple[SplitResult, ...], changes: Changes) -> None:
         self._waiting.append((results, changes))

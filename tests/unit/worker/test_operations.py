@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -447,13 +448,14 @@ def test_unsaved_offsets_are_told_while_they_are_unsaved(run: Callable[..., Work
     wait_state(worker, State.RUNNING)
 
 
-def test_loops_turn_and_say_so(run: Callable[..., Worker]) -> None:
+def test_loops_that_do_not_turn_are_named_while_they_run(run: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch) -> None:
     worker = run(ScriptedExecutor(), "a", "b")
     wait_until(worker.started, message="they run")
-    assert worker.heartbeats().keys() == {"a", "b"}
-    assert worker.heartbeat() < 10
+    assert not list(worker.stuck)
+    monkeypatch.setattr(connector, "STUCK_SECONDS", -1.0)
+    assert list(worker.stuck) == ["a", "b"]
     worker.halt("a")
-    assert worker.heartbeats().keys() == {"b"}
+    assert list(worker.stuck) == ["b"]
 
 
 def test_an_agent_that_stops_refuses_orders(run: Callable[..., Worker], tmp_path: Path) -> None:
@@ -483,8 +485,8 @@ def test_offsets_that_cannot_be_taken_over_now_are_before_the_new_one_begins(
     assert [split.offset.position for batch in executor.batches for split in batch.splits] == [0, 4]
 
 
-def test_a_predecessor_that_hangs_shows_in_the_heartbeat_and_in_the_reason_of_who_waits_for_it(
-    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_connector_that_hangs_is_told_once_and_so_is_who_waits_for_it(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker_module, "STOP_SECONDS", 0.1)
     monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.1)
@@ -502,8 +504,15 @@ def test_a_predecessor_that_hangs_shows_in_the_heartbeat_and_in_the_reason_of_wh
     assert hangs.wait(10)
     worker.restart("app")
     wait_until(lambda: worker.status("app").reason == connector.AFTER, message="it says what it waits for")
-    age = worker.heartbeat()
-    wait_until(lambda: worker.heartbeat() > age + 0.2, message="the one that hangs counts")
+    assert not list(worker.stuck)
+    monkeypatch.setattr(connector, "STUCK_SECONDS", 0.1)
+    wait_until(lambda: worker.stuck == ("app",), message="the one that hangs counts")
+    assert (state(worker), worker.status("app").reason) == (State.BLOCKED, connector.HANGS)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            worker.tell_of_hangs()
+    assert [record.getMessage() for record in caplog.records].count("connector hangs") == 1
+    monkeypatch.setattr(connector, "STUCK_SECONDS", 60.0)
     go_on.set()
     wait_state(worker, State.RUNNING)
     assert worker.status("app").reason == ""

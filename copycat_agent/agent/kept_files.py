@@ -1,0 +1,158 @@
+"""Open log files that the service manager keeps, so that files without a name survive kill -9 and a restart of the service."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING
+
+from copycat_agent import logs
+from copycat_agent.sources import Identity
+
+if TYPE_CHECKING:
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.systemd import ServiceManager
+
+DEAF_SECONDS = 30.0
+"""So long nothing is said to a service manager that did not take the last message."""
+_ANYBODY = ""
+"""Owner of what any connector may know."""
+
+_log = logs.get("agent")
+
+
+def known_files(store: OffsetStore, *, rebuild: bool) -> dict[str, set[str]] | None:
+    """Names of files with something to read, as far as rows say, each with the connectors that have such a row.
+
+    None when nobody can say yet: the store is begun anew (`rebuild`), and positions come from Kafka.
+    """
+    connectors = store.connectors()
+    if rebuild and not connectors:
+        return None
+    found: dict[str, set[str]] = {}
+    for connector in connectors:
+        for partition, offset in store.read(connector).items():
+            if not offset.done:
+                with contextlib.suppress(ValueError):  # a row that is none of a file of logs
+                    found.setdefault(Identity.parse(partition.key)[0].name, set()).add(connector)
+    return found
+
+
+class KeptFiles:
+    """A `sources.Keeper` for all connectors, over the service manager's store. Thread-safe.
+
+    A file is stored once, whoever follows it, and removed when its last owner has released it. When there is no room, files that
+    are first take the place of others.
+    """
+
+    def __init__(self, manager: ServiceManager, owners: Mapping[str, set[str]] | None) -> None:
+        """`owners`: see `known_files`. What nobody knows of what was passed is removed and closed."""
+        self._manager = manager
+        self._lock = threading.Lock()
+        self._frozen = False
+        self._owners: dict[str, set[str]] = {}
+        self._first: set[str] = set()
+        self._unremoved: dict[str, None] = {}
+        self._deaf_until = 0.0
+        self._passed = manager.passed
+        for name in list(self._passed):
+            self._owners[name] = {_ANYBODY} if owners is None else set(owners.get(name, ()))
+            if not self._owners[name]:
+                self._remove(name)
+        if self._passed:
+            _log.info("open files were passed on by the service manager", files=len(self._passed))
+
+    def keep(self, owner: str, name: str, fd: int, *, first: bool = False) -> None:
+        """See `Keeper.keep`."""
+        with self._lock:
+            if self._frozen or not self._manager.listens:
+                return
+            self._remove_the_rest()
+            if name not in self._owners and not (self._is_heard() and self._has_room(first=first) and self._store(name, fd)):
+                return
+            self._owners.setdefault(name, set()).add(owner)
+            if first:
+                self._first.add(name)
+
+    def release(self, owner: str, name: str) -> None:
+        """See `Keeper.release`."""
+        with self._lock:
+            owners = self._owners.get(name)
+            if self._frozen or owners is None or owner not in owners:
+                return
+            owners.discard(owner)
+            if owners <= {_ANYBODY}:
+                self._remove(name)
+
+    def looked(self, owner: str, names: Container[str]) -> None:
+        """See `Keeper.looked`."""
+        with self._lock:
+            others = [name for name in self._passed if name not in names]
+        for name in others:
+            self.release(owner, name)
+
+    def find(self, name: str) -> int | None:
+        """See `Keeper.find`."""
+        with self._lock:
+            return self._passed.get(name)
+
+    def survives(self, name: str) -> bool:
+        """See `Keeper.survives`."""
+        with self._lock:
+            return self._frozen and name in self._owners
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Keeper.rename`."""
+        with self._lock:
+            for owners in self._owners.values():
+                if old in owners:
+                    owners.discard(old)
+                    owners.add(new)
+
+    def freeze(self) -> None:
+        """The agent stops: what is stored now is for the next process."""
+        with self._lock:
+            self._frozen = True
+
+    def _has_room(self, *, first: bool) -> bool:
+        if len(self._owners) < self._manager.most_stored:
+            return True
+        if not first:
+            return False
+        other = next((name for name in self._owners if name not in self._first and name not in self._passed), None)
+        if other is None:
+            return False
+        self._remove(other)
+        return True
+
+    def _remove(self, name: str) -> None:
+        del self._owners[name]
+        self._first.discard(name)
+        if (fd := self._passed.pop(name, None)) is not None:
+            os.close(fd)
+        self._unremoved[name] = None
+        self._remove_the_rest()
+
+    def _remove_the_rest(self) -> None:
+        """Also what the service manager could not be told to remove: a deleted file takes up disk space as long as it has it."""
+        while self._unremoved and self._is_heard():
+            name = next(iter(self._unremoved))
+            if not self._heard(self._manager.unstore(name)):
+                return
+            del self._unremoved[name]
+
+    def _store(self, name: str, fd: int) -> bool:
+        self._unremoved.pop(name, None)
+        return self._heard(self._manager.store(name, fd))
+
+    def _is_heard(self) -> bool:
+        return time.monotonic() >= self._deaf_until
+
+    def _heard(self, told: bool) -> bool:  # noqa: FBT001 - what the manager has answered
+        """A service manager that takes no message keeps its sender waiting: not one file after the other."""
+        if not told:
+            self._deaf_until = time.monotonic() + DEAF_SECONDS
+        return told

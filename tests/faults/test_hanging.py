@@ -1,0 +1,131 @@
+"""A mount that hangs: its connector stands still, and nothing else does."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.scene import Topics
+from tests.rig.hanging import HangingMount, why_not
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.faults.scene import Scene
+
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.timeout(300)]
+
+WATCHDOG_SECONDS = 4.0
+
+
+class ServiceManager:
+    """systemd's end of the notification socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": str(int(WATCHDOG_SECONDS * 1e6))}
+
+    def hears_of_the_watchdog(self, times: int) -> None:
+        """It is fed so often from now on, and never later than systemd waits. AssertionError otherwise."""
+        self._socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while self._socket.recv(65536):
+                pass
+        self._socket.settimeout(WATCHDOG_SECONDS)
+        while times:
+            try:
+                times -= b"WATCHDOG=1" in self._socket.recv(65536)
+            except TimeoutError:
+                pytest.fail("the watchdog starves: systemd would restart the agent")
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[ServiceManager]:
+    manager = ServiceManager(tmp_path / "notify")
+    yield manager
+    manager.close()
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[HangingMount]:
+    with HangingMount(tmp_path / "remote") as mount:
+        yield mount
+
+
+@pytest.fixture
+def scene(make_scene: Callable[..., Scene], mount: HangingMount) -> Iterator[Scene]:
+    """The connector `app` over a directory that is well, and `remote` over one that may hang, into the same topic; not started."""
+    scene = make_scene()
+    (mount.behind / "remote.log").write_text("")
+    source = {"type": "log_file", "include": [f"{mount.path}/*.log"], "scan_interval": "500ms"}
+    scene.agent.define("remote", {"source": source, "record": {"topic": scene.topic}})
+    yield scene
+    mount.go_on()
+    scene.agent.close()
+
+
+def copycat(scene: Scene, *arguments: str) -> str:
+    """What a command says that is to come back within seconds, whatever it exits with."""
+    command = [sys.executable, "-m", "copycat_agent", *arguments, "--socket", str(scene.agent.state_dir / "agent.sock")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    return done.stdout + done.stderr
+
+
+def test_one_hung_mount_costs_the_others_nothing_and_the_watchdog_is_fed(
+    scene: Scene, mount: HangingMount, manager: ServiceManager, tmp_path: Path
+) -> None:
+    writer = scene.writer()
+    writer.write(10)
+    scene.start(env=manager.environment)
+    wait_until(lambda: "remote" in copycat(scene, "status"), 20, "it answers")
+    mount.hang()
+    manager.hears_of_the_watchdog(8)
+    writer.write(10)
+    scene.wait_arrived()
+    assert '"name":"remote"' in copycat(scene, "status", "--format", "json").replace(" ", "")
+    other = scene.ledger.writer(tmp_path / "later.log", "later.log")
+    other.write(10)
+    source = {"type": "log_file", "include": [str(tmp_path / "later.log")]}
+    scene.agent.define("later", {"source": source, "record": {"topic": scene.topic}})
+    scene.wait_arrived()
+    manager.hears_of_the_watchdog(2)
+    with (mount.behind / "remote.log").open("a") as file:
+        file.write("a line\n")
+    mount.go_on()
+    with Topics(scene.bootstrap, scene.topic) as topic:
+        wait_until(lambda: topic.size() > scene.ledger.written, 60, "the line from the mount is there, too")
+    scene.agent.stop()
+
+
+@pytest.mark.long
+def test_a_mount_that_hangs_from_the_beginning_holds_up_no_start_and_no_stop_and_is_told_once(
+    scene: Scene, mount: HangingMount, manager: ServiceManager
+) -> None:
+    mount.hang()
+    writer = scene.writer()
+    for _ in range(2):
+        writer.write(10)
+        scene.start(env=manager.environment)
+        scene.agent.stop(40)  # 18 s for the one that hangs
+    scene.start(env=manager.environment)
+    scene.name = "remote"
+    wait_until(lambda: scene.state == "blocked", 180, lambda: scene.agent.log)
+    assert "file system" in scene.status["reason"]
+    assert "remote" in copycat(scene, "status")
+    manager.hears_of_the_watchdog(4)
+    mount.go_on()
+    wait_until(lambda: scene.state == "running", 60, lambda: scene.agent.log)
+    told = [event for event in scene.events("warning") if event["event"] == "connector hangs"]
+    assert [event["connector"] for event in told] == ["remote"]
+    scene.agent.stop()

@@ -1,0 +1,57 @@
+"""A mount whose server goes away: whoever looks at it hangs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Self
+
+from tests.rig.waiting import wait_until
+
+SOURCE = Path(__file__).parents[1] / "faults" / "hanging_fs.c"
+
+
+def why_not() -> str:
+    """Why there is none to be had here, "" when there is."""
+    tools = [tool for tool in ("cc", "pkg-config", "fusermount3") if not shutil.which(tool)]
+    if tools or subprocess.run(["pkg-config", "--exists", "fuse3"], check=False).returncode:
+        return f"no {', '.join(tools) or 'libfuse3-dev'}"
+    return "" if os.access("/dev/fuse", os.R_OK | os.W_OK) else "/dev/fuse may not be used"
+
+
+class HangingMount:
+    """`path` shows what lies in `behind`, which never hangs. A real file system, by FUSE."""
+
+    def __init__(self, root: Path) -> None:
+        """Mounted at once; `close` it, or whoever looks below `root` hangs."""
+        self.path, self.behind = root / "mount", root / "behind"
+        self.path.mkdir(parents=True)
+        self.behind.mkdir()
+        program = root / "hanging_fs"
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True).stdout.split()
+        subprocess.run(["cc", "-O1", "-Wall", "-o", program, SOURCE, *flags], check=True, timeout=60)
+        self._server = subprocess.Popen([program, "-f", "-s", self.path, self.behind])
+        wait_until(self.path.is_mount, 20, "it is mounted")
+
+    def hang(self) -> None:
+        """From now on, until `go_on`."""
+        self._server.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Everyone gets an answer."""
+        self._server.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Whoever hangs gets an error. For good."""
+        self._server.kill()
+        self._server.wait()
+        subprocess.run(["fusermount3", "-u", "-z", self.path], check=True, timeout=20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
