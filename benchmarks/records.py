@@ -21,8 +21,8 @@ from typing import Any
 
 from benchmarks import lines
 from benchmarks.tools import describe_machine
-from copycat_agent.batch import run_batch
 from copycat_agent.definitions import load_file
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions, TopicOptions

@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from copycat_agent.batch import run_batch
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.producer import Producers
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
-from copycat_agent.batch import not_begun, run_batch, untold
+from copycat_agent.delivery.outcomes import without_answer
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Batch, SplitResult, TaskId
 from copycat_agent.producer import Producers
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Results = tuple[SplitResult, ...]
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
-    """`batch.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
+    """`delivery.tasks.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
 
 THREADS = 64
 """Batches of one runner at a time. The driver sends no more: a batch that waited here would use up its time."""
@@ -85,12 +86,12 @@ def key_path(address: str) -> Path:
 
 def failed(batch: Batch, error: CopycatError, *, begun: bool = True) -> Results:
     """Results for a batch of which nothing is known: every split stands where it stood. Not `begun`: no process has ever had it."""
-    return untold(batch, error) if begun else not_begun(batch, error)
+    return without_answer(batch, error, begun=begun)
 
 
 def unread(batch: Batch) -> Results:
     """Results for a batch that was told to settle before it began."""
-    return not_begun(batch, None)
+    return without_answer(batch, None, begun=False)
 
 
 def run_safely(batch: Batch, producers: Producers, stopping: Callable[[], bool], run: Run) -> Results:

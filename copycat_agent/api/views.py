@@ -54,7 +54,7 @@ def status(one: Status, totals: Mapping[tuple[str, LossReason], LossTotal]) -> d
         "errors": [{"stage": stage, "type": kind, "count": count} for (stage, kind), count in one.errors.items()],
         "clients": [client(each) for each in one.clients],
         "losses": {reason: total._asdict() for (name, reason), total in totals.items() if name == one.name},
-        "guarantee": one.guarantee, "lane_outcomes": dict(one.lane_outcomes), "cluster": one.cluster,
+        "guarantee": one.guarantee, "lane_outcomes": dict(one.delivery_outcomes), "cluster": one.cluster,
         "lanes": [{"number": number, "seq": head.seq, "offset": head.offset} for number, head in sorted(one.lanes.items())],
         "place": one.place._asdict() if one.place else None,
     }  # fmt: skip

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from copycat_agent import logs
+from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import LaneId, Place, Position
 from copycat_agent.transactions.entries import head_entry, position_entry, transactional_id
 from copycat_agent.transactions.protocol import Entry, Lines, Step, Steps, perform
-from copycat_agent.worker.attempts import MakeWorld, kafka_world
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from copycat_agent import failpoints
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import LOOK_SECONDS, Budget, Watch
 from copycat_agent.batch.chunks import Chunks
@@ -57,9 +56,8 @@ class BatchRun:
         self._grace_seconds = GRACE_SECONDS
         self._open: list[Progress] = []
         self._items = Items(pipeline.definition, pipeline.frames.on_too_long, by_record=getattr(pipeline.frames, "counts_records", False))
-        self._is_lane = batch.lane is not None
         self._expects = False
-        self._sender = Sender(producer, self._items, is_atomic=self._is_lane)
+        self._sender = Sender(producer, self._items)
         self._chunks = Chunks(producer, self._items, self._sender, self._samples, Watch(self._is_over))
 
     def run(self) -> None:
@@ -156,7 +154,8 @@ class BatchRun:
 
     def _read_piece(self, progress: Progress, bound: Bound, frame: Frame) -> bool:
         """Send a frame or a piece of one. False when reading should end here."""
-        if self._is_lane and not _is_its_own(progress, frame):
+        assert progress.stream is not None
+        if not self._producer.may_send(progress.stream, frame.end):
             return False
         before = progress.unsettled_bytes
         records = self._send(progress, bound, frame)
@@ -236,8 +235,6 @@ class BatchRun:
                 self._producer.settle()
             except DataError:
                 self._settle_one_by_one(pending)
-            if self._is_lane:
-                failpoints.hit("sending")
         for progress in pending:
             move(progress)
             if progress not in self._open:
@@ -316,13 +313,6 @@ class BatchRun:
                 return False
         passed(progress, chunk)
         return True
-
-
-def _is_its_own(progress: Progress, frame: Frame) -> bool:
-    """Whether the frame is the file's own, as far as is known: what was sent of one that was cut meanwhile would undo the transaction."""
-    stream = progress.stream
-    assert stream is not None
-    return stream.is_whole or stream.was_still(frame.end)
 
 
 def _up_to(frame: Frame, target: int) -> Frame:

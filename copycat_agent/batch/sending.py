@@ -5,7 +5,7 @@ from __future__ import annotations
 from copycat_agent.batch.items import Item, Items, StopAt
 from copycat_agent.batch.passing import count
 from copycat_agent.batch.progress import Progress
-from copycat_agent.errors import BlockedError, DataError, RefusedError, TimestampError
+from copycat_agent.errors import BlockedError, DataError, TimestampError
 from copycat_agent.producer import Outgoing, Refused, TaskProducer
 
 _TIMESTAMP = 6
@@ -18,11 +18,9 @@ class Sender:
     `refusals`: so many of the first messages are refused, for these reasons; Kafka has refused them in a transaction that was undone.
     """
 
-    def __init__(self, producer: TaskProducer, items: Items, *, is_atomic: bool = False) -> None:
-        """`is_atomic`: all of it is one transaction, so the messages of one record go together or not at all."""
+    def __init__(self, producer: TaskProducer, items: Items) -> None:
         self._producer = producer
         self._items = items
-        self._is_atomic = is_atomic
         self.refused = 0
         self.refusals: list[DataError] = []
 
@@ -36,8 +34,8 @@ class Sender:
                 self._send([message for _, message in sending])
             except Refused as refused:
                 index = sending[refused.sent][0]
-                if self._is_atomic and refused.sent and sending[refused.sent - 1][0] == index:
-                    raise RefusedError(refused.reason) from None  # its first messages are on their way: not beside a dead letter
+                if refused.sent and sending[refused.sent - 1][0] == index:
+                    self._producer.partly_sent(refused.reason)
                 done += todo[:index]
                 try:
                     replacement, stop_here = self._with_topics([self._instead(progress, todo[index], refused.reason)])

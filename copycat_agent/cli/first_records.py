@@ -6,7 +6,8 @@ import pickle
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from copycat_agent.batch import letters, run_batch
+from copycat_agent.batch import letters
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, LimitsOptions

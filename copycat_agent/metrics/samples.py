@@ -58,14 +58,14 @@ def transactions(snapshot: Snapshot) -> Iterator[Sample]:
     for status in snapshot.statuses:
         if status.guarantee == "exactly_once":
             for outcome in ("committed", "undone", "unknown"):
-                yield (status.name, outcome), status.lane_outcomes.get(outcome, 0)
+                yield (status.name, outcome), status.delivery_outcomes.get(outcome, 0)
 
 
 def lanes_opened(snapshot: Snapshot) -> Iterator[Sample]:
     """By connector, of those whose guarantee is exactly_once."""
     for status in snapshot.statuses:
         if status.guarantee == "exactly_once":
-            yield (status.name,), status.lane_outcomes.get("openings", 0)
+            yield (status.name,), status.delivery_outcomes.get("openings", 0)
 
 
 def states(snapshot: Snapshot) -> Iterator[Sample]:

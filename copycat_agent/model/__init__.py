@@ -5,7 +5,7 @@ one partition) from committed *offsets*, sends them to a runner as one *batch* p
 """
 
 from copycat_agent.model.accounts import Account, AccountState, Counts, Delivered, Loss, LossReason, LossTotal, Rejection, StepFailure
-from copycat_agent.model.batches import Batch, BrokerView, ClientView, Sample, Split, SplitResult
+from copycat_agent.model.batches import AtLeastOncePlan, Batch, BrokerView, ClientView, DeliveryPlan, Sample, Split, SplitResult
 from copycat_agent.model.lanes import OFFSETS_TOPIC, Head, LaneId, LaneOutcome, LanePlan, LaneState, Place, Position
 from copycat_agent.model.offsets import Fingerprint, Reduced, SourceOffset, SourcePartition, TaskId
 from copycat_agent.model.records import Column, Record, Schema
@@ -14,12 +14,14 @@ __all__ = [
     "OFFSETS_TOPIC",
     "Account",
     "AccountState",
+    "AtLeastOncePlan",
     "Batch",
     "BrokerView",
     "ClientView",
     "Column",
     "Counts",
     "Delivered",
+    "DeliveryPlan",
     "Fingerprint",
     "Head",
     "LaneId",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.model.accounts import Counts, Delivered, Loss, Rejection, StepFailure
-from copycat_agent.model.lanes import LaneOutcome, LanePlan
+from copycat_agent.model.lanes import LaneOutcome
 from copycat_agent.model.offsets import Reduced, SourceOffset, SourcePartition, TaskId
 from copycat_agent.model.records import Schema
 
@@ -87,7 +87,7 @@ class SplitResult:
     split's `origins` that it goes on behind, -1 when it goes on behind none; `packed_position` is how many packed
     bytes are settled, never too many. `damage` is also why a spooled file cannot be read beyond `offset`. `schema` is the file's,
     where its format has one. `delivered` is where its records are in Kafka, if the batch was `tracked`. `undated`: see `Account`.
-    `step_failures` names the first few records of which a step failed and that nobody else tells of. `lane` is what became of the
+    `step_failures` names the first few records of which a step failed and that nobody else tells of. `outcome` is what became of the
     transaction of a batch that had one (on one result of the batch).
     """
 
@@ -109,14 +109,35 @@ class SplitResult:
     delivered: tuple[Delivered, ...] = ()
     undated: int = 0
     step_failures: tuple[StepFailure, ...] = ()
-    lane: LaneOutcome | None = None
+    outcome: LaneOutcome | None = None
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
         packed = (self.unpacked_size, self.damage, self.origin, self.packed_position)
-        told = (self.schema, self.delivered, self.undated, self.step_failures, self.lane)
+        told = (self.schema, self.delivered, self.undated, self.step_failures, self.outcome)
         rest = (self.error, self.rejections, self.losses, self.samples, self.client, *packed, *told)
         return SplitResult, (self.split, self.offset, self.counts, self.at_end, self.changed, *rest)
+
+
+class DeliveryPlan(Protocol):
+    """What a connector's delivery tells its half in the task of one batch. A frozen value, picklable."""
+
+    @property
+    def guarantee(self) -> str:
+        """Names the delivery, as `delivery.guarantee` in a definition does."""
+
+
+class AtLeastOncePlan(NamedTuple):
+    """There is nothing to tell: what Kafka acknowledges is settled."""
+
+    @property
+    def guarantee(self) -> str:
+        """See `DeliveryPlan`."""
+        return "at_least_once"
+
+
+AT_LEAST_ONCE = AtLeastOncePlan()
+"""The one there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +147,8 @@ class Batch:
     `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
     value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
     many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka.
-    `lane`: all of it is one transaction, None where nothing is. `cluster` is the Kafka cluster's addresses: who shares them takes turns.
+    `delivery` is what the connector's delivery tells its half in the task. `cluster` is the Kafka cluster's addresses: who shares them
+    takes turns.
     """
 
     task: TaskId
@@ -137,10 +159,10 @@ class Batch:
     max_records: int = 0
     samples: int = 0
     tracked: bool = False
-    lane: LanePlan | None = None
+    delivery: DeliveryPlan = AT_LEAST_ONCE
     cluster: str = ""
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        most = (self.max_bytes, self.max_seconds, self.max_records, self.samples, self.tracked, self.lane, self.cluster)
+        most = (self.max_bytes, self.max_seconds, self.max_records, self.samples, self.tracked, self.delivery, self.cluster)
         return Batch, (self.task, self.definition, self.splits, *most)

@@ -72,6 +72,11 @@ class LanePlan:
     place: Place
     also: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
 
+    @property
+    def guarantee(self) -> str:
+        """See `model.DeliveryPlan`."""
+        return "exactly_once"
+
 
 LaneState = Literal["committed", "idle", "undone", "unknown"]
 """committed: the transaction is, and the head is the outcome's. idle: there was nothing to commit. undone: nothing is committed, nor can

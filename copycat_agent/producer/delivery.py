@@ -12,7 +12,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat, starmap
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -63,6 +63,17 @@ class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` i
         super().__init__(reason.message, reason.hint)
         self.sent = sent
         self.reason = reason
+
+
+class Intact(Protocol):
+    """An open file that knows whether it was replaced while it was read."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was still the same whenever something was read of it."""
+
+    def was_still(self, position: int) -> bool:
+        """Whether it was still the same when it was read up to `position`."""
 
 
 class TaskProducer:
@@ -224,6 +235,13 @@ class TaskProducer:
         """What the client said about itself since the last call, None when that was nothing. There is new word every few seconds."""
         said, self._statistics = self._statistics, None
         return client_view(*said) if said is not None else None
+
+    def may_send(self, _source: Intact, _end: int) -> bool:
+        """Whether what was read of a file before position `end` may be sent. Of another file it is: its offset stays."""
+        return True
+
+    def partly_sent(self, reason: DataError) -> None:
+        """The first messages of a record were taken and the next one was refused: each stands for itself."""
 
     def attend(self) -> None:
         """Take in what the client has to say while no batch uses it: its events would pile up. From any thread; never blocks."""

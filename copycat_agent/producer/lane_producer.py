@@ -17,7 +17,7 @@ from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.delivery import Outgoing, Refused, TaskProducer, no_more_threads
+from copycat_agent.producer.delivery import Intact, Outgoing, Refused, TaskProducer, no_more_threads
 from copycat_agent.producer.outcomes import classify, code_name
 from copycat_agent.producer.settings import transactional_settings
 from copycat_agent.producer.shared import SLICE_SECONDS, Shared
@@ -147,8 +147,21 @@ class LaneProducer(TaskProducer):
 
         RefusedError when Kafka refused a record, otherwise as `TaskProducer.settle`, or FencedError.
         """
+        self.settle_entries()
+        failpoints.hit("sending")
+
+    def settle_entries(self) -> None:
+        """`settle`, with entries of the offsets topic among what was sent."""
         super().settle()
         self.is_settled = True
+
+    def may_send(self, source: Intact, end: int) -> bool:
+        """See `TaskProducer.may_send`. What was sent of another file would undo the transaction."""
+        return source.is_whole or source.was_still(end)
+
+    def partly_sent(self, reason: DataError) -> None:
+        """See `TaskProducer.partly_sent`. RefusedError: its first messages must not be committed beside a dead letter."""
+        raise RefusedError(reason)
 
     def commit(self) -> None:
         """Commit. When it raises, nobody knows whether it is committed, or will be."""

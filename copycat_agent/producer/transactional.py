@@ -48,7 +48,7 @@ class KafkaSteps(Positions):
 
     def flush(self, handle: LaneProducer) -> None:
         """See `Steps`."""
-        handle.settle()
+        handle.settle_entries()
 
     def commit(self, handle: LaneProducer) -> None:
         """See `Steps`."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from copycat_agent.errors import DataError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Outgoing, Place, Producers, TaskProducer
+from copycat_agent.producer import Intact, Outgoing, Place, Producers, TaskProducer
 
 _RUN_BYTES = 2**20
 """What is taken comes in runs of this size, once the pipeline has settled them."""
@@ -47,6 +48,14 @@ class StandIn(TaskProducer):
 
     def weigh(self, size_bytes: int) -> None:
         """See `TaskProducer.weigh`."""
+
+    def may_send(self, source: Intact, end: int) -> bool:
+        """See `TaskProducer.may_send`."""
+        del source, end
+        return True
+
+    def partly_sent(self, reason: DataError) -> None:
+        """See `TaskProducer.partly_sent`."""
 
     def smaller_batches(self) -> None:
         """See `TaskProducer.smaller_batches`."""

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from copycat_agent.batch import letters, run_batch
+from copycat_agent.batch import letters
 from copycat_agent.batch.items import RAW_BYTES_CUT
 from copycat_agent.batch.run import BatchRun
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, LimitsOptions

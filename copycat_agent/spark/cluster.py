@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import copycat_agent
 from copycat_agent import logs
+from copycat_agent.delivery.outcomes import is_always_asked
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
@@ -149,7 +150,7 @@ class ClusterExecutor:
             try:
                 answer = self._run_errand(session, errand, new_job)
             except RetriableError:
-                if flight.settled and batch.lane is None and not any(job.has_begun for job in jobs):
+                if flight.settled and not is_always_asked(batch) and not any(job.has_begun for job in jobs):
                     return unread(batch)
                 raise
         results = unpacked(batch, answer)

@@ -23,8 +23,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import copycat_agent
+from copycat_agent.delivery.outcomes import completed
 from copycat_agent.errors import CopycatError, FatalError, FileError
-from copycat_agent.model import Batch, LaneOutcome, Split, SplitResult
+from copycat_agent.model import Batch, Split, SplitResult
 
 Results = tuple[SplitResult, ...]
 
@@ -107,20 +108,8 @@ def refused(errand: Errand, more: tuple[str, ...] = ()) -> bytes | None:
 
 
 def _all(batch: Batch, error: CopycatError) -> Results:
-    return _in_lane(batch, [SplitResult(split, split.offset, error=error) for split in batch.splits], str(error))
-
-
-def _in_lane(batch: Batch, results: list[SplitResult], why: str) -> Results:
-    """The results, with what became of the batch's transaction on the first of them. None was begun where none of them says it.
-
-    A process that had the same batch before may have committed it, where this one has not come so far as to shut it out.
-    """
-    if batch.lane is not None and results:
-        said = next((one.lane for one in results if one.lane is not None), LaneOutcome("undone", batch.lane.head, why))
-        said = said._replace(state="unknown") if said.state == "undone" and _is_second_try() else said
-        results = [replace(one, lane=None) for one in results]
-        results[0] = replace(results[0], lane=said)
-    return tuple(results)
+    results = tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
+    return completed(batch, results, str(error), again=_is_second_try())
 
 
 def _is_second_try() -> bool:
@@ -140,11 +129,12 @@ def run_errand(errand: Errand, stopping: Callable[[], bool], run: Callable[..., 
     good = replace(batch, splits=tuple(split for index, split in enumerate(batch.splits) if index not in troubles))
     ran = runner.run_safely(good, runner.shared_producers(), stopping, run) if good.splits else ()
     rest = iter(map(_with_host, ran))
-    results = [
+    results = tuple(
         SplitResult(split, split.offset, error=troubles[index]) if index in troubles else next(rest)
         for index, split in enumerate(batch.splits)
-    ]
-    return runner.packed(batch, _in_lane(batch, results, "no file of it looks here as it does on the driver"))
+    )
+    results = completed(batch, results, "no file of it looks here as it does on the driver", again=_is_second_try())
+    return runner.packed(batch, results)
 
 
 def _unlike(split: Split) -> FileError | None:

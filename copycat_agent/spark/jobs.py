@@ -15,7 +15,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.batch import run_batch
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import bounded, failed, unpacked, unread
 from copycat_agent.spark.sql_steps import step_of

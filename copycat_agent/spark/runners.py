@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.batch import run_batch
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unpacked, unread
 from copycat_agent.spark.link import Door, Link, Pending

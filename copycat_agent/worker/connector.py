@@ -8,15 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from copycat_agent import logs
-from copycat_agent.errors import BusyError, CopycatError, PositionsError, RetriableError, bug_words
-from copycat_agent.worker.opening import opened
+from copycat_agent.delivery.base import Report
+from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.orders import Orders
+from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.rounds import Rounds
 from copycat_agent.worker.standing import Now, Standing
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.tools import Books, Tools
 
 if TYPE_CHECKING:
+    from copycat_agent.delivery.base import Delivery, Opening
+    from copycat_agent.model import Counts
     from copycat_agent.options import Definition
     from copycat_agent.sources import Source
     from copycat_agent.worker.tally import Tally
@@ -34,6 +37,8 @@ TELL_SECONDS = 1.0
 """A wait for the predecessor is told when it takes longer."""
 AFTER = "waits until what ran before under its name has come to its end"
 """Reason of a connector that does not begin yet."""
+OPENING_SECONDS = 0.2
+"""Longest wait for a delivery that is being opened before the thread shows that it lives."""
 STUCK_SECONDS = 120.0
 """Longer than any step of the loop may take: who does not come round for so long hangs, mostly in a file system."""
 HANGS = "its loop does not turn: a file system that it reads from may hang; it goes on by itself"
@@ -104,8 +109,8 @@ class Connector:
             clients=tally.clients,
             errors=tally.errors,
             guarantee=self.definition.delivery.guarantee,
-            lane_outcomes=tally.lane_outcomes,
-            **(rounds.lanes if rounds else {}),
+            delivery_outcomes=tally.delivery_outcomes,
+            **(rounds.delivery._asdict() if rounds else {}),
         )
 
     @property
@@ -200,17 +205,16 @@ class Connector:
         try:
             self._prepare()
             books = Books(self._orders, self._standing, self._tally, self._taps, self._log)
-            lanes = opened(self.definition, self._tools, books, self._earlier)
-            if lanes is None and self._orders.stop_at is not None:
+            delivery = self._open()
+            if delivery is None:
                 return False
             careful = self._pause_seconds > 0
-            self._rounds = Rounds(self.definition, self._tools, books, lanes, until_idle=self._until_idle, careful=careful)
+            self._rounds = Rounds(self.definition, self._tools, books, delivery, until_idle=self._until_idle, careful=careful)
             self._rounds.run()
         except RetriableError as error:
             self._falls(begun, str(error))
         except CopycatError as error:
-            if isinstance(error, PositionsError):
-                self._remember(error)
+            self._remember(error)
             self._fail(error.message, error.hint)
             return False
         except Exception as error:  # noqa: BLE001 - a bug in one connector must not take the others with it
@@ -239,12 +243,52 @@ class Connector:
             self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]
         return len(self._bugs) >= BUGS_MAX
 
-    def _remember(self, error: PositionsError) -> None:
-        """For who decides: commands look at what is saved."""
+    def _open(self) -> Delivery | None:
+        """The connector's delivery, open; None when a stop was asked for meanwhile. Raises what ends the connector.
+
+        STARTING meanwhile, or RETRYING or BLOCKED while Kafka does not let it.
+        """
+        orders, standing = self._orders, self._standing
+        report = Report(self._tally.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
+        patience = Patience(self.definition, standing, self._tally, self._log)
+        opening: Opening | None = None
+        delivery: Delivery | None = None
         try:
-            self._tools.store.lanes_refused(self.definition.name, error)
+            while orders.stop_at is None:
+                try:
+                    opening = opening or self._tools.deliveries.open(self.definition, report, self._earlier)
+                    delivery = opening.tend()
+                except RetriableError as error:
+                    self._tally.count_error("open", type(error).__name__)
+                    patience.retry(error)
+                    orders.rest(max(patience.backoff.seconds_left(), opening.seconds_left() if opening else 0.0), standing.beat)
+                    continue
+                if delivery is not None:
+                    return delivery
+                self._wait_for(opening)
+        finally:
+            if opening is not None and delivery is None:
+                opening.cancel()
+        return None
+
+    def _wait_for(self, opening: Opening) -> None:
+        orders, standing = self._orders, self._standing
+        standing.beat()
+        orders.answer(None)
+        if opening.doing and standing.state is State.STARTING:
+            standing.become(State.STARTING, opening.doing)
+        orders.wake.wait(OPENING_SECONDS, deaf=True)
+
+    def _count_recovered(self, counts: Counts) -> None:
+        """Records of batches of this process whose end nobody had seen. What earlier processes sent is not this one's to count."""
+        if self._tally.delivery_outcomes["openings"]:
+            self._tally.counts += counts
+
+    def _remember(self, error: CopycatError) -> None:
+        try:
+            self._tools.deliveries.ended(self.definition, error)
         except CopycatError as unsaved:
-            self._log.warning("why the lanes could not be opened could not be saved", why=str(unsaved))
+            self._log.warning("why the connector ended could not be saved for those who decide", why=str(unsaved))
 
     def _falls(self, begun: float, reason: str) -> None:
         """It ended by something that may be over next time: the pauses grow as long as that is not so."""

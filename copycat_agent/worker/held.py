@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from copycat_agent.worker.backoff import Backoff
+from copycat_agent.backoff import Backoff
 
 if TYPE_CHECKING:
     from copycat_agent.errors import BlockedError

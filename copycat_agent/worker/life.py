@@ -55,9 +55,10 @@ class Life:
         connector, name = self.connector, self.definition.name
         if connector is None:
             state, reason = self._at_rest()
+            tally, definition = self.tally, self.definition
             return Status(
-                name, state, reason, self.since, self.tally.counts, self.tally.lag, errors=self.tally.errors,
-                enabled=self.definition.enabled, guarantee=self.definition.delivery.guarantee, lane_outcomes=self.tally.lane_outcomes,
+                name, state, reason, self.since, tally.counts, tally.lag, errors=tally.errors, enabled=definition.enabled,
+                guarantee=definition.delivery.guarantee, delivery_outcomes=tally.delivery_outcomes,
             )  # fmt: skip
         status = connector.status
         if self.target == "stopped" and connector.ended:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from copycat_agent.backoff import Backoff
 from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.worker.backoff import Backoff
 from copycat_agent.worker.held import Held
 from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import for_source, held_back, worst

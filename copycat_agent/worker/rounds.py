@@ -5,27 +5,29 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from copycat_agent import failpoints
+from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
 from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
-from copycat_agent.sources import SOURCES, Changes, KeepsFiles
+from copycat_agent.sources import SOURCES, KeepsFiles
 from copycat_agent.transforms.sql import sql_at
-from copycat_agent.worker.flights import Flight, Unsaved, accounts_of, entered, is_empty
-from copycat_agent.worker.lanes import PACE_SECONDS, Lanes
+from copycat_agent.worker.flights import Flight, accounts_of
 from copycat_agent.worker.limits import Limits
 from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import more_to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from copycat_agent.delivery.base import Delivery, DeliveryView
     from copycat_agent.options import Definition
     from copycat_agent.worker.tools import Books, Tools
 
+T = TypeVar("T")
 QUERY_SECONDS = 1.0
 """Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
 SCAN_GAP_SECONDS = 0.05
@@ -50,23 +52,22 @@ class Rounds:
         definition: Definition,
         tools: Tools,
         books: Books,
-        lanes: Lanes | None = None,
+        delivery: Delivery,
         *,
         until_idle: bool = False,
         careful: bool = False,
     ) -> None:
-        """`careful`: something has gone wrong before, so begin with a small batch. `lanes` are open; they are closed at the end."""
+        """`careful`: something has gone wrong before, so begin with a small batch. `delivery` is open; it is closed at the end."""
         self._definition = definition
-        self._lanes = lanes
-        self._store, self._executor, self._watcher, self._keeps_accounts, make_source, self._tracked, *_ = tools
+        self._delivery = delivery
+        self._store, self._executor, self._watcher, _, self._keeps_accounts, make_source, self._tracked, keeper = tools
         self._orders, self._standing, self._tally, self._taps, self._log = books
         self._wake = self._orders.wake
         self._until_idle = until_idle
         self._pickled = pickle.dumps(definition)
         has_query = sql_at(definition.transforms) is not None
-        self._linger = max(
-            definition.delivery.linger, QUERY_SECONDS if has_query else 0.0, PACE_SECONDS if lanes and not until_idle else 0.0
-        )
+        pace_seconds = 0.0 if until_idle else delivery.pace_seconds
+        self._linger = max(definition.delivery.linger, QUERY_SECONDS if has_query else 0.0, pace_seconds)
         executor = self._executor
         self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None
         self._flying: dict[TaskId, Flight] = {}
@@ -85,8 +86,8 @@ class Rounds:
         self._tally.begin()
         make = make_source or SOURCES[definition.source.type].make
         self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
-        if tools.keeper is not None and isinstance(self._source, KeepsFiles):
-            self._source.keep_with(tools.keeper)
+        if keeper is not None and isinstance(self._source, KeepsFiles):
+            self._source.keep_with(keeper)
 
     @property
     def tasks(self) -> int:
@@ -94,9 +95,9 @@ class Rounds:
         return len(self._flying)
 
     @property
-    def lanes(self) -> dict[str, Any]:
-        """What a `Status` says of open lanes. For any thread."""
-        return {"lanes": self._lanes.heads, "place": self._lanes.place, "cluster": self._lanes.cluster} if self._lanes else {}
+    def delivery(self) -> DeliveryView:
+        """What a `Status` says of the delivery. For any thread."""
+        return self._delivery.view()
 
     def run(self) -> None:
         """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
@@ -114,8 +115,7 @@ class Rounds:
                     self._leave()
                 finally:
                     self._source.close()
-                    if self._lanes is not None:
-                        self._lanes.close()
+                    self._delivery.close()
 
     def _cycle(self) -> None:
         """One round: look, take in results, hand out work."""
@@ -134,12 +134,12 @@ class Rounds:
             self._obey_pause()
         if not self._pausing:
             self._hand_out(eager=not grown)
-        if self._lanes and self._scanned and not (self._flying or self._uncommitted or self._patience.backoff.active):
-            self._lanes.telling.begin()
+        if self._scanned and not (self._flying or self._uncommitted or self._patience.backoff.active):
+            self._delivery.quiet()
         lag = self._source.lag()
         self._tally.look(lag)
         if self._scanned and not self._pausing:
-            self._patience.go_on(lag.blocked_files, self._lanes.trouble if self._lanes else None)
+            self._patience.go_on(lag.blocked_files, self._delivery.trouble)
 
     def _hear_of_the_query(self) -> None:
         """One that cannot be run ends the connector also while there is nothing to read. Raises FatalError."""
@@ -167,8 +167,7 @@ class Rounds:
             self._source.finish((), changes)
         else:
             self._uncommitted.append(Unsaved(changes))
-            if self._lanes is not None:
-                self._lanes.telling.postpone()
+            self._delivery.changed()
         self._commit()
         self._watcher.watch(self._wake, self._source.directories)
         now = time.monotonic()
@@ -178,20 +177,15 @@ class Rounds:
 
     def _harvest(self) -> None:
         """Take in the results of batches that are done, and save what they settled."""
-        if self._lanes is not None:
-            self._lanes.tend()
-            if back := self._lanes.telling.take_back():
-                self._source.finish(back, self._source.settle(back))
+        if back := self._delivery.tend():
+            self._source.finish(back, self._source.settle(back))
         for task in [task for task, flight in self._flying.items() if flight.results.done()]:
             flight = self._flying.pop(task)
-            results = flight.results.result()
             self.has_results = True
-            if self._lanes is not None:
-                known_later = self._lanes.take_in(flight.batch, results)
-                if known_later is not None:
-                    self._flying[task] = flight._replace(results=known_later)
-                    continue
-                results = self._lanes.results_of(task.number, results)
+            results = self._delivery.take_in(flight.batch, flight.results.result())
+            if not isinstance(results, tuple):  # known later
+                self._flying[task] = flight._replace(results=results)
+                continue
             failpoints.hit("answered")
             self._limits.settle(flight.grant, sum((result.counts for result in results), Counts()))
             for result in results:
@@ -205,65 +199,52 @@ class Rounds:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
         while self._uncommitted and time.monotonic() >= self._patience.save_at:
             one = self._uncommitted[0]
-            entry = self._lanes.entry(one.task, one.results, one.changes) if self._lanes and one.results else {}
-            if not self._save(one.changes, self._accounts([one]), entry):
+            if not self._save(one):
                 return
             self._uncommitted.pop(0)
-            if self._lanes and one.results:
-                self._lanes.saved(one.task, one.results)
             if one.results:
                 failpoints.hit("saved")
                 self._tally.take_in(one.task, one.results, one.seconds)  # whatever the source makes of it
             self._source.finish(self._patience.for_source(one.results), one.changes)
             if one.results:
                 self._patience.judge(one.results)
-                if more_to_read(one.results) or (self._lanes and self._source.lag().bytes > self._definition.delivery.max_batch_bytes):
+                if more_to_read(one.results) or self._source.lag().bytes > self._definition.delivery.max_batch_bytes:
                     self._plan_at = 0.0  # no pause
 
     def _accounts(self, unsaved: Iterable[Unsaved]) -> dict[SourcePartition, Account]:
         return accounts_of(unsaved) if self._keeps_accounts else {}
 
-    def _save(self, changes: Changes, accounts: dict[SourcePartition, Account], lane: dict[str, Any]) -> bool:
-        """Whether they are in the store, with what became of a `lane`. Raises what is not retriable."""
-        if is_empty(changes) and not (accounts or lane):
-            return True
+    def _save(self, one: Unsaved) -> bool:
+        """Whether it is saved. Raises what is not retriable."""
         begin = time.monotonic()
         try:
-            self._to_store(changes, accounts, lane)
+            wrote = _unexpected_is_fatal(lambda: self._delivery.save(one, self._accounts([one])))
         except RetriableError as error:
             self._patience.not_saved(error)
             return False
-        self._tally.commit_seconds = self._tally.commit_seconds.plus(time.monotonic() - begin)
-        self._patience.saved()
+        if wrote:
+            self._tally.commit_seconds = self._tally.commit_seconds.plus(time.monotonic() - begin)
+            self._patience.saved()
         return True
-
-    def _to_store(self, changes: Changes, accounts: dict[SourcePartition, Account], lane: dict[str, Any]) -> None:
-        """Raises what the store raises, FatalError for what nobody thought of: another start would send the same files again."""
-        try:
-            self._store.commit(changes.offsets, changes.forget, changes.losses, **entered(accounts, changes), **lane)
-        except CopycatError:
-            raise
-        except Exception as error:
-            raise FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it") from error
 
     def _plan(self) -> None:
         """Give every idle task its share of what is unread."""
         delivery, name = self._definition.delivery, self._definition.name
         careful = self._patience.careful
         tasks = [TaskId(name, number) for number in range(1 if careful else delivery.tasks_max)]
-        idle = [task for task in tasks if task not in self._flying and (self._lanes is None or self._lanes.is_free(task.number))]
+        idle = [task for task in tasks if task not in self._flying and self._delivery.is_free(task.number)]
         for index, task in enumerate(idle):
             if self._limits.seconds_left() > 0:
                 return
             plan = self._source.plan(len(idle) - index)
-            splits = self._lanes.admit(plan.splits) if self._lanes else plan.splits
+            splits = self._delivery.admit(plan.splits)
             if not splits:
                 return
             grant = self._limits.take(len(idle) - index)
             most = PROBE_BYTES if careful else delivery.max_batch_bytes
             most = min(most, grant.bytes) if grant.bytes else most
-            lane = self._lanes.plan(task.number, splits) if self._lanes else None
-            told = (self._taps.wanted(), self._tracked, lane, ",".join(self._definition.kafka.bootstrap_servers))
+            cluster = ",".join(self._definition.kafka.bootstrap_servers)
+            told = (self._taps.wanted(), self._tracked, self._delivery.plan(task.number, splits), cluster)
             batch = Batch(task, self._pickled, splits, most, plan.max_seconds, grant.records, *told)
             now = time.monotonic()
             results = self._executor.submit(batch)
@@ -339,26 +320,32 @@ class Rounds:
     @property
     def _flies_for_sure(self) -> bool:
         """Whether there are batches that are answered soon. To know what became of others may take long: the next start asks Kafka."""
-        doubtful = self._lanes.doubtful if self._lanes else ()
-        return any(task.number not in doubtful for task in self._flying)
+        unanswered = self._delivery.unanswered
+        return any(task.number not in unanswered for task in self._flying)
 
     def _tell_what_is_left(self) -> None:
-        if any(one.changes.offsets for one in self._uncommitted if one.results) and not self._lanes:
+        unsaved = any(one.changes.offsets for one in self._uncommitted if one.results)
+        if self._delivery.left(unsaved=unsaved, in_flight=bool(self._flying)):
             self._log.error("offsets could not be saved; what they cover will be sent again", why=self._standing.unsaved)
             self._standing.lost_grip = True
-        if self._flying and self._lanes:
-            self._log.warning("stopped before it was known what became of everything in flight; the next start asks Kafka")
-        elif self._flying:
-            self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
 
     def _leave(self) -> None:
         """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
         changes = self._source.leave()
         self._tally.look(self._source.lag()._replace(open_files=0))
         accounts = self._accounts(self._uncommitted)  # of offsets that are in `changes` once more
-        unsaved = [(one.task, one.results) for one in self._uncommitted if one.results]
-        heads = self._lanes.heads_of(unsaved) if self._lanes and changes.offsets else {}
+        unsaved = [one for one in self._uncommitted if one.results]
         try:
-            self._to_store(changes, accounts, heads)
+            _unexpected_is_fatal(lambda: self._delivery.save_last(changes, unsaved, accounts))
         except CopycatError as error:
             self._log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)
+
+
+def _unexpected_is_fatal(save: Callable[[], T]) -> T:
+    """What `save` returns. Raises what the store raises; FatalError for anything else: another start would send the same files again."""
+    try:
+        return save()
+    except CopycatError:
+        raise
+    except Exception as error:
+        raise FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it") from error

@@ -75,7 +75,7 @@ class Status:
     """Where each lane of an exactly_once connector is; empty while they are not open."""
     place: Place | None = None
     cluster: str = ""
-    lane_outcomes: Mapping[str, int] = field(default_factory=dict)
+    delivery_outcomes: Mapping[str, int] = field(default_factory=dict)
     """committed, idle, undone and unknown transactions, and openings of lanes, since the start."""
 
     @property

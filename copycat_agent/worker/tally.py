@@ -28,7 +28,7 @@ class Tally:
         self.acknowledged_at = 0.0
         self.commit_seconds = Timing()
         self.delivery_seconds = Timing()
-        self._lane_outcomes: Counter[str] = Counter()
+        self._delivery_outcomes: Counter[str] = Counter()
         self._clients: dict[int, ClientView] = {}
         self._errors: dict[tuple[str, str], int] = {}
         self._earlier = self._lag = Lag()
@@ -44,9 +44,9 @@ class Tally:
         return self._errors.copy()
 
     @property
-    def lane_outcomes(self) -> Counter[str]:
-        """What became of transactions, by outcome; `unknown` ones count once more as what they were found to be. `openings` of lanes."""
-        return self._lane_outcomes.copy()
+    def delivery_outcomes(self) -> Counter[str]:
+        """What became of transactions, by outcome; `unknown` ones count once more as what they were found to be. `openings` too."""
+        return self._delivery_outcomes.copy()
 
     @property
     def lag(self) -> Lag:
@@ -92,9 +92,9 @@ class Tally:
         """So many more errors of this kind."""
         self._errors[stage, kind] = self._errors.get((stage, kind), 0) + times
 
-    def count_lane(self, what: str) -> None:
-        """One more of these, see `lane_outcomes`."""
-        self._lane_outcomes = self._lane_outcomes + Counter([what])
+    def count_outcome(self, what: str) -> None:
+        """One more of these, see `delivery_outcomes`."""
+        self._delivery_outcomes = self._delivery_outcomes + Counter([what])
 
     def _count_bad(self, rejections: Sequence[Rejection], counts: Counts) -> None:
         """Bad records. Only the first are named with their stage: the others are taken to be like the last of these."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.turns import Turns
-from copycat_agent.worker.attempts import AT_ONCE, MakeWorld, kafka_world
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from copycat_agent.delivery.opening import Deliveries
     from copycat_agent.executor import Executor
     from copycat_agent.logs import Log
     from copycat_agent.offsets import OffsetStore
@@ -25,18 +23,17 @@ class Tools(NamedTuple):
     """What every connector works with, shared by all.
 
     `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
-    as sending them. `make_source` stands in for `SourceKind.make`, `make_world` for the broker on which lanes are opened, in `turns`.
+    as sending them. `make_source` stands in for `SourceKind.make`.
     `keeper` is given to sources whose files are worth keeping for the next process.
     """
 
     store: OffsetStore
     executor: Executor
     watcher: Watcher
+    deliveries: Deliveries
     accounts: bool = False
     make_source: Callable[..., Source] | None = None
     tracked: bool = False
-    turns: Turns = Turns(AT_ONCE)
-    make_world: MakeWorld = kafka_world
     keeper: Keeper | None = None
 
 

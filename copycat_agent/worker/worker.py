@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
+from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
+from copycat_agent.delivery.opening import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
-from copycat_agent.turns import Turns
-from copycat_agent.worker.attempts import AT_ONCE, MakeWorld, kafka_world
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector
 from copycat_agent.worker.life import Life
 from copycat_agent.worker.status import State, Status
@@ -54,9 +54,10 @@ class Worker:
     ) -> None:
         """`until_idle`: connectors end when everything that is there is read; those that were paused or stopped are left out.
 
-        `accounts`, `make_source`, `tracked`, `make_world`, `keeper`: see `tools.Tools`.
+        `accounts`, `make_source`, `tracked`, `keeper`: see `tools.Tools`; `make_world`: see `Deliveries`.
         """
-        self._tools = Tools(store, executor, watcher, accounts, make_source, tracked, Turns(AT_ONCE), make_world, keeper)
+        deliveries = Deliveries(store, keeps_accounts=accounts, make_world=make_world)
+        self._tools = Tools(store, executor, watcher, deliveries, accounts, make_source, tracked, keeper)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock

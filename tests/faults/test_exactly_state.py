@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from copycat_agent.delivery.exactly_once import opening
 from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.watch import Watcher
-from copycat_agent.worker import opening
 from tests.faults.state_host import MARKER, TABLES, Host
 from tests.rig.disk import ext4, make_disk
 from tests.rig.kafka import create_topic, delete_topic, unique_topic

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, World, kafka_world
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.worker import State, Status, Worker
-from copycat_agent.worker.attempts import AT_ONCE, World, kafka_world
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until
@@ -66,7 +66,7 @@ def test_lines_are_committed_once_over_restarts(shipping: Shipping) -> None:
     expected += write(log, 500, 600)
     assert committed(shipping, 600) == expected
     status = settled(shipping)
-    assert status.lane_outcomes["committed"] >= 2
+    assert status.delivery_outcomes["committed"] >= 2
     assert status.lanes.keys() == {0, 1, 2, 3} or status.lanes
     shipping.stop()
     expected += write(log, 600, 700)
@@ -117,7 +117,7 @@ def test_lost_answers_cost_neither_lines_nor_repeats(shipping: Shipping, forgetf
     shipping.start(delivery=EXACTLY_ONCE)
     assert committed(shipping, 200) == expected
     status = settled(shipping)
-    assert status.lane_outcomes["unknown"] == 2
+    assert status.delivery_outcomes["unknown"] == 2
     assert status.counts.acknowledged == 200
     shipping.stop()
     assert committed(shipping) == expected

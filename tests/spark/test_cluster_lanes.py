@@ -24,11 +24,11 @@ def outcomes(batch: Batch, state: LaneState) -> list[LaneOutcome | None]:
 
     def run(given: Batch, *_: object) -> tuple[SplitResult, ...]:
         results = [SplitResult(split, split.offset) for split in given.splits]
-        return (replace(results[0], lane=LaneOutcome(state, Head(4, "n", 7))), *results[1:])
+        return (replace(results[0], outcome=LaneOutcome(state, Head(4, "n", 7))), *results[1:])
 
     errand = cluster_task.Errand(batch, "", copycat_agent.__version__, None)
     results: tuple[SplitResult, ...] = pickle.loads(cluster_task.run_errand(errand, never, run))
-    return [result.lane for result in results]
+    return [result.outcome for result in results]
 
 
 @pytest.mark.parametrize("is_second", [True, False])
@@ -37,7 +37,7 @@ def test_the_outcome_is_on_the_first_result_whichever_files_look_otherwise_here(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(cluster_task, "_is_second_try", lambda: is_second)
     short, good = split_of(write(tmp_path / "short", b"a"), end=99), split_of(write(tmp_path / "good", b"a"))
-    batch = replace(batch_of(definition("x:1", "t"), short, replace(good, offset=SourceOffset(0))), lane=PLAN)
+    batch = replace(batch_of(definition("x:1", "t"), short, replace(good, offset=SourceOffset(0))), delivery=PLAN)
     nothing_sent = "unknown" if is_second else "undone"
     for state, told in {"committed": "committed", "idle": "idle", "undone": nothing_sent, "unknown": "unknown"}.items():
         first, second = outcomes(batch, state)  # type: ignore[arg-type]
@@ -48,8 +48,8 @@ def test_the_outcome_is_on_the_first_result_whichever_files_look_otherwise_here(
 
 
 def test_an_executor_that_cannot_run_it_has_not_begun(tmp_path: Path) -> None:
-    batch = replace(batch_of(definition("x:1", "t"), split_of(write(tmp_path / "f", b"a"))), lane=PLAN)
+    batch = replace(batch_of(definition("x:1", "t"), split_of(write(tmp_path / "f", b"a"))), delivery=PLAN)
     refusal = cluster_task.refused(cluster_task.Errand(batch, "", "another version", None))
     assert refusal is not None
     (result,) = pickle.loads(refusal)
-    assert result.lane.state == "undone"
+    assert result.outcome.state == "undone"

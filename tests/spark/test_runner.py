@@ -118,14 +118,14 @@ def test_a_batch_for_which_there_is_no_thread_is_not_begun_and_the_others_go_on(
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    in_lane = replace(batch("echo", task=2), lane=LanePlan(LaneId("u", "app", 2), Head(4, "n", 0), Place("offsets", 0)))
+    in_lane = replace(batch("echo", task=2), delivery=LanePlan(LaneId("u", "app", 2), Head(4, "n", 0), Place("offsets", 0)))
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         served.send(Work(2, in_lane))
         number, (result,) = served.receive()
     assert (number, type(result.error), result.offset) == (2, RetriableError, result.split.offset)
     assert "raise the limit of threads" in result.error.hint
-    assert (result.lane.state, result.lane.head) == ("undone", Head(4, "n", 0))
+    assert (result.outcome.state, result.outcome.head) == ("undone", Head(4, "n", 0))
     served.send(Work(3, batch("echo", task=2)))
     assert served.receive().results == done(batch("echo", task=2))
     served.send(Settle(TaskId("app", 0)))

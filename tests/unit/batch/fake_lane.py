@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, DataError, FencedError, RefusedError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place
-from copycat_agent.producer import Producers, Refused
+from copycat_agent.producer import Intact, Producers, Refused
 from copycat_agent.transactions import entries
 from copycat_agent.transactions.protocol import Entry
 
@@ -117,6 +118,13 @@ class FakeProducer:
             self.broken = True
             raise RefusedError(found)
         self.is_settled = True
+        failpoints.hit("sending")
+
+    def may_send(self, source: Intact, end: int) -> bool:
+        return source.is_whole or source.was_still(end)
+
+    def partly_sent(self, reason: DataError) -> None:
+        raise RefusedError(reason)
 
     def smaller_batches(self) -> None:
         self.next_batch_bytes = 1
@@ -216,8 +224,8 @@ class FakeLane:
 
     def heard(self, results: tuple[SplitResult, ...]) -> LaneOutcome:
         """What became of a batch; the lane goes on from there. What is promised of any result is looked at."""
-        assert [one for one in results if one.lane] == [results[0]]
-        outcome = results[0].lane
+        assert [one for one in results if one.outcome] == [results[0]]
+        outcome = results[0].outcome
         assert outcome is not None
         assert outcome.head[:2] == (self.head.seq + (outcome.state == "committed"), "n")
         if outcome.state not in ("committed", "idle"):

@@ -43,12 +43,12 @@ class OneLane:
         self, connector: Definition, *splits: Split, also: dict[SourcePartition, SourceOffset | None] | None = None, **most: Any
     ) -> Batch:
         """A batch that is planned now."""
-        return replace(batch_of(connector, *splits, **most), lane=LanePlan(self.id, self.head, self.place, tuple((also or {}).items())))
+        return replace(batch_of(connector, *splits, **most), delivery=LanePlan(self.id, self.head, self.place, tuple((also or {}).items())))
 
     def heard(self, results: tuple[SplitResult, ...]) -> LaneOutcome:
         """What became of it; the lane goes on from there."""
-        assert [one for one in results if one.lane] == [results[0]]
-        outcome = results[0].lane
+        assert [one for one in results if one.outcome] == [results[0]]
+        outcome = results[0].outcome
         assert outcome is not None
         if outcome.state == "committed":
             assert outcome.head.seq == self.head.seq + 1

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent import failpoints
-from copycat_agent.batch import lanes, run, run_batch
+from copycat_agent.batch import run
+from copycat_agent.delivery.exactly_once import task as lanes
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import BlockedError, DataError, FatalError, FencedError, FileError, RefusedError, RetriableError
 from copycat_agent.model import Counts, SourceOffset, SourcePartition
 from copycat_agent.sources.stream import Stream
@@ -38,7 +40,7 @@ class World:
         self, *splits: Split, also: Any = (), stopping: Callable[[], bool] = never, producers: Producers | None = None, **how: Any
     ) -> tuple[SplitResult, ...]:
         most = {name: how.pop(name) for name in ("max_records", "max_bytes", "samples") if name in how}
-        batch = replace(batch_of(definition("x:1", "t", **how), *splits, **most), lane=self.lane.plan(also))
+        batch = replace(batch_of(definition("x:1", "t", **how), *splits, **most), delivery=self.lane.plan(also))
         return run_batch(pickle.loads(pickle.dumps(batch)), producers or self.producers, stopping)
 
     def state(self, *splits: Split, **how: Any) -> tuple[str, tuple[SplitResult, ...]]:
@@ -108,10 +110,10 @@ def test_another_process_that_has_taken_the_lane_makes_it_unknown(world: World, 
     world.lane.heard((first,))
     other = world.broker.producers()
     assert world.lane.heard(world.run(split_of(path), producers=other)).state == "committed"
-    late = replace(batch_of(definition("x:1", "t"), split_of(path)), lane=planned)
+    late = replace(batch_of(definition("x:1", "t"), split_of(path)), delivery=planned)
     (result,) = run_batch(late, world.producers, never)
-    assert result.lane is not None
-    assert result.lane.state == "unknown"
+    assert result.outcome is not None
+    assert result.outcome.state == "unknown"
     assert world.broker.values == [b"a", b"a"]
 
 
@@ -317,7 +319,7 @@ def test_reading_ends_long_before_the_transaction_would(world: World, tmp_path: 
 
     for wanted in (5.0, 500.0):
         batch = batch_of(definition("x:1", "t"), split_of(write(tmp_path / "f", b"a")), max_seconds=wanted)
-        world.lane.heard(run_batch(replace(batch, lane=world.lane.plan()), world.producers, never, make_run=make))
+        world.lane.heard(run_batch(replace(batch, delivery=world.lane.plan()), world.producers, never, make_run=make))
     assert seconds == [5.0, 20.0]
 
 
@@ -330,7 +332,7 @@ def test_positions_that_the_offsets_topic_refuses_are_somebody_elses_to_mend(wor
 
 
 def test_a_definition_that_cannot_be_read_is_told_before_anything_begins(world: World, tmp_path: Path) -> None:
-    batch = replace(batch_of(definition("x:1", "t"), split_of(write(tmp_path / "f", b"a"))), lane=world.lane.plan())
+    batch = replace(batch_of(definition("x:1", "t"), split_of(write(tmp_path / "f", b"a"))), delivery=world.lane.plan())
     results = run_batch(replace(batch, definition=b"nonsense"), world.producers, never)
     assert world.lane.heard(results).state == "undone"
     assert results[0].error is not None

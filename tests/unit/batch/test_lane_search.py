@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.batch import run_batch
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.search import Search
+from copycat_agent.delivery.exactly_once.search import Search
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampError
 from copycat_agent.formats import LineFrames, LineOptions
 from copycat_agent.sources.packing.packed_stream import open_stream
@@ -43,7 +43,7 @@ class Driver:
         self.batches = 0
 
     def once(self, producers: Producers) -> tuple[SplitResult, ...]:
-        batch = replace(batch_of(self.connector, *self.splits), lane=self.lane.plan())
+        batch = replace(batch_of(self.connector, *self.splits), delivery=self.lane.plan())
         results = run_batch(batch, producers, never)
         self.lane.heard(results)
         for result in results:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.batch import run_batch
 from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError
 from copycat_agent.model import Counts
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane
@@ -45,7 +45,7 @@ def through(broker: FakeBroker, *paths: Path) -> Counts:
     splits, counts = [split_of(path) for path in paths], Counts()
     while any(split.offset.position < split.end for split in splits):
         before = Counted.asked
-        batch = replace(batch_of(connector, *splits), lane=lane.plan())
+        batch = replace(batch_of(connector, *splits), delivery=lane.plan())
         results = run_batch(batch, producers, never, make_run=functools.partial(SqlRun, query=Counted()))
         assert lane.heard(results).state == "committed"
         assert {result.error for result in results} == {None}

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from copycat_agent import failpoints
-from copycat_agent.batch import lanes, run_batch
+from copycat_agent.delivery.exactly_once import task as lanes
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
 from copycat_agent.model import Counts, Delivered, Place
@@ -110,8 +111,8 @@ def test_a_batch_that_was_planned_before_the_lanes_were_opened_anew_commits_noth
     late = lane.batch(connector, split)
     lane.open()
     (result,) = run_batch(late, producers, never)
-    assert result.lane is not None
-    assert (result.lane.state, type(result.error), result.offset) == ("unknown", FencedError, split.offset)
+    assert result.outcome is not None
+    assert (result.outcome.state, type(result.error), result.offset) == ("unknown", FencedError, split.offset)
     assert lane.heard(run_batch(lane.batch(connector, split), producers, never)).state == "committed"
     assert committed(broker.bootstrap, topic) == [b"one", b"one"]
 
@@ -133,8 +134,8 @@ def test_a_process_that_takes_over_makes_what_another_one_sends_meanwhile_void(
 
     monkeypatch.setattr(LaneProducer, "settle", overtaken)
     (mine,) = run_batch(batch, producers, never)
-    assert mine.lane is not None
-    assert (mine.lane.state, mine.offset) == ("unknown", split.offset)
+    assert mine.outcome is not None
+    assert (mine.outcome.state, mine.offset) == ("unknown", split.offset)
     assert lane.heard(tuple(theirs)).state == "committed"
     assert committed(broker.bootstrap, topic) == [b"one"]
     other.close()

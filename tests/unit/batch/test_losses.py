@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import items, run, run_batch
+from copycat_agent.batch import items, run
 from copycat_agent.batch.losses import ENTRIES_MAX, Losses
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
 from copycat_agent.sources.stream import Stream
 from tests.rig.kafka import consume, create_topic, unique_topic

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.batch import run_batch
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.model import Counts, SourceOffset, Split, SplitResult
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.packing import unpackers

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import pipeline, run, run_batch
+from copycat_agent.batch import pipeline, run
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.batch import budget, run, run_batch
+from copycat_agent.batch import budget, run
 from copycat_agent.batch.bound import Bound
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError
 from copycat_agent.model import SplitResult
 from copycat_agent.samples import StandIn, StandIns

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import budget, run_batch
+from copycat_agent.batch import budget
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, TaskId

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from copycat_agent.batch import run_batch
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.dlq import Replay, group_of, latest, survey
 from copycat_agent.dlq.survey import Kind

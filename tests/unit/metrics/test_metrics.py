@@ -71,7 +71,7 @@ def test_what_a_connector_counts_is_told() -> None:
 
 def test_transactions_are_told_of_those_that_have_them() -> None:
     outcomes = {"committed": 7, "idle": 3, "undone": 2, "unknown": 1, "openings": 4}
-    samples = scrape(health_app(FakeAgent(running(guarantee="exactly_once", lane_outcomes=outcomes)).control))
+    samples = scrape(health_app(FakeAgent(running(guarantee="exactly_once", delivery_outcomes=outcomes)).control))
     assert [value(samples, "transactions_total", outcome=one) for one in ("committed", "undone", "unknown")] == [7, 2, 1]
     assert value(samples, "lanes_opened_total") == 4
     assert not any("transactions_total" in name for name, _ in scrape(health_app(FakeAgent(running()).control)))

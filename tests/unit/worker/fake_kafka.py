@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
-from copycat_agent.model import Counts, Head, LaneOutcome, Place, Position, SplitResult
+from copycat_agent.model import Counts, Head, LaneOutcome, LanePlan, Place, Position, SplitResult
 from copycat_agent.transactions.entries import head_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry
 from tests.unit.worker.doubles import Results, settled
@@ -108,8 +108,7 @@ class FakeKafka:
 
     def take(self, batch: Batch, results: Results | None = None) -> Head:
         """Commit a batch as its task would. FencedError when the lane is not where it was planned."""
-        plan = batch.lane
-        assert plan is not None
+        plan = lane_plan(batch)
         results = results or tuple(settled(split) for split in batch.splits)
         head = read(self.log, plan.lane.agent, plan.lane.connector).heads.get(plan.lane.number, Head())
         if head[:2] != plan.head[:2]:
@@ -143,6 +142,12 @@ class FakeKafka:
         return gone(batch)
 
 
+def lane_plan(batch: Batch) -> LanePlan:
+    """What the batch is told of its lane."""
+    assert isinstance(batch.delivery, LanePlan)
+    return batch.delivery
+
+
 def gone(batch: Batch) -> Results:
     """The process that had the batch has ended; nothing was committed by then."""
     return tuple(SplitResult(split, split.offset, error=RetriableError("its process ended")) for split in batch.splits)
@@ -150,10 +155,9 @@ def gone(batch: Batch) -> Results:
 
 def undone(batch: Batch) -> Results:
     """The transaction is given up."""
-    assert batch.lane is not None
-    return with_outcome(gone(batch), LaneOutcome("undone", batch.lane.head, "the broker is away"))
+    return with_outcome(gone(batch), LaneOutcome("undone", lane_plan(batch).head, "the broker is away"))
 
 
 def with_outcome(results: Results, outcome: LaneOutcome) -> Results:
     """Results that say what became of the transaction."""
-    return replace(results[0], lane=outcome), *results[1:]
+    return replace(results[0], outcome=outcome), *results[1:]

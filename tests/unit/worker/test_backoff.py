@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from copycat_agent.backoff import BLOCKED_SECONDS, FIRST_SECONDS, Backoff
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.options import ErrorsOptions
-from copycat_agent.worker.backoff import BLOCKED_SECONDS, FIRST_SECONDS, Backoff
 
 UNWELL, BLOCKED = RetriableError("unwell", "wait"), BlockedError("no topic", "create it")
 
@@ -15,8 +15,8 @@ UNWELL, BLOCKED = RetriableError("unwell", "wait"), BlockedError("no topic", "cr
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that stands until a test moves it."""
     now = [1000.0]
-    monkeypatch.setattr("copycat_agent.worker.backoff.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("copycat_agent.worker.backoff.random.uniform", lambda low, high: (low + high) / 2)
+    monkeypatch.setattr("copycat_agent.backoff.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("copycat_agent.backoff.random.uniform", lambda low, high: (low + high) / 2)
     return now
 
 

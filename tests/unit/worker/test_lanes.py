@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from copycat_agent.delivery.exactly_once import opening, publishing
+from copycat_agent.delivery.exactly_once.driver import PACE_SECONDS
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.model import Head, Loss, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
-from copycat_agent.worker import State, Worker, connector, opening, telling
-from copycat_agent.worker.lanes import PACE_SECONDS
+from copycat_agent.worker import State, Worker, connector
 from copycat_agent.worker.rounds import Rounds
 from tests.rig.waiting import wait_until
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, settled, write
-from tests.unit.worker.fake_kafka import FakeKafka, gone, undone
+from tests.unit.worker.fake_kafka import FakeKafka, gone, lane_plan, undone
 
 if TYPE_CHECKING:
     from copycat_agent.model import Batch, LossReason, Split
@@ -70,7 +71,7 @@ def paths_of(executor: ScriptedExecutor) -> set[Path]:
 
 
 def outcomes(worker: Worker) -> dict[str, int]:
-    return {name: count for name, count in worker.statuses()[0].lane_outcomes.items() if count}
+    return {name: count for name, count in worker.statuses()[0].delivery_outcomes.items() if count}
 
 
 def test_offset_and_head_are_saved_when_the_transaction_is_committed(run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path) -> None:
@@ -80,8 +81,7 @@ def test_offset_and_head_are_saved_when_the_transaction_is_committed(run: Run, s
     worker = run(executor)
     wait_saved(store, path, size)
     wait_until(lambda: worker.statuses()[0].counts.acknowledged == size, message="the count")
-    plan = executor.batches[0].lane
-    assert plan is not None
+    plan = lane_plan(executor.batches[0])
     assert store.lanes("app").heads[0].seq == plan.head.seq + 1
     assert outcomes(worker) == {"openings": 1, "committed": 1}
     status = worker.statuses()[0]
@@ -94,8 +94,7 @@ def test_the_first_batch_tells_what_the_first_look_has_found(run: Run, store: Mo
     executor = ScriptedExecutor(otherwise=kafka.commits)
     run(executor)
     wait_saved(store, path, wait)
-    plan = executor.batches[0].lane
-    assert plan is not None
+    plan = lane_plan(executor.batches[0])
     assert [partition.key for partition, _ in plan.also] == ["started"]
     assert store.unpublished("app", 10) == {}
 
@@ -133,8 +132,8 @@ def test_an_outcome_that_does_not_fit_its_plan_is_not_believed(run: Run, store: 
 
     def another_step(batch: Batch) -> Results:
         first, *rest = kafka.commits(batch)
-        assert first.lane is not None
-        return replace(first, lane=first.lane._replace(head=Head(first.lane.head.seq + 1, first.lane.head.nonce))), *rest
+        assert first.outcome is not None
+        return replace(first, outcome=first.outcome._replace(head=Head(first.outcome.head.seq + 1, first.outcome.head.nonce))), *rest
 
     executor = ScriptedExecutor(another_step, otherwise=kafka.commits)
     worker = run(executor)
@@ -333,8 +332,7 @@ def test_positions_that_nobody_here_has_sent_open_everything_anew(run: Run, stor
     size = write(path, "one")
 
     def somebody_else(batch: Batch) -> Results:
-        assert batch.lane is not None
-        plan = batch.lane
+        plan = lane_plan(batch)
         stranger = Position(SourcePartition("app", "other"), 0, plan.head.seq + 1, SourceOffset(7, path="/other"), nonce=plan.head.nonce)
         head = Head(plan.head.seq + 1, plan.head.nonce)
         kafka.append([position_entry(plan.lane.agent, stranger), head_entry(plan.lane, head)])
@@ -357,8 +355,7 @@ def while_a_batch_tells_of(told: Path, run: Run, store: MoodyStore, kafka: FakeK
     store._store.commit({SourcePartition("app", key): offset for (_, key), offset in store.read("app").items()})
     write(reading, "one")
     wait_until(lambda: executor.flying, message="a batch")
-    plan = executor.batches[0].lane
-    assert plan is not None
+    plan = lane_plan(executor.batches[0])
     assert str(told) in {offset.path for _, offset in plan.also if offset}
     return worker, executor
 
@@ -439,9 +436,8 @@ def test_heads_that_could_not_be_saved_are_saved_when_the_connector_leaves(
     wait_until(lambda: store.refused > 1, message="it is tried")
     worker.stop(0.1)
     (batch,) = executor.batches
-    assert batch.lane is not None
     assert store.positions()[str(path)] == size
-    assert store.lanes("app").heads[0].seq == batch.lane.head.seq + 1
+    assert store.lanes("app").heads[0].seq == lane_plan(batch).head.seq + 1
 
 
 def test_without_lanes_kafka_is_not_asked_and_the_next_opening_goes_on_from_here(
@@ -517,7 +513,7 @@ def test_what_no_batch_takes_along_is_told_when_all_is_quiet(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that is lost before anything was sent is made anew with the position at which the connector began."""
-    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.05)
     path = tmp_path / "logs" / "a"
     size = write(path, "old")
     executor = ScriptedExecutor(otherwise=kafka.commits)
@@ -537,7 +533,7 @@ def test_a_connector_that_fell_once_tells_it_too(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing grows: no batch will show that all is well again."""
-    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.05)
     falls, cycle = iter([True]), Rounds._cycle
 
     def fall_once(rounds: Rounds) -> None:
@@ -558,7 +554,7 @@ def test_a_connector_that_fell_once_tells_it_too(
 def test_a_file_that_is_being_told_of_is_read_afterwards(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.05)
     reached, go_on = threading.Event(), threading.Event()
     path = tmp_path / "logs" / "a"
     write(path, "old")
@@ -578,7 +574,7 @@ def test_a_file_that_is_being_told_of_is_read_afterwards(
     write(other, "other")
     wait_until(lambda: other in paths_of(executor), message="the others go on")
     assert path not in paths_of(executor)
-    assert not any(batch.lane and batch.lane.also for batch in executor.batches)  # it is being told already
+    assert not any(lane_plan(batch).also for batch in executor.batches)  # it is being told already
     go_on.set()
     wait_saved(store, path, size)
     offset = kafka.positions(store.identity.uuid)[str(path)]
@@ -609,7 +605,7 @@ def test_after_a_failed_telling_its_lane_is_opened_again_before_it_is_used(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str, *, after_commit: bool
 ) -> None:
     """It may be committed all the same: a batch that is planned from the head before it could not be, or would be taken for it."""
-    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.05)
     path = tmp_path / "logs" / "a"
     write(path, "old")
     go_on = fail_the_telling(kafka, after_commit=after_commit, of=of)
@@ -625,8 +621,7 @@ def test_after_a_failed_telling_its_lane_is_opened_again_before_it_is_used(
     wait_state(worker, State.RUNNING)
     assert outcomes(worker) == {"openings": 1, "committed": 1}
     (batch,) = executor.batches
-    assert batch.lane is not None
-    assert [partition.key for partition, _ in batch.lane.also] == ["started"]  # nobody knows whether it was told
+    assert [partition.key for partition, _ in lane_plan(batch).also] == ["started"]  # nobody knows whether it was told
     offset = kafka.positions(store.identity.uuid)[str(path)]
     assert offset is not None
     assert offset.position == size
@@ -636,7 +631,7 @@ def test_a_failed_telling_holds_its_files_on_every_lane(
     run: Run, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it sent may still arrive: an older offset than another lane's would come last."""
-    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.05)
     told, other = tmp_path / "logs" / "a", tmp_path / "logs" / "b"
     write(told, "old")
     go_on = fail_the_telling(kafka, after_commit=False, of="rows")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from copycat_agent.agent import renames
+from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, Attempt, Opener
 from copycat_agent.errors import BehindError, PositionsError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry, read
 from copycat_agent.turns import Turns
-from copycat_agent.worker.attempts import AT_ONCE, Attempt, Opener
 from tests.rig.waiting import wait_until
 from tests.unit.worker.fake_kafka import FakeKafka
 
@@ -49,9 +49,9 @@ class Host:
         """Save what it found; whether the lanes are open."""
         try:
             found = attempt._future.result(DEADLINE)
-            asked = found.wanted.opening
-            if found.wanted.first is not None:
-                found.wanted.first(found.truth)
+            asked = found.plan.opening
+            if found.plan.first is not None:
+                found.plan.first(found.truth)
                 return False
             told = [(partition, offset) for partition, offset in asked.publish if offset is not None]
             self.store.lanes_opened(name, found.truth.cluster, asked.lanes.place, found.truth, told)

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent import logs
-from copycat_agent.batch import run_batch
+from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import RetriableError
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId

@@ -7,6 +7,7 @@ others go on without that file. Kafka's refusal of a record undoes all of it, to
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,9 +16,12 @@ from typing import Any, NamedTuple
 from copycat_agent import failpoints
 from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.run import BatchRun
-from copycat_agent.batch.search import Search
+from copycat_agent.delivery.base import AsValue, MakeRun, Results
+from copycat_agent.delivery.exactly_once.search import Search
+from copycat_agent.delivery.outcomes import without_answer
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, Split, SplitResult
+from copycat_agent.producer import Producers
 from copycat_agent.producer.lanes import Lane
 from copycat_agent.transactions.protocol import Lines, perform
 
@@ -26,9 +30,6 @@ READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4
 ATTEMPTS_SECONDS = 40.0
 """A batch makes no attempt that would end later than so long after its beginning, as far as one can say: the next batch makes it."""
 _BUG = "this is a bug in copycat-agent: please report it"
-
-AsValue = Callable[[Exception], CopycatError]
-Results = tuple[SplitResult, ...]
 
 
 class _Done(NamedTuple):
@@ -46,15 +47,34 @@ class _Done(NamedTuple):
     is_worthwhile: bool = False
 
 
+class ExactlyOnceTask:
+    """The task's half: see `base.TaskHalf`."""
+
+    def run(
+        self, batch: Batch, pipeline: Pipeline, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
+    ) -> Results:
+        """See `TaskHalf.run`."""
+        lane = producers.take_lane(batch.task, pipeline.kafka, tracked=batch.tracked)
+        lane.stopping = stopping
+        try:
+            return LaneBatch(batch, pipeline, lane, make_run, as_value).run()
+        except Exception as error:  # noqa: BLE001 - a batch never raises
+            lane.broken = True
+            return without_answer(batch, as_value(error), begun=True)
+        finally:
+            with contextlib.suppress(Exception):  # what is committed stays committed, and has to be told
+                producers.give_lane_back(batch.task, lane)
+
+
 class LaneBatch:
     """One batch in its lane. Used once, from one thread."""
 
     def __init__(self, batch: Batch, pipeline: Pipeline, lane: Lane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
         """`as_value`: as what an exception is told. `lane.stopping` says when the batch has to come to an end."""
-        assert batch.lane is not None
+        assert isinstance(batch.delivery, LanePlan), "a transaction has a lane"
         lane.memory = lane.memory or Search()
         self._batch = batch
-        self._plan: LanePlan = batch.lane
+        self._plan: LanePlan = batch.delivery
         self._pipeline = pipeline
         self._lane = lane
         self._search: Search = lane.memory
@@ -199,7 +219,7 @@ class LaneBatch:
         if results:
             samples = tuple(sample for one in results for sample in one.samples)
             results = [replace(one, samples=()) if one.samples else one for one in results]
-            results[0] = replace(results[0], samples=samples, client=self._lane.steps.take_view(), lane=done.outcome)
+            results[0] = replace(results[0], samples=samples, client=self._lane.steps.take_view(), outcome=done.outcome)
         return tuple(results)
 
     def _perform(self, lines: Lines[Any]) -> Any:  # noqa: ANN401 - what the lines return

@@ -1,6 +1,7 @@
-"""What the driver has changed by itself and no batch takes along: a transaction of its own tells it, once all is quiet.
+"""Offsets that the driver changed by itself are published in a transaction of their own, once the connector is quiet.
 
-So a store that is lost is made anew as it was also where nothing was sent for long: where a connector began at the end of its files, say.
+Without that, a store that is rebuilt from Kafka would lack them where nothing was sent for long: of a connector that began at the end of
+its files, for example.
 """
 
 from __future__ import annotations
@@ -11,40 +12,40 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from copycat_agent.backoff import Backoff
+from copycat_agent.delivery.exactly_once.recovery import UnexpectedError
 from copycat_agent.errors import BehindError, BlockedError, RetriableError
 from copycat_agent.model import Head, Split, SplitResult
-from copycat_agent.worker.backoff import Backoff
-from copycat_agent.worker.recovery import UnexpectedError
 
 if TYPE_CHECKING:
+    from copycat_agent.delivery.exactly_once.attempts import Attempt, Rows
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.worker.attempts import Attempt, Rows
 
 LANE = 0
-"""The one whose step it is: every connector has it."""
+"""The lane that does it: every connector has it."""
 QUIET_SECONDS = 3.0
-"""So long nothing is sent and nothing changes before it is told: batches would take it along for nothing."""
+"""Nothing is sent and nothing changes for so long before offsets are published: the next batch would take them along for nothing."""
 AGAIN_SECONDS = 30.0
 """After a failure: records go first."""
 MOST = 2000
 """Offsets in one such transaction: about 1 MiB."""
 
 
-class Telling:
+class OffsetPublisher:
     """For the connector's thread.
 
     When it fails nobody knows where its lane is: it may have been committed all the same. Nothing is planned there, and nothing else is
     said of its files, before the lane was opened again.
     """
 
-    def __init__(self, definition: Definition, store: OffsetStore, tell: Callable[[Rows], Attempt]) -> None:
-        """`tell` opens lane `LANE` again, with these offsets in its first transaction."""
+    def __init__(self, definition: Definition, store: OffsetStore, publish: Callable[[Rows], Attempt]) -> None:
+        """`publish` opens lane `LANE` again, with these offsets in its first transaction."""
         self.rows: Rows = {}
-        """Those that are being told: of them nothing else may be said meanwhile."""
+        """Those that are being published: nothing else may be written about them meanwhile."""
         self.held: list[Split] = []
         """Splits of their files, which wait."""
-        self._connector, self._store, self._tell = definition.name, store, tell
+        self._connector, self._store, self._publish = definition.name, store, publish
         self._attempt: Attempt | None = None
         self._backoff = Backoff(definition.errors)
         self._error: RetriableError | None = None
@@ -64,17 +65,17 @@ class Telling:
         return kind(f"task {LANE} waits until its lane is open again; {self._error}")
 
     def postpone(self) -> None:
-        """Something was sent, or has changed."""
+        """Something was sent, or has changed: wait from now."""
         self._at = time.monotonic() + QUIET_SECONDS
 
     def begin(self) -> None:
-        """Nothing is in flight: tell what there is to tell, if it is time for it. Raises FatalError as the store does."""
+        """Nothing is in flight: publish what is not published, if it is time for it. Raises FatalError as the store does."""
         if self.is_under_way or time.monotonic() < self._at:
             return
         self._at = math.inf
         try:
             rows = self._store.unpublished(self._connector, MOST)
-            self._attempt = self._tell(rows) if rows else None
+            self._attempt = self._publish(rows) if rows else None
         except RetriableError:  # the store's: nothing was begun
             self._at = time.monotonic() + AGAIN_SECONDS
         else:
@@ -94,7 +95,7 @@ class Telling:
     def _end(self) -> Head | None:
         if self._attempt is None:
             if self._error is not None and not self._backoff.seconds_left():
-                self._attempt = self._tell({})
+                self._attempt = self._publish({})
             return None
         if not self._attempt.is_over:
             return None

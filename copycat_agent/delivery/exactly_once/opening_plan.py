@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Save = Callable[[Truth], None]
 
 
-class Wanted(NamedTuple):
+class OpeningPlan(NamedTuple):
     """What is asked for. `first`: this one only comes first; save what it finds by this, and ask again.
 
     `owner`: for whom, where that is another connector.
@@ -48,7 +48,7 @@ class Asking:
         self._wanted = tuple(range(tasks_max))
         self._earlier = earlier
 
-    def all(self, partitions: int, cluster: str, lease: ExitStack, wait: Callable[[], None]) -> Wanted:
+    def all(self, partitions: int, cluster: str, lease: ExitStack, wait: Callable[[], None]) -> OpeningPlan:
         """Every lane that it has or had, and those it is to have.
 
         `partitions` are those that the offsets topic of this `cluster` has. Where lanes change hands, `lease` keeps others from doing the
@@ -67,7 +67,7 @@ class Asking:
             if kept.before or self._forgotten(kept):
                 return self._without_others(kept, cluster, partitions)
             kept = replace(kept, adopt="local")  # nothing of its own can be there
-        return Wanted(self._own(kept, cluster, partitions))
+        return OpeningPlan(self._own(kept, cluster, partitions))
 
     def _known(self) -> tuple[KeptLanes, Pending | None]:
         return self._store.lanes(self._name), self._store.pending(self._name)
@@ -77,21 +77,21 @@ class Asking:
             wait()
         lease.callback(self._store.handing_over.release)
 
-    def _for_owner(self, pending: Pending, cluster: str, partitions: int) -> Wanted:
+    def _for_owner(self, pending: Pending, cluster: str, partitions: int) -> OpeningPlan:
         """Find out what the name's earlier holder did last."""
         owner, group, kept = pending
         adopt = kept.adopt if kept.adopt != "moved" else ""
         placed = self._placed(replace(kept, adopt=adopt), group, owner, cluster, partitions)
         wanted = () if placed.known else (0,)  # something has to be fenced before it is read
         opening = replace(self._opening(placed, wanted), cluster=kept.cluster, adopt=adopt, owner=owner)
-        return Wanted(opening, lambda truth: self._store.brought_home(pending, truth), owner)
+        return OpeningPlan(opening, lambda truth: self._store.brought_home(pending, truth), owner)
 
-    def _without_others(self, kept: KeptLanes, cluster: str, partitions: int) -> Wanted:
+    def _without_others(self, kept: KeptLanes, cluster: str, partitions: int) -> OpeningPlan:
         """Delete what stands under the name and is nobody's any more."""
         own = self._own_lanes(kept, cluster, partitions)
         opening = replace(self._opening(own, (0,)), adopt="local")
         forgotten = self._forgotten(kept)
-        return Wanted(opening, lambda truth: self._store.cleared(self._name, own.place, truth, forgotten))
+        return OpeningPlan(opening, lambda truth: self._store.cleared(self._name, own.place, truth, forgotten))
 
     def _own(self, kept: KeptLanes, cluster: str, partitions: int) -> Opening:
         assert kept.adopt != "moved", "that comes first"
@@ -143,9 +143,9 @@ class Asking:
         return replace(group, place=self._everybodys(group.agent or self._store.identity.uuid, group.connector, cluster, partitions))
 
 
-def refused(store: OffsetStore, wanted: Wanted, error: PositionsError) -> PositionsError:
+def refused(store: OffsetStore, plan: OpeningPlan, error: PositionsError) -> PositionsError:
     """What to raise for it: of another connector's lanes the store is told in that one's name."""
-    if not wanted.owner or not isinstance(error, CopiedError):
+    if not plan.owner or not isinstance(error, CopiedError):
         return error
-    store.lanes_refused(wanted.owner, error)
+    store.lanes_refused(plan.owner, error)
     return PositionsError(error.message, error.hint)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from copycat_agent.delivery.exactly_once.opening_plan import Asking, OpeningPlan, refused
 from copycat_agent.errors import PositionsError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
 from copycat_agent.producer.transactional import KafkaSteps
@@ -15,7 +16,6 @@ from copycat_agent.transactions.opening import Lanes as LanesOf
 from copycat_agent.transactions.opening import Opening, Truth, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
 from copycat_agent.turns import Party, Turns
-from copycat_agent.worker.wanted import Asking, Wanted, refused
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
@@ -53,8 +53,8 @@ class World(Protocol):
         """Free what it holds."""
 
 
-Ask = Callable[[int, str, ExitStack, Callable[[], None]], Wanted]
-"""See `wanted.Asking.all`."""
+Ask = Callable[[int, str, ExitStack, Callable[[], None]], OpeningPlan]
+"""See `opening_plan.Asking.all`."""
 
 MakeWorld = Callable[["Definition", Callable[[], bool]], World]
 """`make(definition, stopping)`, called on the opening's thread. Raises what the steps raise."""
@@ -72,7 +72,7 @@ Rows = Mapping[SourcePartition, SourceOffset | None]
 class Opened(NamedTuple):
     """What an opening was asked for, and found."""
 
-    wanted: Wanted
+    plan: OpeningPlan
     truth: Truth
 
 
@@ -138,11 +138,11 @@ class Attempt:
         world = self._make(self._definition, self._cancelled.is_set)
         try:
             there = world.ensure_topic(OFFSETS_TOPIC), world.cluster_id()
-            wanted = self._ask(*there, self._lease, lambda: self.at("hand over"))
+            plan = self._ask(*there, self._lease, lambda: self.at("hand over"))
             try:
-                return Opened(wanted, perform(open_lanes(wanted.opening), cast("Steps", _Watched(world, self))))
+                return Opened(plan, perform(open_lanes(plan.opening), cast("Steps", _Watched(world, self))))
             except PositionsError as error:
-                if (told := refused(self._store, wanted, error)) is error:
+                if (told := refused(self._store, plan, error)) is error:
                     raise
                 raise told from error
         finally:
@@ -168,7 +168,7 @@ class Opener:
         self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, store, make, ask, on_end)
 
     def all(self) -> Attempt:
-        """Every lane that the connector has or had, and those it is to have; or what comes first: see `wanted`.
+        """Every lane that the connector has or had, and those it is to have; or what comes first: see `opening_plan`.
 
         Raises what the store raises.
         """
@@ -184,4 +184,4 @@ class Opener:
         publish = tuple((tell or {}).items())
         who = (identity.nonce, identity.nonces)
         asked = Opening(identity.uuid, lanes, (number,), *who, cluster, publish=publish, only=frozenset({number}))
-        return self._begin(lambda *_: Wanted(asked))
+        return self._begin(lambda *_: OpeningPlan(asked))

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent import failpoints
+from copycat_agent.backoff import Backoff
 from copycat_agent.errors import BehindError, BlockedError, CopycatError, RetriableError
-from copycat_agent.model import LaneOutcome, Position, SourcePartition, SplitResult
-from copycat_agent.worker.backoff import Backoff
+from copycat_agent.model import LaneOutcome, LanePlan, Position, SourcePartition, SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from copycat_agent.executor import Results
-    from copycat_agent.model import Batch, LanePlan, Split
+    from copycat_agent.delivery.base import Pending
+    from copycat_agent.delivery.exactly_once.attempts import Attempt
+    from copycat_agent.model import Batch, Split
     from copycat_agent.options import ErrorsOptions
     from copycat_agent.transactions.opening import Truth
-    from copycat_agent.worker.attempts import Attempt
 
 TELL_SECONDS = 1.0
 """A recovery that takes longer is told."""
@@ -31,7 +31,7 @@ class Recovery:
 
     def __init__(self, batch: Batch, results: tuple[SplitResult, ...], again: Callable[[], Attempt], errors: ErrorsOptions) -> None:
         """`again` begins another attempt at the batch's lane."""
-        self.results: Results = Future()
+        self.results: Pending = Future()
         """The batch's, as Kafka has them; or what ends the connector."""
         self.began = time.monotonic()
         self.why = _why(results)
@@ -92,12 +92,12 @@ def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: Truth)
 
     Raises UnexpectedError.
     """
-    plan = batch.lane
-    assert plan is not None, "a batch without a lane has no outcome"
+    plan = batch.delivery
+    assert isinstance(plan, LanePlan), "a transaction has a lane"
     found = _positions(plan, batch, truth)
     state = LaneOutcome("committed" if found else "undone", truth.heads[plan.lane.number])
     results = [_committed(split, found.get(split.partition)) if found else _undone(one) for split, one in _pairs(batch, before)]
-    results[0] = replace(results[0], lane=state)
+    results[0] = replace(results[0], outcome=state)
     return tuple(results)
 
 
@@ -132,6 +132,6 @@ def _undone(result: SplitResult) -> SplitResult:
 
 
 def _why(results: tuple[SplitResult, ...]) -> str:
-    outcome = next((one.lane for one in results if one.lane is not None), None)
+    outcome = next((one.outcome for one in results if one.outcome is not None), None)
     error = next((one.error for one in results if one.error is not None), None)
     return (outcome.why if outcome else "") or str(error or "its process gave no answer")

@@ -1,0 +1,162 @@
+"""What the loop of a connector asks its delivery, and what runs a batch, whichever guarantee it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.batch.run import BatchRun
+from copycat_agent.errors import CopycatError
+from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, Place, SourcePartition, Split, SplitResult
+from copycat_agent.producer import Producers, TaskProducer
+from copycat_agent.sources import Changes
+
+if TYPE_CHECKING:
+    from copycat_agent.errors import RetriableError
+    from copycat_agent.logs import Log
+
+Results = tuple[SplitResult, ...]
+Pending = Future[Results]
+"""Results that are known once Kafka has answered."""
+
+Accounts = Mapping[SourcePartition, Account]
+"""What became of files, by partition; empty where no accounts are kept."""
+
+
+class Unsaved(NamedTuple):
+    """Changes that are not in the store yet, and the batch they came from, if any, which took so many seconds."""
+
+    changes: Changes
+    results: Results = ()
+    task: int = 0
+    seconds: float = 0.0
+
+
+class DeliveryView(NamedTuple):
+    """What a status says of a delivery that keeps positions in Kafka: heads by lane, where they stand, in which cluster."""
+
+    lanes: Mapping[int, Head] = {}
+    place: Place | None = None
+    cluster: str = ""
+
+
+class Delivery(Protocol):
+    """Open from the beginning; `close` ends it. For the connector's thread, `view` for any.
+
+    A batch passes `admit`, `plan`, `take_in` and `save`, in this order. Every method may raise what the store raises.
+    """
+
+    @property
+    def pace_seconds(self) -> float:
+        """Least time between two batches of a connector that is up to date."""
+
+    def view(self) -> DeliveryView:
+        """What a status says of it."""
+
+    @property
+    def trouble(self) -> RetriableError | None:
+        """What holds up some of the tasks while the others go on; None while nothing does."""
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """Tasks whose batch has come back without a known outcome. To find it out may take long, and the next start can do it."""
+
+    def is_free(self, task: int) -> bool:
+        """Whether a batch may be planned for the task, which has none under way."""
+
+    def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
+        """The splits that may go into a batch now. The others come back, unread, from `take_in` or `tend`."""
+
+    def plan(self, task: int, splits: Sequence[Split]) -> DeliveryPlan:
+        """What a batch of these splits is told (`Batch.delivery`)."""
+
+    def take_in(self, batch: Batch, results: Results) -> Results | Pending:
+        """What the source may hear of a batch that came back; a future of it where Kafka has to be asked first.
+
+        The future's result goes through here again. It may raise what ends the connector.
+        """
+
+    def tend(self) -> Results:
+        """Go on with what waits for Kafka. Returns splits that wait no longer, unread. Raises what ends the connector."""
+
+    def changed(self) -> None:
+        """The source has changed something by itself."""
+
+    def quiet(self) -> None:
+        """No batch is under way, and everything is saved."""
+
+    def save(self, one: Unsaved, accounts: Accounts) -> bool:
+        """Save changes, and what became of their batch. Returns whether there was anything to save."""
+
+    def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
+        """The connector ends: save `changes`, which hold once more what was left `unsaved`."""
+
+    def left(self, *, unsaved: bool, in_flight: bool) -> bool:
+        """The connector ends with offsets `unsaved`, or batches in flight: log what the next start does about it.
+
+        Returns whether it sends anything again because offsets could not be saved.
+        """
+
+    def close(self) -> None:
+        """The connector has ended."""
+
+
+MakeRun = Callable[[Batch, Pipeline, TaskProducer, Callable[[], bool]], BatchRun]
+"""`BatchRun`, or `sql_run.SqlRun` with its way through Spark."""
+AsValue = Callable[[Exception], CopycatError]
+"""An exception as the results of a batch tell it."""
+
+
+class TaskHalf(Protocol):
+    """The half of a delivery that works in a task."""
+
+    def run(
+        self,
+        batch: Batch,
+        pipeline: Pipeline,
+        producers: Producers,
+        stopping: Callable[[], bool],
+        make_run: MakeRun,
+        as_value: AsValue,
+    ) -> Results:
+        """See `tasks.run_batch`. What it raises came before anything was sent."""
+
+
+class Opening(Protocol):
+    """A delivery that is being opened. For the connector's thread."""
+
+    @property
+    def doing(self) -> str:
+        """What it waits for, for people; "" while it is quick."""
+
+    def tend(self) -> Delivery | None:
+        """The delivery, once it is open; None before. RetriableError: call again later. Raises what ends the connector."""
+
+    def seconds_left(self) -> float:
+        """How long after a RetriableError there is no use in another attempt, whatever the back-off says."""
+
+    def cancel(self) -> None:
+        """The connector ends before it was opened."""
+
+
+class Report(NamedTuple):
+    """Where a delivery writes what it does. `wake` makes the connector's thread look again soon; for any thread."""
+
+    count_outcome: Callable[[str], None]
+    """One more outcome of this name, for metrics: `openings`, or what became of a transaction."""
+    count_records: Callable[[Counts], None]
+    """Records that were settled before this start, and counted nowhere yet."""
+    wake: Callable[[], None]
+    log: Log
+
+
+def is_empty(changes: Changes) -> bool:
+    """Whether there is nothing to save."""
+    return not (changes.offsets or changes.forget or changes.losses or changes.accounts)
+
+
+def joined(accounts: Accounts, changes: Changes) -> dict[SourcePartition, Account]:
+    """What tasks did with files, and what the source says of them. Empty when no accounts are kept."""
+    return {**accounts, **{one: accounts.get(one, Account()) + account for one, account in changes.accounts.items()}}

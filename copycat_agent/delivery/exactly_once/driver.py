@@ -1,0 +1,228 @@
+"""Exactly once, the driver's half: what each batch is told of its lane, and what became of its transaction.
+
+A batch whose outcome is not known stays in flight until its lane is opened again and Kafka has said what it holds: only then the source
+hears of it. All of this happens in the connector's thread; what waits for Kafka does so on others.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.delivery.base import Accounts, DeliveryView, Pending, Report, Results, Unsaved, is_empty, joined
+from copycat_agent.delivery.exactly_once.publishing import LANE, OffsetPublisher
+from copycat_agent.delivery.exactly_once.recovery import Recovery
+from copycat_agent.errors import RetriableError
+from copycat_agent.model import LaneId, LaneOutcome, LanePlan, SourcePartition, Split, SplitResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from copycat_agent.delivery.exactly_once.attempts import Attempt, Opened, Opener, Rows
+    from copycat_agent.model import Batch, Head, Place
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
+    from copycat_agent.sources import Changes
+
+PACE_SECONDS = 0.2
+"""Least time between two batches of a connector that is up to date: each is a transaction, with a producer of its own and markers in
+every partition it wrote to. A line of a trickle is then with read_committed consumers in less than half a second."""
+ALSO_MOST = 200
+"""Offsets that the driver changed by itself and that go along with a batch, at most: about 100 KiB of its transaction."""
+
+
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """A batch under way: its plan, the files in it, those of `also`, and splits that wait for its end, see `admit`."""
+
+    plan: LanePlan
+    splits: frozenset[SourcePartition]
+    also: frozenset[SourcePartition]
+    held: list[Split] = field(default_factory=list)
+    recovery: Recovery | None = None
+
+
+class ExactlyOnce:
+    """See `base.Delivery`. A connector's task `n` has the lane `n`."""
+
+    pace_seconds = PACE_SECONDS
+
+    def __init__(self, definition: Definition, store: OffsetStore, opener: Opener, found: Opened, report: Report) -> None:
+        self.place: Place = found.plan.opening.lanes.place
+        self.cluster = found.truth.cluster
+        self.heads: dict[int, Head] = dict(found.truth.heads)
+        """Where each lane is, as of the last batch that is known and saved. Replaced, not changed: read by any thread."""
+        self._definition = definition
+        self._store = store
+        self._agent = store.identity.uuid
+        self._opener = opener
+        self._report = report
+        self._flights: dict[int, _Flight] = {}
+        self._publisher = OffsetPublisher(definition, store, self._publish)
+
+    def _publish(self, rows: Rows) -> Attempt:
+        return self._open_again(LANE, rows)
+
+    def _open_again(self, number: int, rows: Rows | None = None) -> Attempt:
+        return self._opener.again(number, self.heads, self.place, self.cluster, rows)
+
+    def view(self) -> DeliveryView:
+        """See `Delivery.view`."""
+        return DeliveryView(self.heads, self.place, self.cluster)
+
+    def is_free(self, task: int) -> bool:
+        """See `Delivery.is_free`."""
+        return task != LANE or not self._publisher.is_under_way
+
+    def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
+        """See `Delivery.admit`. The others come back with the results of the batch that publishes an offset of their file.
+
+        Were their own batch committed before that one, the older offset would come last. With a file those go that come after it.
+        """
+        where: dict[SourcePartition | None, list[Split]] = dict.fromkeys(self._publisher.rows, self._publisher.held)
+        for flight in self._flights.values():
+            where |= dict.fromkeys(flight.also, flight.held)
+        admitted: list[Split] = []
+        for split in splits:
+            if split.after in where and split.partition not in where:
+                where[split.partition] = where[split.after]
+            where.get(split.partition, admitted).append(split)
+        return tuple(admitted)
+
+    def plan(self, task: int, splits: Sequence[Split]) -> LanePlan:
+        """See `Delivery.plan`. A store that cannot be read now is no error: what it has to publish can wait, the records cannot."""
+        mine = frozenset(split.partition for split in splits)
+        busy = mine.union(self._publisher.rows, *(one.splits | one.also for one in self._flights.values()))
+        name = self._definition.name
+        try:
+            rows = self._store.unpublished(name, ALSO_MOST + len(busy))
+        except RetriableError:
+            rows = {}
+        also = tuple(islice((row for row in rows.items() if row[0] not in busy), ALSO_MOST))
+        plan = LanePlan(LaneId(self._agent, name, task), self.heads[task], self.place, also)
+        self._flights[task] = _Flight(plan, mine, frozenset(partition for partition, _ in also))
+        self._publisher.postpone()
+        return plan
+
+    def take_in(self, batch: Batch, results: Results) -> Results | Pending:
+        """See `Delivery.take_in`."""
+        number, outcome = batch.task.number, _outcome(results)
+        flight = self._flights[number]
+        if flight.recovery is None and not _is_known(flight.plan, outcome):
+            self._report.count_outcome("unknown")
+            flight.recovery = Recovery(batch, results, functools.partial(self._open_again, number), self._definition.errors)
+            flight.recovery.tend()
+            return flight.recovery.results
+        assert outcome is not None, "it is known"
+        if flight.recovery is None:
+            self._report.count_outcome(outcome.state)
+        else:
+            self._tell_recovered(number, flight.recovery, outcome)
+        held, flight.held = flight.held, []
+        return (*results, *(SplitResult(split, split.offset) for split in held))
+
+    def save(self, one: Unsaved, accounts: Accounts) -> bool:
+        """See `Delivery.save`."""
+        entry = self._entry(one) if one.results else {}
+        writes = bool(entry or accounts) or not is_empty(one.changes)
+        if writes:
+            self._commit(one.changes, accounts, **entry)
+        if one.results:
+            flight, outcome = self._flights.pop(one.task), _outcome(one.results)
+            self.heads = {**self.heads, one.task: outcome.head if outcome else flight.plan.head}
+        return writes
+
+    def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
+        """See `Delivery.save_last`. What the batches have told is marked as not told, and told once more."""
+        outcomes = ((one.task, _outcome(one.results)) for one in unsaved) if changes.offsets else ()
+        heads = {number: outcome.head for number, outcome in outcomes if outcome is not None and outcome.state == "committed"}
+        self._commit(changes, accounts, **({"heads": heads, "connector": self._definition.name} if heads else {}))
+
+    def _commit(self, changes: Changes, accounts: Accounts, **entry: Any) -> None:  # noqa: ANN401 - the store's arguments
+        self._store.commit(changes.offsets, changes.forget, changes.losses, accounts=joined(accounts, changes), **entry)
+
+    def _entry(self, one: Unsaved) -> dict[str, Any]:
+        """What is saved of a batch's transaction beside the changes that the source made of its results."""
+        plan, outcome, changes = self._flights[one.task].plan, _outcome(one.results), one.changes
+        if outcome is None or outcome.state != "committed":
+            return {}
+        told = {result.split.partition for result in one.results if _is_told(result, changes)}
+        heads = {one.task: outcome.head} if told or plan.also or changes.offsets or changes.forget else {}
+        return {"heads": heads, "told": told, "also": plan.also, "connector": self._definition.name}
+
+    def tend(self) -> Results:
+        """See `Delivery.tend`. To go on with what is not known raises nothing: the futures of `take_in` do."""
+        told = self._publisher.end()
+        if told is not None:
+            self.heads = {**self.heads, LANE: told}
+        for recovery in self._recoveries():
+            if not recovery.results.done():
+                recovery.tend()
+        return self._publisher.take_back()
+
+    def changed(self) -> None:
+        """See `Delivery.changed`."""
+        self._publisher.postpone()
+
+    def quiet(self) -> None:
+        """See `Delivery.quiet`."""
+        self._publisher.begin()
+
+    @property
+    def trouble(self) -> RetriableError | None:
+        """See `Delivery.trouble`: a batch whose outcome, or a lane whose head is not known for longer than a moment."""
+        doubts = (one.trouble for one in self._recoveries() if not one.results.done())
+        return next(filter(None, (*doubts, self._publisher.trouble)), None)
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """See `Delivery.unanswered`."""
+        return frozenset(number for number, one in self._flights.items() if one.recovery and not one.recovery.results.done())
+
+    def left(self, *, unsaved: bool, in_flight: bool) -> bool:
+        """See `Delivery.left`. Kafka has the offsets that could not be saved here."""
+        del unsaved
+        if in_flight:
+            self._report.log.warning("stopped before it was known what became of everything in flight; the next start asks Kafka")
+        return False
+
+    def close(self) -> None:
+        """See `Delivery.close`. What is not known yet, the next start finds out."""
+        self._publisher.cancel()
+        for recovery in self._recoveries():
+            recovery.cancel()
+
+    def _recoveries(self) -> list[Recovery]:
+        return [one.recovery for one in self._flights.values() if one.recovery is not None]
+
+    def _tell_recovered(self, number: int, recovery: Recovery, outcome: LaneOutcome) -> None:
+        self._report.count_outcome("openings")
+        self._report.count_outcome(outcome.state)
+        became = "committed" if outcome.state == "committed" else "not committed"
+        seconds = round(time.monotonic() - recovery.began, 2)
+        self._report.log.warning("Kafka was asked what became of a batch", task=number, batch=became, why=recovery.why, seconds=seconds)
+
+
+def _outcome(results: Iterable[SplitResult]) -> LaneOutcome | None:
+    return next((one.outcome for one in results if one.outcome is not None), None)
+
+
+def _is_known(plan: LanePlan, outcome: LaneOutcome | None) -> bool:
+    """Whether nobody else need be asked."""
+    if outcome is None or outcome.state == "unknown":
+        return False
+    if outcome.state == "committed":
+        return outcome.head[:2] == (plan.head.seq + 1, plan.head.nonce)
+    return outcome.head == plan.head
+
+
+def _is_told(result: SplitResult, changes: Changes) -> bool:
+    """Whether the transaction says of the file what the store is about to: the driver may know another name of it by now."""
+    partition = result.split.partition
+    saved = changes.offsets.get(partition)
+    if saved is None or partition in changes.forget:
+        return False
+    return (saved.path, saved.gone_ms) == (result.offset.path, result.offset.gone_ms)

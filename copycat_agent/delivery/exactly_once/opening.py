@@ -1,0 +1,127 @@
+"""Opens the lanes of a connector before its source is made, as often as it takes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from copycat_agent import failpoints
+from copycat_agent.delivery.exactly_once.attempts import Opener
+from copycat_agent.delivery.exactly_once.driver import ExactlyOnce
+from copycat_agent.errors import BehindError, RetriableError
+from copycat_agent.model import Counts, SourceOffset, SourcePartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from copycat_agent.delivery.base import Delivery, Report
+    from copycat_agent.delivery.exactly_once.attempts import Attempt, MakeWorld, Opened
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
+    from copycat_agent.transactions.opening import Opening
+    from copycat_agent.turns import Turns
+
+TELL_SECONDS = 1.0
+"""An attempt that takes longer says what it waits for."""
+AGAIN_SECONDS = 10.0
+"""So much later Kafka is asked once more, by a new client, before it is believed to lack what this host has seen.
+
+Brokers need 9 s to find out that one of them is cut off from the others.
+"""
+
+
+class ExactlyOnceOpening:
+    """See `base.Opening`. The attempts work on threads of `turns`."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        store: OffsetStore,
+        turns: Turns,
+        make_world: MakeWorld,
+        report: Report,
+        earlier: Sequence[str],
+        *,
+        keeps_accounts: bool,
+    ) -> None:
+        """`earlier`: see `Opener`."""
+        self._definition = definition
+        self._store = store
+        self._opener = Opener(definition, store, turns, make_world, report.wake, earlier)
+        self._report = report
+        self._keeps_accounts = keeps_accounts
+        self._attempt: Attempt | None = None
+        self._attempt_at = 0.0
+        self._again_at = 0.0
+
+    @property
+    def doing(self) -> str:
+        """See `Opening.doing`."""
+        attempt = self._attempt
+        return attempt.doing if attempt is not None and attempt.seconds > TELL_SECONDS else ""
+
+    def seconds_left(self) -> float:
+        """See `Opening.seconds_left`."""
+        return max(0.0, self._again_at - time.monotonic())
+
+    def tend(self) -> Delivery | None:
+        """See `Opening.tend`. PositionsError when a person has to decide first."""
+        if self._attempt is None:
+            self._begin()
+        assert self._attempt is not None, "it has just begun"
+        if not self._attempt.is_over:
+            return None
+        attempt, self._attempt = self._attempt, None
+        try:
+            return self._take_in(attempt.result())
+        except BehindError as error:
+            raise self._doubted(error) from None
+        finally:
+            attempt.leave()
+
+    def cancel(self) -> None:
+        """See `Opening.cancel`."""
+        if self._attempt is not None:
+            self._attempt.cancel()
+            self._attempt.leave()
+            self._attempt = None
+
+    def _begin(self) -> None:
+        self._attempt_at = time.monotonic()
+        self._attempt = self._opener.all()
+
+    def _take_in(self, found: Opened) -> ExactlyOnce | None:
+        """Save what was found. None when it had to come first. Raises what the store raises."""
+        failpoints.hit("claimed")
+        if found.plan.first is None:
+            return self._opened(found)
+        found.plan.first(found.truth)
+        owner = found.plan.owner or "nobody"
+        self._report.log.info("lanes that stand under this name from before were taken out of the way", owner=owner)
+        return None
+
+    def _doubted(self, error: BehindError) -> RetriableError | BehindError:
+        """Whether Kafka really lacks what this host has seen: a broker that is cut off from the others says so, too.
+
+        It is believed when an attempt that began `AGAIN_SECONDS` after the first doubt says the same.
+        """
+        if self._again_at and self._attempt_at >= self._again_at:
+            return error
+        self._again_at = self._again_at or time.monotonic() + AGAIN_SECONDS
+        hint = f"a broker that is cut off from the others may have said so: Kafka is asked again within {AGAIN_SECONDS:g} s"
+        return RetriableError(error.message, hint)
+
+    def _opened(self, found: Opened) -> ExactlyOnce:
+        name, asked, truth = self._definition.name, found.plan.opening, found.truth
+        place = asked.lanes.place
+        news = self._store.lanes_opened(name, truth.cluster, place, truth, _saved_here(asked), keeps_accounts=self._keeps_accounts)
+        self._report.count_records(sum((one.counts for one in news), Counts()))
+        self._report.count_outcome("openings")
+        if news:
+            self._report.log.info("positions taken over from Kafka", files=len(news), topic=place.topic, partition=place.partition)
+        return ExactlyOnce(self._definition, self._store, self._opener, found, self._report)
+
+
+def _saved_here(asked: Opening) -> list[tuple[SourcePartition, SourceOffset]]:
+    """Rows of the store that Kafka has been told."""
+    return [(partition, offset) for partition, offset in asked.publish if offset is not None]

@@ -1,0 +1,57 @@
+"""Which delivery a connector gets: one line in a table for each guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from copycat_agent.delivery.at_least_once import AtLeastOnceGuarantee
+from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, MakeWorld, kafka_world
+from copycat_agent.delivery.exactly_once.guarantee import ExactlyOnceGuarantee
+from copycat_agent.turns import Turns
+
+if TYPE_CHECKING:
+    from copycat_agent.delivery.base import Opening, Report
+    from copycat_agent.errors import CopycatError
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.options import Definition
+
+
+class Guarantee(Protocol):
+    """Opens deliveries of one kind. Shared by all connectors, thread-safe. Every method may raise what the store raises."""
+
+    def open(self, definition: Definition, report: Report, earlier: Sequence[str]) -> Opening:
+        """Begin to open a connector's delivery. FatalError when it must not begin before a person has decided something.
+
+        `earlier`: names under which Kafka may know the connector, where the store does not.
+        """
+
+    def leave(self, connector: str) -> None:
+        """The connector runs with another guarantee from now on."""
+
+    def remember(self, connector: str, error: CopycatError) -> None:
+        """The connector ended with this error: save what the commands need with which a person decides."""
+
+
+class Deliveries:
+    """Opens the deliveries of an agent's connectors. Thread-safe."""
+
+    def __init__(self, store: OffsetStore, *, keeps_accounts: bool = False, make_world: MakeWorld = kafka_world) -> None:
+        """`keeps_accounts`: what becomes of each file is entered in the store. `make_world`: how lanes reach Kafka."""
+        self._guarantees: Mapping[str, Guarantee] = {
+            "at_least_once": AtLeastOnceGuarantee(store),
+            "exactly_once": ExactlyOnceGuarantee(store, Turns(AT_ONCE), make_world, keeps_accounts=keeps_accounts),
+        }
+
+    def open(self, definition: Definition, report: Report, earlier: Sequence[str] = ()) -> Opening:
+        """Begin to open the delivery that the definition asks for. Raises as `Guarantee.open` does."""
+        asked = definition.delivery.guarantee
+        opening = self._guarantees[asked].open(definition, report, earlier)
+        for name, guarantee in self._guarantees.items():
+            if name != asked:
+                guarantee.leave(definition.name)
+        return opening
+
+    def ended(self, definition: Definition, error: CopycatError) -> None:
+        """The connector ended with this error. Raises what the store raises."""
+        self._guarantees[definition.delivery.guarantee].remember(definition.name, error)

@@ -1,0 +1,77 @@
+"""What is known of a batch's delivery when its process has not said it.
+
+A process of a cluster looks here before it knows whether it has what a batch needs: only the model is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from copycat_agent.errors import CopycatError
+from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, SplitResult
+
+Results = tuple[SplitResult, ...]
+
+
+class Outcomes(Protocol):
+    """One delivery's."""
+
+    is_always_asked: bool
+    """Whether Kafka has to be asked about a batch even if no process is known to have begun it."""
+
+    def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
+        """The results with what is known of the delivery, where they do not say it themselves.
+
+        `begun`: a process may have had the batch. `again`: another process may have had it before the one that answers.
+        """
+
+
+class _Acknowledged:
+    """At least once: each result stands for itself."""
+
+    is_always_asked = False
+
+    def add(self, _batch: Batch, results: Results, _why: str, *, begun: bool, again: bool = False) -> Results:  # noqa: ARG002 - see `Outcomes`
+        """See `Outcomes.add`."""
+        return results
+
+
+class _Transaction:
+    """Exactly once: the first result says what became of the transaction."""
+
+    is_always_asked = True
+
+    def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
+        """See `Outcomes.add`."""
+        plan = batch.delivery
+        assert isinstance(plan, LanePlan), "a transaction has a lane"
+        if not results:
+            return results
+        state: LaneState = "unknown" if begun else "undone"
+        said = next((one.outcome for one in results if one.outcome is not None), LaneOutcome(state, plan.head, why))
+        if said.state == "undone" and again:  # a process that had it before may have committed it
+            said = said._replace(state="unknown")
+        first, *rest = (replace(one, outcome=None) if one.outcome else one for one in results)
+        return replace(first, outcome=said), *rest
+
+
+OUTCOMES: Mapping[str, Outcomes] = {"at_least_once": _Acknowledged(), "exactly_once": _Transaction()}
+"""By the guarantee that a batch's plan names."""
+
+
+def without_answer(batch: Batch, error: CopycatError | None, *, begun: bool) -> Results:
+    """Results of a batch that gave no answer: every split stands where it stood. Not `begun`: no process has ever had it."""
+    results = tuple(SplitResult(split, split.offset, error=error) for split in batch.splits)
+    return OUTCOMES[batch.delivery.guarantee].add(batch, results, str(error or ""), begun=begun)
+
+
+def completed(batch: Batch, results: Results, why: str, *, again: bool) -> Results:
+    """The results, with an outcome where none of them says it: then nothing was begun, for this reason. `again`: see `Outcomes.add`."""
+    return OUTCOMES[batch.delivery.guarantee].add(batch, results, why, begun=False, again=again)
+
+
+def is_always_asked(batch: Batch) -> bool:
+    """See `Outcomes.is_always_asked`."""
+    return OUTCOMES[batch.delivery.guarantee].is_always_asked
