@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def install(directory: Path) -> Path:
     return directory / "venv/bin"
 
 
-def locked() -> dict[str, Version]:
+def locked() -> dict[NormalizedName, Version]:
     """Project -> version, the oldest where there is one for each Python."""
     pins = re.findall(r"^([a-z0-9-]+)==([^ \\;]+)", (PROJECT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    return {name: Version(version) for name, version in sorted(pins, key=lambda pin: Version(pin[1]), reverse=True)}
+    return {canonicalize_name(name): Version(version) for name, version in sorted(pins, key=lambda pin: Version(pin[1]), reverse=True)}
 
 
 def call(command: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,7 +69,8 @@ def test_pip_takes_no_older_versions_than_the_lock_file(installed: Path) -> None
     listed = call(installed / "pip", "list", "--format=freeze", "--exclude", "copycat-agent", "--exclude", "pip").stdout
     taken = {canonicalize_name(name): Version(version) for name, _, version in (line.partition("==") for line in listed.split())}
     known = locked()
-    assert taken["confluent-kafka"] == known["confluent-kafka"]
+    confluent = canonicalize_name("confluent-kafka")
+    assert taken[confluent] == known[confluent]
     assert {name: version for name, version in taken.items() if version < known.get(name, version)} == {}, "older than the lock file has"
 
 
