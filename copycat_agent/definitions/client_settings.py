@@ -14,7 +14,10 @@ from copycat_agent.definitions.librdkafka import PROPERTIES
 _CODE = "it loads code or runs a command in the agent's process"
 _PROMISE = "delivery.guarantee decides this"
 _OAUTH = "use kafka.security.oauth, whose method says how a token is got"
-_KERBEROS = "Kerberos is not supported: kafka.security.mechanism knows PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
+_KERBEROS = (
+    "Kerberos is not supported, since the client library comes without it: "
+    "kafka.security.mechanism knows PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
+)
 _NO_EFFECT = "it has no effect on this agent: leave it out"
 
 REFUSED: dict[str, str] = {

@@ -78,6 +78,8 @@ def where_of(options: TokenOptions) -> str:
     """Who is asked, without what a person might have put into the address."""
     if options.method == "msk_iam":
         return "AWS's signer"
+    if "token_url" in options.hidden:  # it came from a file or a credential
+        return "the token endpoint"
     address = urlsplit(options.token_url or _IMDS_URL)
     return f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"
 

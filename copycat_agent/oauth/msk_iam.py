@@ -30,9 +30,7 @@ def signed(options: OauthOptions) -> tuple[str, float]:
         raise RetriableError(f"AWS does not answer: {type(error).__name__}", "the agent asks again by itself") from None
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "no reason given")
-        raise BlockedError(
-            f"AWS refuses to lend role {options.role_arn}: {code}", "grant sts:AssumeRole to the agent's credentials"
-        ) from None
+        raise BlockedError(f"AWS refuses to lend role_arn: {code}", "grant sts:AssumeRole on it to the agent's credentials") from None
     except AttributeError:  # the signer's way to say that there are none
         raise BlockedError("no AWS credentials are found", _WHERE) from None
     except Exception as error:  # noqa: BLE001 - its words may show what was sent

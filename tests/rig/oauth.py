@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
 from joserfc import jwt
+from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from copycat_agent.dev_broker import DevBroker, free_port
@@ -80,6 +81,13 @@ class TokenServer:
         now = time.time()
         whole = {"iss": "rig", "aud": _AUDIENCE, "sub": CLIENT_ID, "iat": int(now), "exp": int(now + self.lifetime_seconds), **claims}
         return jwt.encode({"alg": "RS256", "kid": "rig"}, {**whole, "jti": uuid.uuid4().hex}, self._key)
+
+    def is_good(self, token: str) -> bool:
+        """Whether this server has signed it, and it has not expired."""
+        try:
+            return float(jwt.decode(token, self._key).claims["exp"]) > time.time()
+        except (JoseError, ValueError):
+            return False
 
     def turn_keys(self) -> None:
         """Tokens that were given out before are not good any more, once a broker has asked for the keys anew."""
