@@ -13,8 +13,11 @@ from copycat_agent.definitions.librdkafka import PROPERTIES
 
 _CODE = "it loads code or runs a command in the agent's process"
 _PROMISE = "delivery.guarantee decides this"
-_OAUTH = "for the client-credentials flow use kafka.security.oauth; other flows are not supported"
-_KERBEROS = "Kerberos is not supported: kafka.security.mechanism knows PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
+_OAUTH = "use kafka.security.oauth, whose method says how a token is got"
+_KERBEROS = (
+    "Kerberos is not supported, since the client library comes without it: "
+    "kafka.security.mechanism knows PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
+)
 _NO_EFFECT = "it has no effect on this agent: leave it out"
 
 REFUSED: dict[str, str] = {
@@ -45,7 +48,7 @@ REFUSED: dict[str, str] = {
     "sasl.kerberos.principal": _KERBEROS,
     "sasl.kerberos.keytab": _KERBEROS,
     "sasl.kerberos.min.time.before.relogin": _KERBEROS,
-    "sasl.oauthbearer.method": _OAUTH,
+    "sasl.oauthbearer.method": "use kafka.security.oauth.method",
     "sasl.oauthbearer.config": _OAUTH,
     "sasl.oauthbearer.client.id": "use kafka.security.oauth.client_id",
     "sasl.oauthbearer.client.credentials.client.id": "use kafka.security.oauth.client_id",
@@ -53,10 +56,10 @@ REFUSED: dict[str, str] = {
     "sasl.oauthbearer.client.credentials.client.secret": "use kafka.security.oauth.client_secret",
     "sasl.oauthbearer.scope": "use kafka.security.oauth.scope",
     "sasl.oauthbearer.token.endpoint.url": "use kafka.security.oauth.token_url",
-    "sasl.oauthbearer.grant.type": _OAUTH,
-    "sasl.oauthbearer.metadata.authentication.type": _OAUTH,
+    "sasl.oauthbearer.grant.type": "use kafka.security.oauth.method",
+    "sasl.oauthbearer.metadata.authentication.type": "use kafka.security.oauth.method: azure_imds or msk_iam",
     "sasl.oauthbearer.sub.claim.name": _OAUTH,
-    "sasl.oauthbearer.extensions": _OAUTH,
+    "sasl.oauthbearer.extensions": "use kafka.security.oauth.extensions",
     "enable.sasl.oauthbearer.unsecure.jwt": "it sends tokens that anyone can make; " + _OAUTH,
     "enable.idempotence": _PROMISE,
     "enable.gapless.guarantee": _PROMISE,
@@ -83,7 +86,8 @@ REFUSED: dict[str, str] = {
 }
 """Names that librdkafka knows and a definition may not set, with the right place or the reason."""
 
-REFUSED.update({name: _OAUTH for name in PROPERTIES if name.startswith("sasl.oauthbearer.assertion.")})
+_ASSERTION = "use kafka.security.oauth.assertion, with method: jwt_bearer"
+REFUSED.update({name: _ASSERTION for name in PROPERTIES if name.startswith("sasl.oauthbearer.assertion.")})
 
 _NARROWER = {
     "max.in.flight": "int 1..5",  # more than 5 could reorder: the library refuses them with idempotence

@@ -8,10 +8,12 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
+from copycat_agent.definitions.extras import lacking
 from copycat_agent.definitions.masking import is_secret_name
 from copycat_agent.definitions.spool_rules import check_spool
 from copycat_agent.formats import encoding_problem
 from copycat_agent.formats.records import FORMATS, build_format
+from copycat_agent.oauth import token_problems
 
 if TYPE_CHECKING:
     from copycat_agent.definitions.models import Loc
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
         ApiOptions,
         DeliveryOptions,
         KafkaOptions,
+        OauthOptions,
         RecordOptions,
         SecurityOptions,
         SourceOptions,
@@ -152,8 +155,8 @@ def _check_sasl(reader: Reader, said: set[str], security: SecurityOptions) -> No
     elif mechanism == "OAUTHBEARER":
         if security.oauth is None:
             _security(reader, "mechanism", "OAUTHBEARER needs oauth", "oauth: {token_url: ..., client_id: ..., client_secret: ...}")
-        elif not re.match(r"https?://[^\s/]+", security.oauth.token_url):
-            reader.report(("kafka", "security", "oauth", "token_url"), "bad-value", "needs a URL", "as in https://login.example.test/token")
+        elif "oauth" in said:
+            _check_oauth(reader, security.oauth)
         for name in sorted(said & {"username", "password"}):
             _security(reader, name, f"{name} is not used with OAUTHBEARER", "put client_id and client_secret under oauth")
     else:
@@ -163,6 +166,14 @@ def _check_sasl(reader: Reader, said: set[str], security: SecurityOptions) -> No
                 _security(reader, "mechanism", f"{mechanism} needs a {name}", hint)
         if "oauth" in said and security.oauth is not None:
             _security(reader, "oauth", f"oauth is not used with {mechanism}", "set mechanism: OAUTHBEARER")
+
+
+def _check_oauth(reader: Reader, oauth: OauthOptions) -> None:
+    loc = ("kafka", "security", "oauth")
+    for name, code, why, hint in token_problems(oauth):
+        reader.report((*loc, name) if name else loc, code, why, hint)
+    if oauth.method == "msk_iam" and (missing := lacking("msk-iam")):
+        reader.report((*loc, "method"), "not-installed", *missing)
 
 
 def _check_tls(reader: Reader, security: SecurityOptions) -> None:

@@ -12,6 +12,7 @@ from copycat_agent.doctor.model import Notes, Step, names
 from copycat_agent.doctor.network import Broker, Trouble, meet, reach, split_address
 from copycat_agent.doctor.topics import Want, examine_topics
 from copycat_agent.errors import BlockedError, CopycatError, FatalError
+from copycat_agent.oauth import where_of
 from copycat_agent.options import Definition, KafkaOptions, SourceOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe, ClusterState
 from copycat_agent.sources.log_options import LogFileOptions
@@ -109,6 +110,10 @@ def examine_cluster(cluster: Cluster) -> list[Step]:
     except FatalError as error:
         notes.fail("settings", error.message, error.hint)
         return notes.steps
+    except CopycatError as error:  # no token
+        notes.fail("login", error.message, error.hint)
+        _skip(notes, ("topics",), "not asked: see the step that failed")
+        return notes.steps
     try:
         _examine_inside(notes, cluster, probe, deadline)
     finally:
@@ -185,7 +190,8 @@ def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> Clust
     security = cluster.options.security
     try:
         brokers = probe.brokers()
-        who = f"{security.mechanism} as {security.username or 'client id'}" if security.mechanism else f"{security.protocol}, no login"
+        who = f"a token from {where_of(security.oauth)}" if security.oauth else security.username
+        who = f"{security.mechanism} as {who}" if security.mechanism else f"{security.protocol}, no login"
         notes.ok("login", who)
         if not _examine_advertised(notes, cluster.options, brokers):
             return None

@@ -10,9 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
 from copycat_agent.doctor.model import Notes, Step
 from copycat_agent.doctor.network import STEP_SECONDS, Trouble, reach
 from copycat_agent.errors import CopycatError, DataError
+from copycat_agent.oauth import REGISTRY_OAUTH, tokens_of, where_of
 from copycat_agent.options import Definition, SchemaRegistryOptions, without_login
 
 _PORTS = {"http": 80, "https": 443}
@@ -58,6 +60,7 @@ def _examine(used: Used) -> list[Step]:
     notes = Notes(f"schema registry {without_login(used.options.url)}")
     try:
         _reach(notes, used.options)
+        _log_in(notes, used.options)
     except Trouble as trouble:
         notes.fail(trouble.layer, trouble.message, trouble.hint)
         notes.skip("subjects", "not asked: see the step that failed")
@@ -90,14 +93,27 @@ def _reach(notes: Notes, options: SchemaRegistryOptions) -> None:
             return
         connection.settimeout(STEP_SECONDS)
         try:
-            with ssl.create_default_context(cafile=options.ca_file).wrap_socket(connection, server_hostname=host) as secured:
+            with tls_context(options).wrap_socket(connection, server_hostname=host) as secured:
                 notes.ok("tls", f"{secured.version()}, certificate good")
+        except CertificateError as error:
+            raise Trouble("tls", str(error), f"correct converters.schema_registry.{error.option}") from None
         except ssl.SSLCertVerificationError as error:
             fix = "set converters.schema_registry.ca_file to the authority that signed its certificate, and use the name in it"
             raise Trouble("tls", f"its certificate is refused: {error.verify_message}", fix) from None
         except OSError as error:
             reason = getattr(error, "reason", "") or error.strerror or "no answer"
             raise Trouble("tls", f"the TLS handshake fails: {reason}", "is this its https port? if it is not, write http://") from None
+
+
+def _log_in(notes: Notes, options: SchemaRegistryOptions) -> None:
+    """Whether a token comes, where there is one to come; the first question tells whether the registry takes it. Raises `Trouble`."""
+    if options.oauth is None:
+        return
+    try:
+        tokens_of(options.oauth, None, REGISTRY_OAUTH).token()
+    except CopycatError as error:
+        raise Trouble("login", error.message, error.hint) from None
+    notes.ok("login", f"a token from {where_of(options.oauth)}")
 
 
 def _ask(notes: Notes, label: str, converter: Any, topic: str) -> bool:  # noqa: ANN401 - a converter with schemas

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from copycat_agent.errors import BlockedError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import classify, with_trouble
-from copycat_agent.producer.settings import client_settings
+from copycat_agent.producer.outcomes import classify, not_made, with_trouble
+from copycat_agent.producer.settings import client_settings, distrust_token
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -74,9 +74,10 @@ class Admin:
             try:
                 self._client = AdminClient(settings)
             except KafkaException as exception:
-                raise FatalError(f"librdkafka refuses the kafka settings: {exception.args[0].str()}", "correct the kafka section") from None
+                raise not_made(exception.args[0]) from None
         return self._client
 
     def _on_error(self, error: KafkaError) -> None:
+        distrust_token(self._options, error)
         if self._trouble is None or classify(error) is BlockedError:
             self._trouble = error

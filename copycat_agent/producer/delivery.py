@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import classify, translate, with_trouble
+from copycat_agent.producer.outcomes import classify, not_made, translate, with_trouble
 from copycat_agent.producer.pace import Pace
-from copycat_agent.producer.settings import message_timeout_ms, producer_settings
+from copycat_agent.producer.settings import distrust_token, message_timeout_ms, producer_settings
 from copycat_agent.producer.statistics import client_view
 from copycat_agent.producer.topics import Topics
 
@@ -119,10 +119,11 @@ class TaskProducer:
         self._present_bytes = int(settings["batch.size"])
         try:
             callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error, "stats_cb": self._on_statistics}
-            self._client = Producer({**settings, **callbacks}, logger=_SILENT)
+            client = Producer({**settings, **callbacks}, logger=_SILENT)
         except KafkaException as exception:
-            raise _refused_settings(exception.args[0]) from None
-        self.topics = Topics(self._client, self._options, self._is_stopping, lambda: self._trouble, partitions, missing)
+            raise not_made(exception.args[0]) from None
+        self.topics = Topics(client, self._options, self._is_stopping, lambda: self._trouble, partitions, missing)
+        self._client = client
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
@@ -312,6 +313,7 @@ class TaskProducer:
             self._failures.setdefault(error.code(), error)
 
     def _on_error(self, error: KafkaError) -> None:
+        distrust_token(self._options, error)
         if self._trouble is None or error.code() != _ALL_DOWN:  # which only follows from what is known
             self._trouble, self._trouble_at = error, time.monotonic()
 
@@ -332,14 +334,3 @@ def _reported(message: Outgoing, report: Report) -> Outgoing:
     """The message with its callback."""
     topic, value, key, partition, _, _, *rest = (*message, *_USUAL[len(message) - 2 :])
     return topic, value, key, partition, report, None, *rest
-
-
-def _refused_settings(error: KafkaError) -> CopycatError:
-    if error.code() == KafkaError._CRIT_SYS_RESOURCE:  # noqa: SLF001 - its spelling
-        return no_more_threads(error.str())
-    return FatalError(f"librdkafka refuses the kafka settings: {error.str()}", "correct the kafka section")
-
-
-def no_more_threads(words: str) -> RetriableError:
-    """The error for a client that could not be made: each needs a few threads."""
-    return RetriableError(f"no Kafka client could be made: {words}", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks")

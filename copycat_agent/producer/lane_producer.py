@@ -17,8 +17,8 @@ from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.delivery import Intact, Outgoing, Refused, TaskProducer, no_more_threads
-from copycat_agent.producer.outcomes import classify, code_name
+from copycat_agent.producer.delivery import Intact, Outgoing, Refused, TaskProducer
+from copycat_agent.producer.outcomes import classify, code_name, no_more_threads
 from copycat_agent.producer.settings import transactional_settings
 from copycat_agent.producer.shared import SLICE_SECONDS, Shared
 from copycat_agent.transactions.protocol import Entry
@@ -50,6 +50,9 @@ class LaneProducer(TaskProducer):
 
     Records go as with a `TaskProducer`, in the open transaction; they count when it is committed. After any error it is `broken`.
     Used from one thread at a time, `attend` from any.
+
+    Where the login is a token the client itself is made in the background, too: the binding takes a second for it, since it waits in
+    whole seconds for the token to be set.
     """
 
     _least_batch_bytes = 1  # finding out costs a whole transaction here
@@ -74,10 +77,14 @@ class LaneProducer(TaskProducer):
         try:
             threading.Thread(target=self._initialize, name="fencing", daemon=True).start()
         except RuntimeError as error:
-            super().close()
+            self.close()
             raise no_more_threads(str(error)) from None
 
     def _start(self, client_id: str) -> None:
+        if self._options.security.oauth is None:
+            self._make(client_id)
+
+    def _make(self, client_id: str) -> None:
         shared = self._shared
         self._timeout_ms = shared.timeout_ms
         settings = transactional_settings(
@@ -211,9 +218,11 @@ class LaneProducer(TaskProducer):
         with self._lock:
             if self._is_closed:
                 return
-            self._is_closed = True
+            self._is_closed = self.broken = True
             if self.has_sent:
                 self._shared.lived(time.monotonic() - self._made_at)
+            if not hasattr(self, "_client"):
+                return  # who makes it frees it
             last = [self._client]
             super().close()
         # The library waits for its threads, and one of those may wait for a name server.
@@ -224,6 +233,8 @@ class LaneProducer(TaskProducer):
         begun, seconds = time.monotonic(), self._shared.first_wait_seconds()
         deadline = begun + _INIT_SECONDS
         try:
+            if not hasattr(self, "_client"):
+                self._make_late()
             error = self._ask_to_init(min(seconds, _INIT_SECONDS))
             while error is not None and self._is_worth_asking(error) and (left_seconds := deadline - time.monotonic()) > 0:
                 seconds = min(2 * seconds, SLICE_SECONDS)
@@ -237,6 +248,12 @@ class LaneProducer(TaskProducer):
             self._init_error = refused
         finally:
             self._is_initialized.set()
+
+    def _make_late(self) -> None:
+        self._make(self._client_id)
+        with self._lock:
+            if self._is_closed and hasattr(self, "_client"):
+                super().close()
 
     def _ask_to_init(self, seconds: float) -> KafkaError | None:
         with self._lock:
@@ -259,7 +276,7 @@ class LaneProducer(TaskProducer):
         self._shared.timeout_ms = min(self._shared.timeout_ms, max(_LEAST_TIMEOUT_MS, self._timeout_ms // 2))
         with self._lock:
             if not self._is_closed:
-                self._start(self._client_id)
+                self._make(self._client_id)
 
     def _is_worth_asking(self, error: KafkaError) -> bool:
         trouble = self._trouble

@@ -82,9 +82,9 @@ _HINTS = {
     "_UNKNOWN_TOPIC": "create the topic, or set kafka.create_topics",
     "TOPIC_AUTHORIZATION_FAILED": "grant this user Write and Describe on the topic",
     "CLUSTER_AUTHORIZATION_FAILED": "grant this user IdempotentWrite (brokers before 2.8) or Create on the cluster",
-    "SASL_AUTHENTICATION_FAILED": "check username, password and mechanism under kafka.security",
+    "SASL_AUTHENTICATION_FAILED": "check username, password and mechanism under kafka.security, or oauth there",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "grant this user Write and Describe on transactional ids that begin with copycat.",
-    "_AUTHENTICATION": "check username, password and mechanism under kafka.security",
+    "_AUTHENTICATION": "check username, password and mechanism under kafka.security, or oauth there",
     "_SSL": "check ca_file, cert_file and key_file under kafka.security",
 }
 
@@ -114,6 +114,20 @@ def classify(error: KafkaError) -> type[CopycatError]:
 def translate(error: KafkaError, what: str) -> CopycatError:
     """`error` as one of ours: `what` (what was being done, to which topic or broker), the broker's words, and the next step."""
     return classify(error)(f"{what}: {error.str()}", _HINTS.get(code_name(error), ""))
+
+
+def not_made(error: KafkaError) -> CopycatError:
+    """Why a client could not be made."""
+    if code_name(error) == "_CRIT_SYS_RESOURCE":
+        return no_more_threads(error.str())
+    if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:  # its token expired just then
+        return RetriableError(f"no Kafka client could be made: {error.str()}", "the agent tries again by itself")
+    return FatalError(f"librdkafka refuses the kafka settings: {error.str()}", "correct the kafka section")
+
+
+def no_more_threads(words: str) -> RetriableError:
+    """The error for a client that could not be made: each needs a few threads."""
+    return RetriableError(f"no Kafka client could be made: {words}", "raise the limit of threads (ulimit -u, TasksMax), or run fewer tasks")
 
 
 def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatError:

@@ -16,8 +16,8 @@ from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
-from copycat_agent.producer.outcomes import translate, with_trouble
-from copycat_agent.producer.settings import client_settings
+from copycat_agent.producer.outcomes import not_made, translate, with_trouble
+from copycat_agent.producer.settings import client_settings, distrust_token
 from copycat_agent.transactions.protocol import Entry
 
 PARTITIONS = 25
@@ -212,15 +212,20 @@ class Positions:
     def _reader(self) -> Consumer:
         self._trouble = None
         if self._consumer is None:
-            self._consumer = Consumer({
+            settings: dict[str, Any] = {
                 **client_settings(self.options), "client.id": self.client_id, "group.id": "copycat-positions", "enable.auto.commit": False,
                 "auto.offset.reset": "earliest", "isolation.level": "read_committed", "enable.partition.eof": True,
                 "fetch.wait.max.ms": 5, "error_cb": self._on_error,
                 "socket.timeout.ms": _ANSWER_MS,
-            })  # fmt: skip
+            }  # fmt: skip
+            try:
+                self._consumer = Consumer(settings)
+            except KafkaException as exception:
+                raise not_made(exception.args[0]) from None
         return self._consumer
 
     def _on_error(self, error: KafkaError) -> None:
+        distrust_token(self.options, error)
         if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
             self._trouble = error
 

@@ -15,9 +15,9 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import classify, translate, with_trouble
+from copycat_agent.producer.outcomes import classify, not_made, translate, with_trouble
 from copycat_agent.producer.settings import client_settings
 
 _POLL_SECONDS = 0.05
@@ -77,7 +77,7 @@ class ClusterProbe:
         try:
             self._client = AdminClient(settings)
         except KafkaException as exception:
-            raise FatalError(f"librdkafka refuses the kafka settings: {exception.args[0].str()}", "correct the kafka section") from None
+            raise not_made(exception.args[0]) from None
 
     def brokers(self) -> tuple[str, ...]:
         """The addresses that the cluster tells its clients, from the first broker that answers.

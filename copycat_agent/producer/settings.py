@@ -6,8 +6,12 @@ Names and meanings: https://github.com/confluentinc/librdkafka/blob/master/CONFI
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError
 
 from copycat_agent.errors import FatalError
+from copycat_agent.oauth import KAFKA_OAUTH, Tokens, tokens_of
 from copycat_agent.options import KafkaOptions, SecurityOptions
 from copycat_agent.producer.statistics import INTERVAL_SECONDS
 
@@ -40,6 +44,7 @@ _OURS: dict[str, str | bool] = {
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """After this time without an end the broker aborts a transaction; until then it keeps readers waiting (transaction.timeout.ms)."""
+_LOGIN_REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})  # noqa: SLF001 - its spelling
 _LANE_DEFAULTS = {
     "retry.backoff.ms": "10",  # an init that finds the transaction before it not quite at its end asks again soon
     "reconnect.backoff.ms": "20",  # the library waits for half of it, too, before it makes its second connection
@@ -57,36 +62,46 @@ def _security(options: SecurityOptions) -> dict[str, str]:
         "ssl.key.location": options.key_file,
         "ssl.key.password": options.key_password and options.key_password.get_secret_value(),
     }
-    if options.oauth is not None:
-        named |= {
-            "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.token.endpoint.url": options.oauth.token_url,
-            "sasl.oauthbearer.client.id": options.oauth.client_id,
-            "sasl.oauthbearer.client.secret": options.oauth.client_secret.get_secret_value(),
-            "sasl.oauthbearer.scope": options.oauth.scope,
-        }
     return {name: value for name, value in named.items() if value}
 
 
-def connection_settings(options: KafkaOptions) -> dict[str, str]:
+def _tokens(options: KafkaOptions) -> Tokens | None:
+    oauth = options.security.oauth
+    if oauth is None:
+        return None
+    authorities = options.client.get("https.ca.location")  # what librdkafka would go by if it asked
+    return tokens_of(oauth, None if authorities == "probe" else authorities, KAFKA_OAUTH)
+
+
+def distrust_token(options: KafkaOptions, error: KafkaError) -> None:
+    """A client of this cluster had this error: where it is a refused login, the next client does not try the same token."""
+    if error.code() in _LOGIN_REFUSED and (tokens := _tokens(options)) is not None:
+        tokens.distrust()
+
+
+def connection_settings(options: KafkaOptions) -> dict[str, Any]:
     """Settings that any client of this cluster needs. Secrets are in it: never log or print it.
 
-    Raises FatalError when no broker address is known.
+    Raises FatalError when no broker address is known; RetriableError or BlockedError where the login is a token and none comes.
     """
     if not options.bootstrap_servers:
         raise FatalError(
             "no Kafka address is known",
             "set kafka.bootstrap_servers in agent.yaml or --bootstrap-servers; for a trial, start one with: copycat dev-broker",
         )
-    return {"bootstrap.servers": ",".join(options.bootstrap_servers), **_security(options.security)}
+    settings: dict[str, Any] = {"bootstrap.servers": ",".join(options.bootstrap_servers), **_security(options.security)}
+    if (tokens := _tokens(options)) is not None:
+        tokens.token()  # a client that is made without one waits for it for ten seconds, and does not say why it does not come
+        settings["oauth_cb"] = tokens.give
+    return settings
 
 
-def client_settings(options: KafkaOptions) -> dict[str, str | int | float | bool]:
+def client_settings(options: KafkaOptions) -> dict[str, Any]:
     """The configuration of a client that asks and administers, with what `kafka.client` says about connections."""
     return {"log_level": "0", **options.client, **connection_settings(options)}
 
 
-def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 0, *, tracked: bool = False) -> dict[str, str | bool]:
+def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 0, *, tracked: bool = False) -> dict[str, Any]:
     """The whole configuration of an idempotent, acks=all producer. `kafka.client` overrides defaults, never promises.
 
     `batch_bytes` overrides both: what a topic was found to take at once; 0 when none was found to take less. `tracked`: successes
@@ -95,9 +110,7 @@ def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 
     return _settings(options, _DEFAULTS, client_id, batch_bytes, tracked=tracked)
 
 
-def _settings(
-    options: KafkaOptions, defaults: Mapping[str, str], client_id: str, batch_bytes: int, *, tracked: bool
-) -> dict[str, str | bool]:
+def _settings(options: KafkaOptions, defaults: Mapping[str, str], client_id: str, batch_bytes: int, *, tracked: bool) -> dict[str, Any]:
     found = {"batch.size": str(batch_bytes)} if batch_bytes else {}
     ours = {**_OURS, "delivery.report.only.error": not tracked}
     return {"client.id": client_id, **defaults, **options.client, **found, **connection_settings(options), **ours}
@@ -111,7 +124,7 @@ def transactional_settings(
     batch_bytes: int = 0,
     *,
     tracked: bool = False,
-) -> dict[str, str | bool]:
+) -> dict[str, Any]:
     """The whole configuration of a producer for one transaction, which the broker aborts after `timeout_ms`; else as `producer_settings`.
 
     Records and requests give up well before that.

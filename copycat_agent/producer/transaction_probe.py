@@ -8,9 +8,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import translate, with_trouble
+from copycat_agent.producer.outcomes import not_made, translate, with_trouble
 from copycat_agent.producer.settings import transactional_settings
 
 _LEAST_SECONDS = 1.0
@@ -32,7 +32,7 @@ def probe_transactions(options: KafkaOptions, transactional_id: str, timeout_ms:
     try:
         producer = Producer(settings, logger=_silent)
     except KafkaException as exception:
-        raise FatalError(f"librdkafka refuses the kafka settings: {exception.args[0].str()}", "correct the kafka section") from None
+        raise not_made(exception.args[0]) from None
     try:
         producer.init_transactions(max(_LEAST_SECONDS, deadline - time.monotonic()))
     except KafkaException as exception:

@@ -72,6 +72,8 @@ def test_the_scripts_are_sound(script: Path) -> None:
 def test_the_environment_is_what_the_lock_file_says_and_the_packager_is_pinned() -> None:
     script = (PROJECT / "scripts/package").read_text("utf-8")
     assert "--require-hashes --only-binary :all: --no-binary pyspark -r requirements.lock" in script
+    names = re.findall(r"^([a-z0-9-]+)==", (PROJECT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
+    assert {"pandas", "aws-msk-iam-sasl-signer-python"} <= set(names), "all extras are in it"
     assert re.search(r"^nfpm_version=v\d+\.\d+\.\d+$", script, re.MULTILINE)
 
 

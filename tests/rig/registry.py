@@ -26,6 +26,7 @@ from copycat_agent.dev_broker.java import java, pyspark_jars
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 VERSION = "2.6.13.Final"
@@ -118,6 +119,8 @@ class SchemaRegistry:
 class RegistryFront:
     """A server before a registry: `requests` lists what was asked (`GET /subjects/...`). With `login` it wants user and password.
 
+    `bearer` says whether a token is good, of which it then wants one; `told` are the headers of the last request.
+
     `hold_seconds` is how long it waits before it passes a request on; `answer` is given in place of the registry's, with `headers`.
     `stop` and `start` take it down and up, at the same address.
     """
@@ -127,6 +130,8 @@ class RegistryFront:
         self.hold_seconds = 0.0
         self.answer: tuple[int, bytes] | None = None
         self.headers: dict[str, str] = {}
+        self.bearer: Callable[[str], bool] | None = None
+        self.told: dict[str, str] = {}
         self._upstream = upstream
         self._wanted = None if login is None else "Basic " + base64.b64encode(":".join(login).encode()).decode()
         self._port = free_port()
@@ -144,13 +149,16 @@ class RegistryFront:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def start_tls(self, certificate: Path) -> str:
-        """Up behind TLS, with this key and certificate (PEM). Returns its address."""
+    def start_tls(self, certificate: Path, clients: Path | None = None) -> str:
+        """Up behind TLS, with this key and certificate (PEM). Returns its address. `clients` has to have signed those of clients."""
         self.stop()
         self.start()
         assert self._server is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
+        if clients is not None:
+            context.load_verify_locations(clients)
+            context.verify_mode = ssl.CERT_REQUIRED
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         return self.url.replace("http:", "https:")
 
@@ -167,6 +175,12 @@ class RegistryFront:
             self._server.server_close()
             self._server = None
 
+    def lets_in(self, said: str) -> bool:
+        """Whether this header is the login, or the token, that is wanted."""
+        if self.bearer is not None:
+            return said.startswith("Bearer ") and self.bearer(said.removeprefix("Bearer "))
+        return self._wanted is None or said == self._wanted
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         front = self
 
@@ -180,10 +194,11 @@ class RegistryFront:
             def _pass(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 front.requests.append(f"{self.command} {self.path}")
+                front.told = dict(self.headers)
                 time.sleep(front.hold_seconds)
                 if front.answer is not None:
                     self._reply(*front.answer)
-                elif front._wanted is not None and self.headers.get("Authorization") != front._wanted:
+                elif not front.lets_in(self.headers.get("Authorization", "")):
                     self._reply(401, b'{"error_code": 40101, "message": "Unauthorized"}')
                 else:
                     self._forward(body)

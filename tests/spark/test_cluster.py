@@ -20,7 +20,9 @@ from copycat_agent.sources.remote.remote_files import maker
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import Worker
 from tests.rig.apart import ExecutorApart
-from tests.rig.kafka import values
+from tests.rig.kafka import consume, values
+from tests.rig.oauth import CLIENT_ID, OauthBroker, TokenServer
+from tests.rig.oauth import SECRET as OAUTH_SECRET
 from tests.rig.object_store import CREDENTIALS, ObjectStore
 from tests.rig.spark_cluster import PROJECT, SparkCluster, kill
 from tests.rig.waiting import wait_until
@@ -137,6 +139,21 @@ def test_files_on_a_mount_arrive_once_by_way_of_two_workers(make_run: Callable[.
     arrived = run.lines()
     assert len(arrived) == 8000
     assert set(arrived) == lines
+
+
+def test_executors_log_in_with_tokens_of_their_own_processes(real: ExecutorApart, tmp_path: Path) -> None:
+    lines = _write(tmp_path / "logs", 4, 200)
+    with TokenServer() as server, OauthBroker(tmp_path / "guarded", server) as guarded:
+        oauth = {"token_url": server.token_url, "client_id": CLIENT_ID, "client_secret": OAUTH_SECRET}
+        security = {"protocol": "SASL_PLAINTEXT", "mechanism": "OAUTHBEARER", "oauth": oauth}
+        run = Run(tmp_path, guarded.bootstrap, "t", real, kafka={"security": security, "create_topics": {}})
+        run.start()
+        try:
+            assert run.finish().counts.acknowledged == 800
+        finally:
+            run.close()
+        assert {record.value for record in consume(guarded.bootstrap, "t", until=800, client=guarded.client)} == lines
+        assert 1 <= len(server.asked) <= 4
 
 
 @pytest.mark.parametrize("victims", ["executors", "pythons"])

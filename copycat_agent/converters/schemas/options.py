@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit
 
 from copycat_agent.converters.base import OptionProblem, Site
+from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
 from copycat_agent.converters.schemas.form import BadSchemaError
 from copycat_agent.converters.schemas.schema_file import SchemaFile, SchemaPath
+from copycat_agent.oauth import token_problems
 from copycat_agent.options import ConverterOptions, Field, SchemaRegistryOptions
 
 _URL = ("schema_registry", "url")
@@ -79,21 +80,29 @@ def registry_problems(registry: SchemaRegistryOptions) -> Iterator[OptionProblem
     if registry.basic_auth is not None and ":" in registry.basic_auth.username:
         hint = "HTTP ends the user's name at the first :"
         yield OptionProblem(("schema_registry", "basic_auth", "username"), "has a : in it", hint)
-    if registry.ca_file is not None:
-        yield from _ca_problems(registry.ca_file, address.scheme)
+    yield from _tls_problems(registry, address.scheme)
+    if registry.oauth is not None:
+        if registry.basic_auth is not None:
+            yield OptionProblem(("schema_registry", "oauth"), "has no effect beside basic_auth", "delete one of the two")
+        for name, code, why, hint in token_problems(registry.oauth):
+            yield OptionProblem(("schema_registry", "oauth", name) if name else ("schema_registry", "oauth"), why, hint, code)
 
 
-def _ca_problems(path: str, scheme: str) -> Iterator[OptionProblem]:
-    place = ("schema_registry", "ca_file")
-    if scheme == "http":
-        yield OptionProblem(place, "needs an https:// address", "correct url, or delete ca_file")
+def _tls_problems(registry: SchemaRegistryOptions, scheme: str) -> Iterator[OptionProblem]:
+    """The client's own certificate is not opened: its key is for the agent's user alone, and `doctor` looks at it."""
+    said = [name for name in ("ca_file", "cert_file", "key_file", "key_password") if getattr(registry, name) is not None]
+    if not said:
         return
-    try:
-        ssl.create_default_context(cafile=path)
-    except ssl.SSLError:
-        yield OptionProblem(place, "holds no certificates", "it has to be PEM (-----BEGIN CERTIFICATE-----)")
-    except (OSError, ValueError) as error:
-        yield OptionProblem(place, f"cannot be read: {getattr(error, 'strerror', None) or 'not a file name'}", "name a readable PEM file")
+    if scheme == "http":
+        for name in said:
+            yield OptionProblem(("schema_registry", name), "needs an https:// address", f"correct url, or delete {name}")
+    elif (registry.cert_file is None) != (registry.key_file is None) or (registry.key_password is not None and registry.key_file is None):
+        yield OptionProblem(("schema_registry", said[-1]), "a certificate and its key go together", "cert_file: PATH, key_file: PATH")
+    else:
+        try:
+            tls_context(registry.model_copy(update={"cert_file": None}))
+        except CertificateError as error:
+            yield OptionProblem(("schema_registry", error.option), error.why, "name a readable PEM file (-----BEGIN CERTIFICATE-----)")
 
 
 def underivable(site: Site, error: BadSchemaError) -> OptionProblem:

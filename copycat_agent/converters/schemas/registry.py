@@ -5,7 +5,6 @@ Door to confluent-kafka's registry client. Its retries are off, since a batch ha
 
 from __future__ import annotations
 
-import ssl
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -14,8 +13,10 @@ from urllib.parse import urlsplit
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
 from copycat_agent.converters.schemas.session import ANSWER_SECONDS, connected
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.oauth import REGISTRY_OAUTH, Tokens, tokens_of
 from copycat_agent.options import SchemaRegistryOptions, without_login
 
 _WORDS_MAX = 400
@@ -25,6 +26,16 @@ _TOO_MANY, _TIME_OUT, _SERVER = 429, 408, 500
 _ID_MAX = 2**32 - 1
 _UP = "is it up? check converters.schema_registry.url; the agent asks again by itself"
 _TRUST = "set converters.schema_registry.ca_file to the authority that signed its certificate; url needs a name that is in it"
+_SHOW = "set cert_file and key_file under converters.schema_registry to a certificate that it trusts"
+_CLIENT_REFUSED = (
+    "CERTIFICATE_REQUIRED",
+    "UNKNOWN_CA",
+    "BAD_CERTIFICATE",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_UNKNOWN",
+    "HANDSHAKE_FAILURE",
+)
+"""TLS alerts with which a server turns a client away for its certificate."""
 _NOT_A_REGISTRY = "correct converters.schema_registry.url: some registries answer below a path, such as /apis/ccompat/v7"
 
 _T = TypeVar("_T")
@@ -64,6 +75,7 @@ class Registry:
     def __init__(self, options: SchemaRegistryOptions) -> None:
         """Asks nothing yet."""
         self._options = options
+        self._tokens = None if options.oauth is None else tokens_of(options.oauth, None, REGISTRY_OAUTH)
         self._lock = threading.Lock()
         self.where = f"the schema registry at {without_login(options.url)}"
 
@@ -108,11 +120,13 @@ class Registry:
 
     def _in_time(self, question: Callable[[SchemaRegistryClient], _T], what: str) -> _T:
         """On a thread, since the client bounds each step of an answer and not the whole."""
+        if self._tokens is not None:
+            self._tokens.token()  # before: it has a time of its own
         outcome: list[tuple[_T | None, Exception | None]] = []
 
         def run() -> None:
             try:
-                with _client(self._options) as client:  # asked so rarely that a connection need not wait for it
+                with _client(self._options, self._tokens) as client:  # asked so rarely that a connection need not wait for it
                     outcome.append((question(client), None))
             except Exception as error:  # noqa: BLE001 - translated below
                 outcome.append((None, error))
@@ -123,6 +137,8 @@ class Registry:
         if not outcome:
             raise RetriableError(f"{self.where} did not answer within {ANSWER_SECONDS:g} s", _UP)
         value, error = outcome[0]
+        if isinstance(error, CopycatError):
+            raise error
         if error is not None:
             raise self._translated(error, what) from None
         return value  # type: ignore[return-value]
@@ -133,17 +149,29 @@ class Registry:
         if isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
             return BlockedError(f"{self.where} answers, but not as a schema registry does", _NOT_A_REGISTRY)
         reason = _clean(str(error)) or type(error).__name__
-        if isinstance(error, _AuthoritiesError):
-            return BlockedError(f"{self.where} cannot be asked: {reason}", "correct converters.schema_registry.ca_file")
+        if isinstance(error, CertificateError):
+            return BlockedError(f"{self.where} cannot be asked: {reason}", f"correct converters.schema_registry.{error.option}")
+        return self._unreachable(reason)
+
+    def _unreachable(self, reason: str) -> CopycatError:
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             return BlockedError(f"{self.where} has a certificate that is refused: {reason}", _TRUST)
+        if any(alert in reason for alert in _CLIENT_REFUSED):
+            return BlockedError(f"{self.where} refuses this client's certificate, or wants one: {reason}", _SHOW)
         return RetriableError(f"{self.where} does not answer: {reason}", _UP)
+
+    def _unauthorized(self) -> CopycatError:
+        if self._tokens is not None:
+            self._tokens.distrust()
+            return BlockedError(f"{self.where} refuses this token (HTTP 401)", f"correct {REGISTRY_OAUTH}")
+        login = "refuses this login" if self._options.basic_auth else "wants a login"
+        hint = "correct converters.schema_registry.basic_auth: {username, password}, or oauth"
+        return BlockedError(f"{self.where} {login} (HTTP 401)", hint)
 
     def _refusal(self, status: int, words: str, what: str) -> CopycatError:
         """An answer that is no good one, by what the caller does about it."""
         if status == _UNAUTHORIZED:
-            login = "refuses this login" if self._options.basic_auth else "wants a login"
-            return BlockedError(f"{self.where} {login} (HTTP 401)", "correct converters.schema_registry.basic_auth: {username, password}")
+            return self._unauthorized()
         if status == _FORBIDDEN:
             return BlockedError(f"{self.where} does not let this login use {what} (HTTP 403)", "grant it there")
         if status == _NOT_FOUND:
@@ -165,9 +193,9 @@ class _AbsentError(BlockedError):
 
 def registry_of(options: SchemaRegistryOptions) -> Registry:
     """The registry of these options: one per process, address and login."""
-    login = options.basic_auth
-    secrets = (login.username, login.password.get_secret_value()) if login else ("", "")
-    key = (options.url, *secrets, options.ca_file or "")
+    login, oauth = options.basic_auth, options.oauth
+    hidden = login.password if login else None, options.key_password, oauth.client_secret if oauth else None
+    key = (options.model_dump_json(), *(one.get_secret_value() if one else None for one in hidden))
     with _guard:
         if len(_registries) >= _REGISTRIES_MAX:
             _registries.clear()
@@ -175,27 +203,24 @@ def registry_of(options: SchemaRegistryOptions) -> Registry:
 
 
 _guard = threading.Lock()
-_registries: dict[tuple[str, ...], Registry] = {}
+_registries: dict[tuple[str | None, ...], Registry] = {}
 
 
-def _client(options: SchemaRegistryOptions) -> SchemaRegistryClient:
+def _client(options: SchemaRegistryOptions, tokens: Tokens | None) -> SchemaRegistryClient:
     login = None
     if options.basic_auth is not None:
         login = options.basic_auth.username, options.basic_auth.password.get_secret_value()
     address = urlsplit(options.url)
-    return connected(address.geturl(), login, _authorities(options.ca_file) if address.scheme == "https" else None)
+    context = tls_context(options) if address.scheme == "https" else None
+    return connected(address.geturl(), login, context, None if tokens is None else lambda _: _bearer(options, tokens))
 
 
-class _AuthoritiesError(Exception):
-    """The file of certificates is not one any more."""
-
-
-def _authorities(ca_file: str | None) -> ssl.SSLContext:
-    """Without a file the host's own, as for Kafka."""
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
-        raise _AuthoritiesError(f"ca_file {ca_file}: {error.strerror or 'no certificates'}") from None
+def _bearer(options: SchemaRegistryOptions, tokens: Tokens) -> dict[str, str]:
+    """By the names of the client. The logical cluster, which it wants, is of Confluent Cloud only."""
+    assert options.oauth is not None
+    fields = {"bearer.auth.token": tokens.token(), "bearer.auth.logical.cluster": options.oauth.logical_cluster or ""}
+    pool = options.oauth.identity_pool
+    return fields if pool is None else {**fields, "bearer.auth.identity.pool.id": pool}
 
 
 def _schema(schema: Written) -> Schema:

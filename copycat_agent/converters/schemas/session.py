@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
@@ -26,9 +26,21 @@ class BadAnswerError(ValueError):
     """An answer that no registry gives."""
 
 
-def connected(url: str, login: tuple[str, str] | None, authorities: ssl.SSLContext | None) -> SchemaRegistryClient:
-    """A client for some questions, to be closed. `authorities` None: for an address without TLS."""
-    client = SchemaRegistryClient({"url": url, "max.retries": 0})
+def connected(
+    url: str, login: tuple[str, str] | None, authorities: ssl.SSLContext | None, bearer: Callable[[Any], dict[str, str]] | None = None
+) -> SchemaRegistryClient:
+    """A client for some questions, to be closed. `authorities` None: for an address without TLS.
+
+    `bearer` gives what stands in place of a login, as the client's `bearer.auth.custom.provider.function` does.
+    """
+    settings: dict[str, Any] = {"url": url, "max.retries": 0}
+    if bearer is not None:
+        settings |= {
+            "bearer.auth.credentials.source": "CUSTOM",
+            "bearer.auth.custom.provider.function": bearer,
+            "bearer.auth.custom.provider.config": {},
+        }
+    client = SchemaRegistryClient(settings)
     session = httpx2.Client(
         transport=_Bounded(authorities),
         auth=login,

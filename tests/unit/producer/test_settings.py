@@ -12,7 +12,9 @@ from copycat_agent.formats.lines import LineOptions
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, OauthOptions, SecretStr, SecurityOptions
 from copycat_agent.producer import Producers
-from copycat_agent.producer.settings import client_settings, producer_settings
+from copycat_agent.producer.settings import client_settings, producer_settings, transactional_settings
+from tests.rig.oauth import CLIENT_ID, TokenServer
+from tests.rig.oauth import SECRET as OAUTH_SECRET
 
 SECRET = "hunter2-canary"
 
@@ -68,12 +70,14 @@ def test_security_reaches_the_client() -> None:
     assert settings["broker.address.family"] == "v4"
 
 
-def test_oauth_reaches_the_client() -> None:
-    oauth = OauthOptions(token_url="https://t", client_id="me", client_secret=SecretStr(SECRET), scope=None)
-    settings = producer_settings(kafka(SecurityOptions(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth=oauth)), "x")
-    assert settings["sasl.oauthbearer.client.secret"] == SECRET
-    assert settings["sasl.oauthbearer.method"] == "oidc"
-    assert "sasl.oauthbearer.scope" not in settings
+def test_every_client_of_a_cluster_is_given_one_token_and_never_the_secret() -> None:
+    with TokenServer() as server:
+        oauth = OauthOptions(token_url=server.token_url, client_id=CLIENT_ID, client_secret=SecretStr(OAUTH_SECRET))
+        options = kafka(SecurityOptions(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth=oauth))
+        made = [producer_settings(options, "x"), transactional_settings(options, "x", "id"), client_settings(options)]
+        given = {settings["oauth_cb"]("")[0] for settings in made}
+        assert len(given) == len(server.asked) == 1
+        assert OAUTH_SECRET not in str(made)
 
 
 def test_without_an_address_the_next_step_is_named() -> None:

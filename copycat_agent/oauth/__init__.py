@@ -1,0 +1,12 @@
+"""OAuth access tokens, one per process and login: for Kafka's clients and the schema registry's."""
+
+from __future__ import annotations
+
+from copycat_agent.oauth.asking import where_of
+from copycat_agent.oauth.kept import Tokens, tokens_of
+from copycat_agent.oauth.needs import token_problems
+
+__all__ = ["KAFKA_OAUTH", "REGISTRY_OAUTH", "Tokens", "token_problems", "tokens_of", "where_of"]
+
+KAFKA_OAUTH, REGISTRY_OAUTH = "kafka.security.oauth", "converters.schema_registry.oauth"
+"""Where the options of logins stand."""

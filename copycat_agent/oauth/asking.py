@@ -1,0 +1,241 @@
+"""One question for a token, and what its answer means. Only to the address in the definition: no proxy, no redirect.
+
+Every way asks at most once; who calls has the back-off and bounds the time.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+import socket
+import ssl
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
+from copycat_agent.oauth.msk_iam import signed
+from copycat_agent.options import OauthOptions, TokenOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from http.client import HTTPConnection, HTTPResponse
+
+ANSWER_SECONDS = 8.0
+"""For a whole answer, name resolution and connection included."""
+_STEP_SECONDS = 5.0
+"""For a connection, and between two pieces of an answer."""
+_ANSWER_BYTES_MAX = 256 * 1024
+_PIECE_BYTES = 64 * 1024
+_DEFAULT_SECONDS = 300.0
+"""How long a token is used that does not say how long it is good."""
+_LONGEST_SECONDS = 30 * 86400.0
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,65536}=*")
+_CODE = re.compile(r"[a-z_]{1,40}")
+_IMDS_URL = "http://169.254.169.254/metadata/identity/oauth2/token"
+_IMDS_VERSION = "2018-02-01"
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ASSERTION_BYTES_MAX = 64 * 1024
+_UP = "is it up? the agent asks again by itself"
+_TOO_MANY, _TIME_OUT, _SERVER, _OK = 429, 408, 500, 200
+_REFUSED = (400, 401, 403)
+
+
+class Answer(NamedTuple):
+    """A token, and for how many seconds from now it is good."""
+
+    token: str
+    seconds: float
+
+
+class _Asked(NamedTuple):
+    """What is sent: a form to post, or, where that is None, a GET."""
+
+    url: str
+    form: Mapping[str, str] | None
+    headers: Mapping[str, str]
+
+
+def ask(options: TokenOptions, ca_file: str | None, section: str) -> Answer:
+    """Ask for a token. `section` is where the options stand. Raises RetriableError or BlockedError, without any secret."""
+    if isinstance(options, OauthOptions) and options.method == "msk_iam":
+        return Answer(*signed(options))
+    asked, where = _QUESTIONS[options.method](options), where_of(options)
+    context = _authorities(ca_file, section) if asked.url.startswith("https:") else None
+    try:
+        status, body = _exchange(asked, context)
+    except (OSError, ValueError) as error:
+        raise _unreachable(error, where, section) from None
+    return _understood(status, body, where, section)
+
+
+def where_of(options: TokenOptions) -> str:
+    """Who is asked, without what a person might have put into the address."""
+    if options.method == "msk_iam":
+        return "AWS's signer"
+    if "token_url" in options.hidden:  # it came from a file or a credential
+        return "the token endpoint"
+    address = urlsplit(options.token_url or _IMDS_URL)
+    return f"{address.scheme}://{address.hostname}{f':{address.port}' if address.port else ''}{address.path}"
+
+
+def _client_credentials(options: TokenOptions) -> _Asked:
+    """RFC 6749, 4.4. Id and secret as they are, not encoded for URLs first: so do librdkafka and, by default, Kafka's Java client."""
+    assert options.client_secret is not None
+    login = f"{options.client_id}:{options.client_secret.get_secret_value()}"
+    headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+    return _Asked(options.token_url or "", _with_scope({"grant_type": "client_credentials"}, options), headers)
+
+
+def _jwt_bearer(options: TokenOptions) -> _Asked:
+    """RFC 7523, 2.1."""
+    form = {"grant_type": _JWT_BEARER, "assertion": _assertion(options)}
+    return _Asked(options.token_url or "", _with_scope(form, options), {})
+
+
+def _azure_imds(options: TokenOptions) -> _Asked:
+    """https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token."""
+    wanted = {"api-version": _IMDS_VERSION, "resource": options.resource or ""}
+    query = wanted | ({"client_id": options.client_id} if options.client_id else {})
+    return _Asked(f"{options.token_url or _IMDS_URL}?{urlencode(query)}", None, {"Metadata": "true"})
+
+
+_QUESTIONS: dict[str, Callable[[TokenOptions], _Asked]] = {
+    "oidc": _client_credentials,
+    "jwt_bearer": _jwt_bearer,
+    "azure_imds": _azure_imds,
+}
+
+
+def _with_scope(form: dict[str, str], options: TokenOptions) -> dict[str, str]:
+    return form | ({"scope": options.scope} if options.scope else {})
+
+
+def _assertion(options: TokenOptions) -> str:
+    """What stands in its file, or one that is signed now."""
+    wanted = options.assertion
+    assert wanted is not None
+    path = Path(wanted.file or wanted.key_file or "")
+    try:
+        with path.open("rb") as file:
+            text = file.read(_ASSERTION_BYTES_MAX).decode("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BlockedError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not text'}", "let the agent's user read it"
+        ) from None
+    if wanted.file is not None:
+        return text.strip()
+    from joserfc import jwt  # noqa: PLC0415 - 0.2 s, for this alone
+    from joserfc.jwk import ECKey, RSAKey  # noqa: PLC0415 - as above
+
+    now = int(time.time())
+    claims = {"iss": wanted.issuer, "sub": wanted.subject, "aud": wanted.audience or options.token_url, "jti": uuid.uuid4().hex}
+    times = {"iat": now, "nbf": now, "exp": now + int(wanted.lifetime)}
+    whole = {name: value for name, value in claims.items() if value} | times
+    password = None if wanted.key_password is None else wanted.key_password.get_secret_value()
+    try:
+        key = (RSAKey if wanted.algorithm == "RS256" else ECKey).import_key(text, password=password)
+        return jwt.encode({"alg": wanted.algorithm}, whole, key)
+    except Exception as error:  # noqa: BLE001 - its words may show the key
+        hint = f"it has to be the PEM of a private key for {wanted.algorithm}; key_password opens an encrypted one"
+        raise BlockedError(f"{path} cannot be used to sign: {type(error).__name__}", hint) from None
+
+
+def _authorities(ca_file: str | None, section: str) -> ssl.SSLContext:
+    """Without a file the host's own, as for Kafka. A directory of them may be named too, as librdkafka's https.ca.location has it."""
+    is_directory = ca_file is not None and Path(ca_file).is_dir()
+    try:
+        return ssl.create_default_context(capath=ca_file) if is_directory else ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise BlockedError(f"ca_file {ca_file}: {error.strerror or 'no certificates'}", f"correct {section}.ca_file") from None
+
+
+def _exchange(asked: _Asked, context: ssl.SSLContext | None) -> tuple[int, bytes]:
+    """Status and body. Raises OSError, or ValueError for an answer that is none. Ends soon after `ANSWER_SECONDS`, whatever comes."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415 - 40 ms that others do without
+
+    address = urlsplit(asked.url)
+    host, target = address.hostname or "", (address.path or "/") + (f"?{address.query}" if address.query else "")
+    connection: HTTPConnection = HTTPConnection(host, address.port, timeout=_STEP_SECONDS)
+    if context is not None:
+        connection = HTTPSConnection(host, address.port, timeout=_STEP_SECONDS, context=context)
+    form = None if asked.form is None else urlencode(asked.form)
+    headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **asked.headers}
+    end = threading.Timer(ANSWER_SECONDS, _cut, (connection,))
+    end.daemon = True
+    end.start()
+    try:
+        connection.request("GET" if form is None else "POST", target, form, headers)
+        answer = connection.getresponse()
+        return answer.status, _body(answer, time.monotonic() + ANSWER_SECONDS)
+    except HTTPException as error:
+        msg = f"no HTTP ({type(error).__name__})"
+        raise ValueError(msg) from None
+    finally:
+        end.cancel()
+        connection.close()
+
+
+def _cut(connection: HTTPConnection) -> None:
+    """An answer whose beginning trickles would hold its thread for ever."""
+    with contextlib.suppress(OSError, AttributeError):
+        connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _body(answer: HTTPResponse, deadline: float) -> bytes:
+    body = b""
+    while piece := answer.read1(_PIECE_BYTES):
+        body += piece
+        if len(body) > _ANSWER_BYTES_MAX or time.monotonic() > deadline:
+            msg = "an answer without an end"
+            raise ValueError(msg)
+    return body
+
+
+def _unreachable(error: Exception, where: str, section: str) -> CopycatError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = f"set {section}.ca_file to the authority that signed its certificate; token_url needs a name that is in it"
+        return BlockedError(f"{where} has a certificate that is refused: {error.verify_message}", hint)
+    said = "no answer" if isinstance(error, TimeoutError) else getattr(error, "reason", None) or getattr(error, "strerror", None)
+    return RetriableError(f"no token from {where}: {said or type(error).__name__}", _UP)
+
+
+def _understood(status: int, body: bytes, where: str, section: str) -> Answer:
+    """Of what the endpoint says only the code of its error is repeated: some describe what they were sent."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = None
+    said = said if isinstance(said, dict) else {}
+    if status in _REFUSED:
+        code = said.get("error")
+        words = f"HTTP {status}: {code}" if isinstance(code, str) and _CODE.fullmatch(code) else f"HTTP {status}"
+        raise BlockedError(f"{where} gives this client no token ({words})", f"correct {section}: the client's id, its secret, scope")
+    if status >= _SERVER or status in (_TOO_MANY, _TIME_OUT):
+        raise RetriableError(f"no token from {where}: HTTP {status}", _UP)
+    token = said.get("access_token")
+    if status != _OK or not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise BlockedError(f"{where} answers HTTP {status}, and not with a token", f"correct {section}.token_url")
+    seconds = _lifetime(said.get("expires_in"), token)
+    if not seconds > 0:
+        raise BlockedError(f"{where} gives tokens that have expired", "set the clocks of this host and of that one right")
+    return Answer(token, min(seconds, _LONGEST_SECONDS))
+
+
+def _lifetime(told: object, token: str) -> float:
+    """Seconds, as told beside the token (Azure writes a text), which no clock can make wrong; else by the token's own claim."""
+    try:
+        return float(told)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        pass
+    try:
+        part = token.split(".")[1]
+        claims: Any = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        return float(claims["exp"]) - time.time()
+    except (IndexError, KeyError, TypeError, ValueError):
+        return _DEFAULT_SECONDS
