@@ -56,7 +56,7 @@ class TokenServer:
         self.lifetime_seconds = 3600.0
         self.secret = SECRET
         self.assertions: RSAKey | None = None
-        self._key = signs_as._key if signs_as is not None else _new_key()
+        self._key: RSAKey = signs_as._key if signs_as is not None else _new_key()
         self._port = port or free_port()
         self._server: ThreadingHTTPServer | None = None
         self.scheme = "http"
