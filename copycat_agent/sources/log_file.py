@@ -392,6 +392,8 @@ class LogFiles:
         file.refresh()
         if file.needs_scan:
             file = self._catalog.begin_anew(file, "it was cut after it was renamed or deleted", changes)
+        if file.removed:
+            return
         self._catalog.touch(file)
         if give_up(file, self._options.hold_deleted, self._catalog.lost.add, changes):
             self._catalog.remove(file)

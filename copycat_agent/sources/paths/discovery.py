@@ -79,9 +79,10 @@ class Discovery:
 
     def may_match(self, path: str) -> bool:
         """Whether a scan might find a file at `path`; False is certain."""
-        return any(regex.match(path) for regex in self._include_paths) and not self._excluded(path)
+        return any(regex.match(path) for regex in self._include_paths) and not self.excludes(path)
 
-    def _excluded(self, path: str) -> bool:
+    def excludes(self, path: str) -> bool:
+        """Whether an exclude pattern names `path`: then nothing may be read there, whatever else is known of the file."""
         name = path.rpartition("/")[2]
         return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
 
@@ -102,7 +103,7 @@ class Discovery:
                     continue
                 if rest:
                     self._go_down(entry, path, rest, todo, None if part == "*" else warn)
-                elif self._excluded(path):
+                elif self.excludes(path):
                     yield None
                 elif found := self._file(entry, path, warn, told=part != "*" and not deep):
                     yield found

@@ -54,9 +54,10 @@ class Origins:
         newcomers.clear()
 
     def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
-        """Files that were cut and begin anew; the list is emptied.
+        """Files that were cut or written over and begin anew; the list is emptied.
 
-        None is read before it is known whether a copy has what was not read of it, which comes first.
+        None is read before it is known whether a copy has what was not read of it, which comes first. One with a rotated name may
+        hold what another file held before that was cut, whatever it held itself: it is judged like one that was just made.
         """
         absent, self.needs_scan = self._followed.absent, False
         for fresh in begun:
@@ -66,6 +67,9 @@ class Origins:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
                 fresh.unjudged = True
                 self._held[fresh] = former, time.monotonic() + likeness.QUIET_SECONDS - past
+        self.add([fresh for fresh in begun if is_rotated(fresh.path)])
+        for fresh in begun:
+            self._free(fresh)
         begun.clear()
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
@@ -135,6 +139,8 @@ class Origins:
         return is_rotated(file.path) and (self._followed.absent.has_kin(file.path) or bool(self._relatives(file)))
 
     def _free(self, file: TrackedFile) -> None:
+        if file in self._held or file in self._unjudged:
+            return
         file.unjudged = False
         self._followed.touch(file)
         if not file.removed:
@@ -158,10 +164,14 @@ class Origins:
                 return False  # who reads it will say why
 
     def _is_landing(self, file: TrackedFile) -> bool:
-        """Whether a task still reads a relative, as it did when `file` was first looked at: how far it came is not known."""
+        """Whether a task still reads a relative, as it did when `file` was first looked at.
+
+        How far it came is not known, nor whether it is written over, and `file` has what it held.
+        """
         flights = self._flights.get(file)
         if flights is None:
-            flights = self._flights[file] = {one: one.planned_at for one in self._relatives(file) if one.in_flight}
+            others = [*self._followed.relatives(file.path), *self._relatives(file)]
+            flights = self._flights[file] = {one: one.planned_at for one in others if one.in_flight}
         return any(one.in_flight and one.planned_at == turn for one, turn in flights.items())
 
     def _is_unsettled(self, file: TrackedFile) -> bool:
@@ -187,7 +197,7 @@ class Origins:
             if likeness.holds(file, offset) or (copied and not offset.position):
                 self.take_rest(file, partition, offset, changes)
                 return True
-            is_copy = copied == file.size or absent.copied_by(partition, file.identity.birth_ns)
+            is_copy = copied == file.size or absent.copied_by(partition, file.made_ns)
             if is_copy and 0 < file.size < offset.position:  # it was written to once more after it was copied
                 proof = fingerprint.take(file.read, file.size)
                 self.take_rest(file, partition, replace(offset, position=file.size, fingerprint=proof, size=0), changes)
@@ -195,17 +205,17 @@ class Origins:
         return False
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
-        """What it was seen to be a copy of comes first."""
+        """What it was seen to be a copy of comes first. What it held itself, before it was written over, is none."""
         absent, original = self._followed.absent, file.copy_of
-        found = absent.candidates(file.path, head, changes)
+        found = [one for one in absent.candidates(file.path, head, changes) if _is_other(one[0], file)]
         if original is not None and absent.has(original) and (offset := absent.known(original, changes)):
             return [(original, offset), *(one for one in found if one[0] != original)]
         return found
 
     def _follows_unread(self, file: TrackedFile, changes: Changes) -> bool:
         """Of a file that was cut before anything of it was read, nothing proves a copy but when it was made, or that it is as large."""
-        for partition, offset in self._followed.absent.unread_of(file.path, changes):
-            is_copy = self._followed.absent.copied_by(partition, file.identity.birth_ns)
+        for partition, offset in filter(lambda one: _is_other(one[0], file), self._followed.absent.unread_of(file.path, changes)):
+            is_copy = self._followed.absent.copied_by(partition, file.made_ns)
             if not offset.position and (is_copy or file.size >= offset.size):
                 self.take_rest(file, partition, offset, changes)
                 return True
@@ -229,7 +239,7 @@ class Origins:
 
     def _is_copy(self, file: TrackedFile, one: TrackedFile, *, at_once: bool) -> bool:
         """Whether `file` is so far a copy of `one`, and worth waiting for."""
-        if 0 < file.identity.birth_ns < one.identity.birth_ns:
+        if 0 < file.made_ns < one.identity.birth_ns:
             return False  # made before the other one was
         if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
             return False
@@ -271,6 +281,10 @@ class Origins:
         others = [one for one in self._followed.relatives(file.path) if one is not file]
         found = [one for one in others if one not in self._unjudged or is_newest(one.path)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]
+
+
+def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
+    return Identity.parse(partition.key)[0] != file.identity
 
 
 def _has_rest(offset: SourceOffset) -> bool:
