@@ -7,6 +7,7 @@ one has them. Equal text alone is no proof: in doubt a file is read from its beg
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from dataclasses import replace
@@ -43,6 +44,7 @@ class Origins:
         self._unjudged: dict[TrackedFile, None] = {}
         self._held: dict[TrackedFile, tuple[SourcePartition, float]] = {}
         self._flights: dict[TrackedFile, dict[TrackedFile, int]] = {}
+        self._twins: dict[TrackedFile, tuple[int, float]] = {}
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
     def add(self, newcomers: list[TrackedFile]) -> None:
@@ -80,6 +82,7 @@ class Origins:
             if is_begun or (self._is_told(file, at_once=at_once) and not self._waits(file, changes, at_once=at_once)):
                 del self._unjudged[file]
                 self._flights.pop(file, None)
+                self._twins.pop(file, None)
                 self.archives.judged(file)
                 self._free(file)
 
@@ -176,7 +179,7 @@ class Origins:
 
     def _is_unsettled(self, file: TrackedFile) -> bool:
         """Whether a relative was cut just now."""
-        if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
+        if likeness.unchanged_seconds(file) > YOUNG_SECONDS:
             return False
         return any(self._is_cut(one) for one in self._relatives(file))
 
@@ -239,9 +242,8 @@ class Origins:
 
     def _is_copy(self, file: TrackedFile, one: TrackedFile, *, at_once: bool) -> bool:
         """Whether `file` is so far a copy of `one`, and worth waiting for."""
-        if 0 < file.made_ns < one.identity.birth_ns:
-            return False  # made before the other one was
-        if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
+        is_older = 0 < file.made_ns < one.identity.birth_ns  # made before the other one was
+        if is_older or likeness.unchanged_seconds(file) > YOUNG_SECONDS:
             return False
         if self._is_cut(one):
             return True
@@ -252,7 +254,17 @@ class Origins:
             one.refresh()
             return self._is_cut(one)
         self._note_copy(file, one)
-        return not (at_once or likeness.is_quiet(file))
+        if not (at_once or likeness.is_quiet(file) or self._is_twin(file, one)):
+            return True
+        self._log.info("file holds what another one holds too, is read as one of its own", path=file.path, other=one.path, bytes=file.size)
+        return False
+
+    def _is_twin(self, file: TrackedFile, one: TrackedFile) -> bool:
+        """Whether it has had all that the other one held when it was met for so long that both are written to: a copy is over by then."""
+        size, caught_up = self._twins.setdefault(file, (one.size, math.inf))
+        if file.size >= size and caught_up == math.inf:
+            self._twins[file] = size, time.monotonic()
+        return time.monotonic() - caught_up >= likeness.QUIET_SECONDS
 
     def _note_copy(self, file: TrackedFile, one: TrackedFile) -> None:
         file.copied = file.size
