@@ -45,9 +45,8 @@ class Released:
             except OSError:
                 del self._files[name]
                 continue
-            if (info.st_dev, info.st_ino) != inode_key or inode_key in followed:
-                del self._files[name]
-            elif info.st_size > position and not self._still_holds(name, offset):
+            is_other = (info.st_dev, info.st_ino) != inode_key or inode_key in followed
+            if is_other or (info.st_size > position and not self._still_holds(name, offset)):
                 del self._files[name]
             elif info.st_size > position:
                 why = "written after rotate_wait to a file that no pattern matches"
