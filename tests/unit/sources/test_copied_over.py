@@ -208,3 +208,26 @@ def test_an_archive_that_was_let_go_and_is_written_over_has_lost_nothing(tmp_pat
     copy_over(scene.log, tmp_path / "app.log.1")
     scene.check()
     assert scene.agent.source._released._files == {}
+
+
+@pytest.mark.parametrize("scans", [1, 2, 3])
+def test_an_archive_that_is_being_read_while_it_is_written_over(tmp_path: Path, pattern: str, scans: int) -> None:
+    """Before its task says that it is no longer what was read, nothing is lost of the log whose copy it has become."""
+    scene = Scene(tmp_path, pattern, 100, 2)
+    scene.agent.drain()
+    scene.write()
+    scene.agent.scan()
+    scene.agent.work(lambda: "stop")
+    scene.rotate()
+    scene.write()
+    scene.agent.scan()
+    scene.agent.work(lambda: "stop")
+    splits = scene.agent.source.plan(1).splits
+    assert splits
+    scene.rotate()
+    scene.write()
+    for _ in range(scans):
+        scene.agent.scan()
+    results = tuple(scene.agent._read(split, "read") for split in splits)
+    scene.agent._save(results, scene.agent.source.settle(results))
+    scene.check()
