@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from copycat_agent.sources.paths.matching import excluded_by
 from copycat_agent.sources.remote.address import is_remote, parse
 
 _WILD = "*?["
@@ -16,32 +17,37 @@ _WILD = "*?["
 class Chosen(NamedTuple):
     """The files, absolute, each once, in the order they were named; a pattern's or a directory's by name.
 
-    `remote` are addresses, which their own source lists. `nothing` are PATHs that mean no file, each with the reason.
+    `remote` are addresses, which their own source lists. `nothing` are PATHs that mean no file, each with the reason. `excluded` are
+    files that the definition leaves out, however they were named.
     """
 
     files: tuple[str, ...]
     remote: tuple[str, ...]
     nothing: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
 
 
-def choose(paths: Iterable[str]) -> Chosen:
-    """The files that `paths` mean now.
+def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> Chosen:
+    """The files that `paths` mean now, without those that `exclude` names.
 
     A directory means the regular files in it that are not hidden, and none of those below: for these there is `DIR/**/*`. A pattern
     means regular files. What is named in full is taken as it is: that it cannot be read is for the account to say. Raises FatalError for
     an address that cannot be used.
     """
     files: dict[str, None] = {}
+    excluded: dict[str, None] = {}
     remote, nothing = [], []
     for path in paths:
         if is_remote(path):
             remote.append(parse(path).uri)  # before anything of it is written down: it must hold no secret
             continue
         found, why = _expand(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links, and their names are told
-        files.update(dict.fromkeys(found))
+        left_out = {one for one in found if excluded_by(exclude, one)}
+        files.update(dict.fromkeys(one for one in found if one not in left_out))
+        excluded.update(dict.fromkeys(sorted(left_out)))
         if why:
             nothing.append(f"{path}: {why}")
-    return Chosen(tuple(files), tuple(remote), tuple(nothing))
+    return Chosen(tuple(files), tuple(remote), tuple(nothing), tuple(excluded))
 
 
 def _expand(path: str) -> tuple[list[str], str]:

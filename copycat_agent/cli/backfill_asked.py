@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
 
 
+_EXCLUDED = "source.exclude of the definition leaves out"
+
+
 class Asked(NamedTuple):
     """What the command line says. `rate` in bytes per second, 0 for no bound."""
 
@@ -113,13 +116,19 @@ def delivered_before(definition: Definition, settings: Settings, run: Run | None
     return Delivered([*live, *(row for row in earlier if row[2] != own)])
 
 
-def files_of(paths: Sequence[str]) -> Chosen:
-    """The files that are meant; ends the command when a PATH means none."""
-    chosen = choose(paths)
+def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
+    """The files that are meant; ends the command when a PATH means none, or the definition leaves out all of them."""
+    chosen = choose(paths, getattr(definition.source, "exclude", ()))
     if chosen.nothing:
         usage("\n       ".join(visible(one) for one in chosen.nothing))
     if chosen.remote and chosen.files:
         usage("give addresses and files of this host to different runs")
+    if chosen.excluded and not (chosen.files or chosen.remote):
+        usage(f"{_EXCLUDED} all of these files: backfill them with a definition that does not exclude them")
+    if chosen.excluded:
+        others = len(chosen.excluded) - 1
+        more = f" and {others:,} more" if others else ""
+        typer.echo(f"note: {_EXCLUDED} {visible(chosen.excluded[0])}{more}", err=True)
     return chosen
 
 
@@ -142,7 +151,7 @@ def _run(definition: Definition, runs: Runs, asked: Asked) -> Run:
             "       go on with it: --resume\n"
             "       or begin anew and send everything again: --again"
         )
-    chosen = files_of(asked.paths)
+    chosen = files_of(definition, asked.paths)
     if before is not None:
         give_up(before)
     window = asked.window or WindowOptions(since_ms=None, until_ms=None, time_field=None)

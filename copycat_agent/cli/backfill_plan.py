@@ -27,7 +27,7 @@ FILES_SHOWN = 200
 def show_plan(definition: Definition, settings: Settings, asked: Asked, *, as_json: bool) -> None:
     """Print the plan on stdout."""
     logs.setup("error")
-    chosen = files_of(asked.paths) if asked.paths else None
+    chosen = files_of(definition, asked.paths) if asked.paths else None
     delivered = None if asked.again or chosen is None else delivered_before(definition, settings, None)
     saved = {} if chosen else offsets_of(definition, saved_offsets(settings.state_dir))
     measured = _measured(Runs(settings.state_dir), definition.name)

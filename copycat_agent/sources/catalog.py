@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources import clock
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.beginning.start import StartAt
 from copycat_agent.sources.followed import STARTED, Followed
@@ -17,7 +18,7 @@ from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.discovery import Discovery, Found, Mark
 from copycat_agent.sources.paths.opening import Opener
 from copycat_agent.sources.paths.passed_over import PassedOver
-from copycat_agent.sources.rotation import family, is_newest
+from copycat_agent.sources.rotation import family, is_newest, is_rotated
 from copycat_agent.sources.stale import close_if_stale
 from copycat_agent.sources.succession import left_behind
 from copycat_agent.sources.succession.missed import Missed
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 LOOKS = 4
 """A rotation is over in milliseconds; a directory that never keeps still is taken as it is."""
+CUT = "the file was cut before they were read"
+"""Why bytes of a file that stands there still are lost, for people."""
 
 
 class Catalog:
@@ -58,7 +61,7 @@ class Catalog:
         self._meeting = Meeting(followed, StartAt(options), self.opener, self.passed_over, log)
         self._log = log
         self.origins = Origins(followed, self.opener, log)
-        self._rests = Rests(followed, self.origins, self.opener, self._discovery.may_match, self._meeting.follow_rest)
+        self._rests = Rests(followed, self.origins, self.opener, self._discovery, self._meeting.follow_rest)
         self._missed = Missed(followed, self.opener, self._discovery, self._meeting.follow_missed, self.passed_over, log)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
@@ -114,11 +117,11 @@ class Catalog:
             if complete:
                 break
         self._miss(present, changes)
+        self._look_after_gone(changes)
         if self._search_for:
             may_be_there = left_behind.Search(
-                self._discovery.may_match, self.files, self.opener, self._meeting.follow_left, self._follow_kept, self._search_for,
-                self.passed_over,
-            )  # fmt: skip
+                self._discovery, self.files, self.opener, self._meeting.follow_left, self._follow_kept, self._search_for, self.passed_over
+            )
             if may_be_there.look_for(self._followed.absent, changes):
                 self._search_for = ""
             self.descriptors.opened.looked()
@@ -183,38 +186,55 @@ class Catalog:
             self.offsets.pop(partition, None)
 
     def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
-        """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight."""
+        """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight.
+
+        What is written to a file that got an excluded name is not read: then nobody follows it any more.
+        """
         self._missed.begun_anew(file)
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
-        largest, kept = file.cut or (file.proven_size, 0)
+        path = file.path if file.gone_since is None else file.remembered().path
+        largest, kept = (not file.unseen and file.cut) or (file.proven_size, 0)
         self.truncated_files += 1
         former = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
         self._followed.absent.add_former(
             file.partition,
             former,
-            "the file was cut before they were read",
+            CUT,
             changes,
             kept=0 if file.offset.position else kept,
             begun_ns=0 if file.gone_since is not None else file.met_ns,
         )
+        saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
+        if file.unseen:
+            unseen = SourcePartition(self._followed.connector, saved_as.key(generation))
+            self._followed.absent.add_former(unseen, SourceOffset(0, path=path, size=file.unseen), CUT, changes)
+            generation += 1
         self._followed.forgetting.bound_formers(file.identity.inode, changes)
         fresh = TrackedFile(
-            SourcePartition(self._followed.connector, Identity.parse(file.partition.key)[0].key(file.generation + 1)),
+            SourcePartition(self._followed.connector, saved_as.key(generation)),
             file.identity,
-            file.generation + 1,
-            file.path,
-            SourceOffset(0, path=file.path, size=file.size),
+            generation,
+            path,
+            SourceOffset(0, path=path, size=file.size),
             self.descriptors.opened,
             size=file.size,
             mtime_ns=file.mtime_ns,
             proven_size=file.size,
             gone_since=file.gone_since,
             unpacks=file.unpacks,
+            changed_ns=file.changed_ns,
+            met_ns=file.changed_ns,
+            proven_ns=clock.seen_ns(file.identity.device, file.changed_ns),
             why=f"it begins anew: {why}",
         )
         changes.offsets[fresh.partition] = fresh.offset
         self._followed.replace(file, fresh)
-        self._meeting.begun.append(fresh)
+        if fresh.gone_since is not None and self._discovery.excludes(path):
+            changes.offsets[fresh.partition] = fresh.remembered(gone=True, done=True)
+            self.remove(fresh)
+        else:
+            fresh.unjudged = is_rotated(path)
+            self._meeting.begun.append(fresh)
         return fresh
 
     def _look_twice(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
@@ -250,7 +270,7 @@ class Catalog:
             self._log.debug("file renamed", path=file.path, to=found.path)
             self.rotated_files += is_newest(file.path)
             self._missed.left(file.path)
-            file.path, file.met_ns = found.path, time.time_ns()
+            file.path, file.met_ns = found.path, found.stat.st_ctime_ns
         file.gone_since = None
         self.gone.discard(file)
         file.observe(found.stat)
@@ -274,7 +294,7 @@ class Catalog:
             start = max(file.offset.position, 0 if file.is_packed else smallest)
             end = start + file.unread_at(largest) if file.is_packed else largest
             if end > start:
-                why = f"the file was cut before they were read{packed_files.words(file.offset)}"
+                why = f"{CUT}{packed_files.words(file.offset)}"
                 self.lost.add(file.partition, file.path, start, end, why, changes)
             file.cut = None
             file.proven_size = min(file.proven_size, file.size)
@@ -291,7 +311,8 @@ class Catalog:
             return packed_files.what_changed(file) if file.is_packed else "it holds other bytes than were read"
         position = file.offset.position
         is_grown = 0 < position < file.size and file.cut is None
-        if is_grown or (file.mtime_ns == file.verified_mtime_ns and file.size >= position and not (position and file.cut)):
+        is_live = is_grown and file.gone_since is None and is_newest(file.path)  # its task will see; an archive may be written over
+        if is_live or (file.mtime_ns == file.verified_mtime_ns and file.size >= position and not (position and file.cut)):
             return ""
         was_open = file.fd >= 0
         try:
@@ -329,6 +350,13 @@ class Catalog:
                 if not file.in_flight:  # else its offset is about to move, and is saved with its new name then
                     changes.offsets[file.partition] = file.remembered(gone=True)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
+
+    def _look_after_gone(self, changes: Changes) -> None:
+        """Begin anew what was written over where no pattern finds it, before it is judged what other files have become of."""
+        for file in [one for one in self.gone if one.fd >= 0 and not one.in_flight]:
+            file.refresh()
+            if why := self._what_changed(file) or self._was_cut_unread(file):
+                self.begin_anew(file, why, changes)
 
     def _tell_unmatched(self) -> None:
         """Say once that a pattern matches nothing: it may be wrong, or early."""

@@ -91,7 +91,11 @@ class Generations:
         return [file for file in self._waiting if file in unread]
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
-        """`fresh` is `file` begun anew, and takes its place."""
+        """`fresh` is `file` begun anew, and takes its place; but an archive that was written over is as young as what it holds now."""
+        if not is_newest(fresh.path):
+            self.remove(file)
+            self.add(fresh)
+            return
         fresh.family, fresh.age = file.family, file.age
         line = self._lines.get(file.family, [])
         if file in line:

@@ -69,7 +69,7 @@ class LogFiles:
         self._scanned_at = time.monotonic()
         self.glance = Glance()
         self._lag = LagView(self._catalog)
-        self._released = Released(self._catalog.lost.add)
+        self._released = Released(self._catalog.lost.add, self._catalog.opener)
         self._timers = Timers(options, self._catalog.touch)
         group_bytes = 0 if options.multiline is None else options.multiline.max_bytes
         self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + group_bytes + 2**16)
@@ -399,6 +399,8 @@ class LogFiles:
         file.refresh()
         if file.needs_scan:
             file = self._catalog.begin_anew(file, "it was cut after it was renamed or deleted", changes)
+        if file.removed:
+            return
         self._catalog.touch(file)
         if give_up(file, self._options.hold_deleted, self._catalog.lost.add, changes):
             self._catalog.remove(file)

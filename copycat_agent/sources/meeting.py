@@ -101,18 +101,19 @@ class Meeting:
         os.close(fd)
         return False
 
-    def follow_rest(self, path: str, fd: int, info: os.stat_result) -> TrackedFile | None:
+    def follow_rest(self, path: str, fd: int, info: os.stat_result, changes: Changes) -> TrackedFile | None:
         """A file that no pattern matches and that nobody follows, to be read on from where another one ended, and to its end.
 
-        None for one that is known, and then `fd` is the caller's.
+        None for one that is known, and then `fd` is the caller's. Raises OSError, and then nothing has changed.
         """
-        identity = identify(fd, info)
-        if identity[:2] in self._followed.files or self._followed.absent.knows(identity):
+        identity, absent = identify(fd, info), self._followed.absent
+        if identity[:2] in self._followed.files or absent.knows(identity, fd, info.st_size, changes):
             return None
-        partition = SourcePartition(self._followed.connector, identity.key(0))
+        generation = absent.written_over(identity, changes)
+        partition = SourcePartition(self._followed.connector, identity.key(generation))
         offset = SourceOffset(0, path=path, size=info.st_size)
         opened, unpacks = self._followed.descriptors.opened, self._followed.unpacks
-        file = TrackedFile(partition, identity, 0, path, offset, opened, unpacks=unpacks)
+        file = TrackedFile(partition, identity, generation, path, offset, opened, unpacks=unpacks)
         file.observe(info)
         file.verified_mtime_ns, file.proven_size = file.mtime_ns, file.size
         file.adopt(fd)
@@ -122,11 +123,11 @@ class Meeting:
         self._followed.gone.add(file)
         return file
 
-    def follow_missed(self, path: str, fd: int, info: os.stat_result) -> TrackedFile | None:
+    def follow_missed(self, path: str, fd: int, info: os.stat_result, changes: Changes) -> TrackedFile | None:
         """`follow_rest` for a file that is read from its beginning. None, too, when it is older than files of this connector may be."""
         if self._start.begin(fd, info, path, first=False).is_old:
             return None
-        file = self.follow_rest(path, fd, info)
+        file = self.follow_rest(path, fd, info, changes)
         if file is not None and file.is_packed:  # it may be the rest of a known file
             self.newcomers.append(file)
         return file
@@ -182,7 +183,7 @@ class Meeting:
         if found.stat.st_nlink == 1:
             return False
         identity = identify_by_name(found.path, found.stat, follow_symlinks=self._opener.follow_symlinks)
-        return identity is not None and identity.birth_ns > 0 and self._followed.absent.knows(identity)
+        return identity is not None and identity.birth_ns > 0 and self._followed.absent.has_row(identity, Changes())
 
     def _take_up(self, path: str, fd: int, info: os.stat_result, changes: Changes, *, first: bool) -> TrackedFile:
         """The file behind `fd`, which belongs to it from now on. Raises OSError, and then `fd` is the caller's."""

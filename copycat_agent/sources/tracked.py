@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources import fingerprint
+from copycat_agent.sources import clock, fingerprint
 from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.paths.opening import Opener
@@ -26,8 +26,9 @@ class TrackedFile:
 
     `opened` are all open files of the connector. `stalled_size`: no complete line lies between the offset and this size.
     `proven_size`: so large was it when it still was what had been read. `cut`: it was seen to shrink, from the first to the
-    second size. `gone_since`: no pattern matches it any more. `rewritten`: a task found other bytes than were read;
-    `replaced`: its inode is another file's now; the next scan sorts both out. `removed`: nobody follows it any more.
+    second size; `unseen`: it held so many bytes then that nobody had read, and that were not what had been read before. `gone_since`: no
+    pattern matches it any more. `rewritten`: a task found other bytes than were read; `replaced`: its inode is another file's now; the
+    next scan sorts both out. `removed`: nobody follows it any more.
     `unread_since_ms`: when the oldest of what is unread was first seen, epoch milliseconds, 0 when nothing is; `seen_size` and
     `seen_ms`: how large it was when its last split was planned, and when. `read_at`: when it last got on, epoch seconds.
     `final`, `flush`: its next split is one, see `Split`; `finished_size`, `flushed_size`: so large was it when a task had read one.
@@ -35,9 +36,10 @@ class TrackedFile:
     `deleted`: since when it is held open though deleted, and how large it was then; see `held`.
     `why`: what put it at its position when it was met, for people. `family` and `age`: see `generations`. `after` and `barrier`: the
     file it was rotated from, and how much of that one goes first (-1: what it has when this one has its first bytes). `unjudged`: `origins`
-    does not know yet what it is; `copy_of`: its first `copied` bytes are that one's; `met_ns`: when
-    this generation of it was met, epoch nanoseconds. `glimpse`: how it began when it was first seen, as long as nothing of it is read.
-    `proven_ns`: then it was what had been read for certain, epoch nanoseconds.
+    does not know yet what it is; `copy_of`: its first `copied` bytes are that one's. `glimpse`: how it began when it was first seen, as
+    long as nothing of it is read. By the clock of its file system, epoch nanoseconds: `changed_ns`: its last change, as last seen;
+    `met_ns`: the one before this generation of it was met; `seen_ns`, `proven_ns`: a time before its last split was planned, and one
+    when it was what had been read for certain.
     `told`: whether it is packed is known, or nobody asks because
     nothing is unpacked (`unpacks`). Of a packed file whose present end was reached at `stalled_size`, `is_whole` says that it ends
     with a member's end, `rest` that there is something behind the offset; `packed_position` is how much of it a task has taken in;
@@ -69,6 +71,7 @@ class TrackedFile:
     replaced: bool = False
     removed: bool = False
     cut: tuple[int, int] | None = None
+    unseen: int = 0
     family: tuple[str, str] = ("", "")
     age: tuple[int, int] = (0, 0)
     after: TrackedFile | None = None
@@ -84,8 +87,10 @@ class TrackedFile:
     unjudged: bool = False
     copy_of: SourcePartition | None = None
     copied: int = 0
-    met_ns: int = field(default_factory=time.time_ns)
-    proven_ns: int = field(default_factory=time.time_ns)
+    changed_ns: int = 0
+    met_ns: int = 0
+    seen_ns: int = 0
+    proven_ns: int = 0
     glimpse: Fingerprint = field(default_factory=Fingerprint)
     deleted: tuple[float, int] | None = None
     unpacks: bool = True
@@ -110,6 +115,11 @@ class TrackedFile:
     def inode_key(self) -> tuple[int, int]:
         """Device and inode: unique among files that exist now."""
         return self.identity.device, self.identity.inode
+
+    @property
+    def made_ns(self) -> int:
+        """Since when it may hold what it holds, by the clock of its file system: an inode that was written over is not as old as that."""
+        return self.mtime_ns if self.generation else self.identity.birth_ns
 
     @property
     def unread(self) -> bool:
@@ -163,9 +173,14 @@ class TrackedFile:
 
     def observe(self, info: os.stat_result) -> None:
         """Take over what stat says."""
+        self.changed_ns = info.st_ctime_ns
+        if not self.met_ns:
+            self.met_ns, self.proven_ns = self.changed_ns, clock.seen_ns(info.st_dev, self.changed_ns)
         if info.st_size == self.size and info.st_mtime_ns == self.mtime_ns:
             return
         if info.st_size < self.size and (not self.is_packed or not info.st_size):  # of a smaller archive a task sees what it is
+            if self.rewritten and self.cut is None:
+                self.unseen = self.size
             largest, smallest = self.cut or (self.size, info.st_size)  # once cut, what it grows to is not what it held
             self.cut = largest, min(smallest, info.st_size)
         if info.st_size == self.size:
@@ -268,7 +283,11 @@ class TrackedFile:
         end = self.offset.position + limit
         if not self.is_packed:
             end = min(self.size, end)
-        self.seen_size, self.seen_ms = self.size, int(time.time() * 1000)
+        self.seen_size, self.seen_ms, self.seen_ns = (
+            self.size,
+            int(time.time() * 1000),
+            clock.seen_ns(self.identity.device, self.changed_ns),
+        )
         offset = replace(self.offset, done=False) if self.offset.done and not self.origins else self.offset
         if self.glimpse.head_bytes and not (offset.position or self.is_packed):
             offset = replace(offset, fingerprint=self.glimpse)  # a task that begins late finds out when it was cut meanwhile
@@ -325,7 +344,7 @@ class TrackedFile:
     def note_progress(self, offset: SourceOffset) -> None:
         """A split is settled up to `offset`. What was there when it was planned is read: the rest came later."""
         if offset.position > self.offset.position:
-            self.read_at, self.proven_ns = time.time(), self.seen_ms * 1_000_000
+            self.read_at, self.proven_ns = time.time(), self.seen_ns
             if offset.done if self.is_packed else offset.position >= self.seen_size:
                 self.unread_since_ms = self.seen_ms
         self.offset = offset

@@ -160,6 +160,21 @@ def test_what_means_nothing_is_a_usage_error_that_says_why(
     assert "--time-field goes with" in refusal(capsys, lambda: window_of(None, None, "at"))
 
 
+def test_what_the_definition_excludes_is_not_read_however_it_is_named(
+    definition: Definition, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    excluding = definition.model_copy(update={"source": definition.source.model_copy(update={"exclude": ("*.bak",)})})
+    logs = tmp_path / "app-logs"
+    for name in ("a.log", "b.log", "b.bak", "c.bak"):
+        (logs / name).write_text(numbered(3, name))
+    for paths in ([logs], [logs / "*"], [logs / "a.log", logs / "b.log", logs / "b.bak", logs / "c.bak"]):
+        _, run = settle_run(excluding, settings, asked(*paths))
+        assert run is not None
+        assert [Path(path).name for path in run.files] == ["a.log", "b.log"]
+        assert "source.exclude of the definition leaves out" in capsys.readouterr().err
+    assert "leaves out all of these files" in refusal(capsys, lambda: settle_run(excluding, settings, asked(logs / "b.bak")))
+
+
 def test_times_and_rates_are_read_as_they_are_written() -> None:
     assert moment("2026-11-21T12:00:00Z", "--since") == moment("2026-11-21T13:00:00+01:00", "--since") == 1_795_262_400_000
     assert moment("2026-11-21", "--since") == round(time.mktime((2026, 11, 21, 0, 0, 0, 0, 0, -1)) * 1000)

@@ -94,3 +94,33 @@ def test_a_clock_that_is_set_costs_no_line_and_one_too_far_ahead_blocks_until_it
     stamps = [record.timestamp_ms or 0 for record in consume(scene.bootstrap, scene.topic)]
     assert max(stamps) - min(stamps) > 0.9 * DAY * 1000, "the workers' clock was wrong too"
     scene.agent.stop()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize(("first", "then"), [(1800, 0), (1800, 1800), (0, -DAY)])
+def test_a_log_that_is_rotated_twice_out_of_its_patterns_while_the_agent_is_down_is_read_whatever_its_clock_says(
+    make_scene: Callable[..., Scene], tmp_path: Path, guarantee: str, first: int, then: int
+) -> None:
+    """`first` and `then`: by how many seconds the clock is wrong before and after."""
+    library, said = make_clock(tmp_path)
+    java = java_with(library, tmp_path / "java")
+    env = {"LD_PRELOAD": str(library), "JAVA_HOME": str(java), "CACHE_DIRECTORY": "/nowhere"}
+    scene = make_scene(source={"include": [f"{tmp_path}/scene/logs/app.log"]}, delivery={"guarantee": guarantee})
+    writer = scene.writer("app.log")
+    writer.write(10)
+    set_clock(said, first)
+    scene.start(env)
+    scene.settle()
+    scene.agent.stop()
+    set_clock(said, then)
+    for rotated in ("app.log.2", "app.log.1"):
+        writer.path.rename(writer.path.with_name(rotated))
+        writer.reopen()
+        writer.write(10)
+    scene.start(env)
+    scene.settle()
+    assert scene.verdict(), "each line once"
+    assert scene.status["losses"] == {}
+    scene.agent.stop()

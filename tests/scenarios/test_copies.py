@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -156,3 +156,30 @@ def test_an_archive_of_the_log_that_no_pattern_matches_gives_what_was_not_read(s
     log.unlink()
     shipping.start(source={"include": [str(log)]})
     assert settled(shipping, range(2000)) == numbers(0, 2000)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("names", ["app.log*", "app.log"])
+def test_copies_over_the_previous_copy_lose_and_repeat_nothing(shipping: Shipping, logs_dir: Path, names: str, guarantee: str) -> None:
+    """`cp app.log app.log.1 && : > app.log`: app.log.1 keeps its inode. While the agent runs, and with unread lines while it is down."""
+    log, copy = logs_dir / "app.log", logs_dir / "app.log.1"
+    definition: dict[str, Any] = {"source": {"include": [f"{logs_dir}/{names}"]}, "delivery": {"guarantee": guarantee}}
+    append(log, *numbers(0, 1000))
+    shipping.start(**definition)
+    for cycle in range(1, 3):
+        shipping.lines(until=cycle * 1000)
+        shutil.copyfile(log, copy)
+        os.truncate(log, 0)
+        append(log, *numbers(cycle * 1000, cycle * 1000 + 1000))
+    shipping.lines(until=3000)
+    for cycle in range(3, 5):
+        shipping.stop()
+        append(log, *numbers(cycle * 1000, cycle * 1000 + 500))
+        shutil.copyfile(log, copy)
+        os.truncate(log, 0)
+        append(log, *numbers(cycle * 1000 + 500, cycle * 1000 + 1000))
+        shipping.start(**definition)
+        shipping.lines(until=cycle * 1000 + 1000)
+    arrived = settled(shipping, range(5000))
+    assert sorted(arrived, key=int) == numbers(0, 5000)
+    assert lost(shipping) == 0

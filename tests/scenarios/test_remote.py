@@ -124,6 +124,14 @@ def test_a_directory_is_everything_below_it(run: Run, store: ObjectStore) -> Non
     assert sorted(run.lines()) == [b"1", b"2"]  # type: ignore[type-var]
 
 
+def test_what_the_definition_excludes_is_not_read(run: Run, store: ObjectStore) -> None:
+    store.put("some/a.log", b"a\n")
+    store.put("some/a.bak", b"excluded by name\n")
+    store.put("some/deep/b.log", b"excluded by path\n")
+    run(store.uri("some"), source={"type": "log_file", "include": ["/unused/*"], "exclude": ["*.bak", "/**/deep/*"]})
+    assert run.lines() == [b"a"]
+
+
 def test_lines_that_belong_together_are_one_record(run: Run, store: ObjectStore) -> None:
     store.put("multi/app.log", b"ERROR one\n  at a\n  at b\nINFO two\n")
     source = {"type": "log_file", "include": ["/unused/*"], "multiline": {"continues": r"^\s"}}

@@ -82,7 +82,7 @@ class Discovery:
         return any(regex.match(path) for regex in self._include_paths) and not self.excludes(path)
 
     def excludes(self, path: str) -> bool:
-        """Whether a pattern excludes a file at `path`."""
+        """Whether an exclude pattern names `path`: then nothing may be read there, whatever else is known of the file."""
         name = path.rpartition("/")[2]
         return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
 

@@ -14,6 +14,7 @@ from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
 from copycat_agent.sources.packing import packed
+from copycat_agent.sources.paths.matching import excluded_by
 from copycat_agent.sources.remote.address import parse
 from copycat_agent.sources.remote.objects import RemoteFile, list_files, look, opened
 from copycat_agent.sources.spool.order import sort_key
@@ -45,8 +46,14 @@ def maker(kind: SourceKind, patterns: Sequence[str]) -> Callable[..., Source]:
     addresses = [parse(pattern) for pattern in patterns]
 
     def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> RemoteFiles:
-        """See `list_files` for what it raises."""
+        """Without those that the definition excludes. See `list_files` for what it raises."""
         found = {file.address: file for address in addresses for file in list_files(address)}
+        exclude: tuple[str, ...] = getattr(options, "exclude", ())
+        excluded = [address for address in found if excluded_by(exclude, address.path)]
+        if excluded:
+            log.info("files left out, see source.exclude", files=len(excluded), first=excluded[0].shown)
+        for address in excluded:
+            del found[address]
         return RemoteFiles(connector, kind, options, delivery, found.values(), offsets, log)
 
     return make

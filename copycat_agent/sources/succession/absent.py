@@ -15,6 +15,8 @@ from copycat_agent.sources.rotation import family
 from copycat_agent.sources.succession.heads import Heads
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from copycat_agent.logs import Log
     from copycat_agent.sources.base import Changes, Lose, Offsets
     from copycat_agent.sources.paths.whereabouts import Whereabouts
@@ -119,7 +121,7 @@ class Absent:
             elif offset is None:
                 self._drop(partition)
             elif _may_be_same(saved, identity, offset, path, info):
-                if _was_cut_unread(offset, info):
+                if _was_cut_unread(offset, info.st_size):
                     self._drop(partition)
                     self.add_former(partition, offset, "the file was cut while the agent did not run", changes)
                     generation = saved_generation + 1 if saved == identity else 0
@@ -155,10 +157,40 @@ class Absent:
         """Whether its file is not followed."""
         return partition in self._by_inode.get(Identity.parse(partition.key)[0].inode, ())
 
-    def knows(self, identity: Identity) -> bool:
-        """Whether anything is saved of this file. With its birth time it is known on another device too: numbers change by a remount."""
-        saved = (Identity.parse(one.key)[0] for one in self._by_inode.get(identity.inode, ()))
-        return any(one.birth_ns == identity.birth_ns and (one.birth_ns or one.device == identity.device) for one in saved)
+    def knows(self, identity: Identity, fd: int, size: int, changes: Changes) -> bool:
+        """Whether what this open file holds is saved of it, and not only what it held before it was written over. Raises OSError.
+
+        With its birth time it is known on another device too: numbers change by a remount.
+        """
+        for partition in self._rows_of(identity):
+            offset = self.known(partition, changes) if partition not in self._formers else None
+            if offset is not None and not _was_cut_unread(offset, size) and packed_files.is_same(fingerprint.reader(fd), size, offset):
+                return True
+        return False
+
+    def has_row(self, identity: Identity, changes: Changes) -> bool:
+        """Whether anything is saved of a file that cannot be opened, whatever it holds by now."""
+        return any(self.known(partition, changes) is not None for partition in self._rows_of(identity))
+
+    def _rows_of(self, identity: Identity) -> Iterator[SourcePartition]:
+        for partition in self._by_inode.get(identity.inode, ()):
+            saved, _ = Identity.parse(partition.key)
+            if saved.birth_ns == identity.birth_ns and (saved.birth_ns or saved.device == identity.device):
+                yield partition
+
+    def written_over(self, identity: Identity, changes: Changes) -> int:
+        """A file that is not `knows` is about to be followed: what is saved of it is what it held before. Returns its generation now."""
+        generation = 0
+        for partition in {*self._by_inode.get(identity.inode, ()), *changes.forget}:  # a key that is just given up is not given away again
+            saved, saved_generation = Identity.parse(partition.key)
+            if saved != identity:
+                continue
+            generation = max(generation, saved_generation + 1)
+            offset = self.known(partition, changes)
+            if offset is not None and partition not in self._formers and partition not in changes.forget:
+                self._drop(partition)
+                self.add_former(partition, offset, "the file was written over before they were read", changes)
+        return generation
 
     def candidates(self, path: str, head: bytes, changes: Changes | None) -> list[Saved]:
         """Those whose head a file at `path` has, and whose names are related to its name: the furthest first."""
@@ -228,9 +260,9 @@ class Absent:
                 del self._unread[name]
 
 
-def _was_cut_unread(offset: SourceOffset, info: os.stat_result) -> bool:
+def _was_cut_unread(offset: SourceOffset, size: int) -> bool:
     """Whether a file of which nothing was read is shorter than it was: what it held may be in a copy, what it holds is new."""
-    return not (offset.position or offset.compression or offset.done) and info.st_size < offset.size
+    return not (offset.position or offset.compression or offset.done) and size < offset.size
 
 
 def _may_be_same(saved: Identity, met: Identity, offset: SourceOffset, path: str, info: os.stat_result) -> bool:

@@ -97,7 +97,7 @@ class Archives:
         """It is read from its beginning: perhaps it was made of a file of which nothing was read. It holds `kept` bytes, or more."""
         absent = self._followed.absent
         for partition, offset in absent.unread_of(file.path, changes):
-            if absent.copied_by(partition, file.identity.birth_ns) or kept >= offset.size:
+            if absent.copied_by(partition, file.made_ns) or kept >= offset.size:
                 self._take_over(partition, offset, offset.size, changes)
                 return
 

@@ -11,6 +11,7 @@ from copycat_agent.sources import fingerprint
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.identity import Identity, identify
 from copycat_agent.sources.packing import packed_files
+from copycat_agent.sources.paths.discovery import Discovery
 from copycat_agent.sources.paths.opening import Opener, why_not
 from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.paths.whereabouts import Whereabouts
@@ -28,11 +29,11 @@ FollowKept = Callable[[Identity, SourceOffset, Changes, bool], bool]
 class Search:
     """Looks for files that left their patterns while nobody held them: the agent was away, or had them closed for room.
 
-    `may_match` says whether a name is one of the patterns'; such a file cannot be read now, and a scan will find it. `followed`
-    are device and inode of files that are. `why` is said of what is lost with files that are gone.
+    A file under a name that `discovery` may match cannot be read now, and a scan will find it. `followed` are device and inode of
+    files that are. `why` is said of what is lost with files that are gone.
     """
 
-    may_match: Callable[[str], bool]
+    discovery: Discovery
     followed: Container[tuple[int, int]]
     opener: Opener
     follow: Follow
@@ -43,7 +44,8 @@ class Search:
     def look_for(self, absent: Absent, changes: Changes) -> bool:
         """Follow what is found, to its end; what is not found becomes undecided. Whether everything that is there could be opened.
 
-        A file that stands where it stood is let alone: the patterns do not name it any more.
+        A file that stands where it stood is let alone: the patterns do not name it any more. So is one whose last name is excluded
+        by now; one that was followed and got an excluded name by being renamed is still owed.
         """
         whereabouts, all_opened = Whereabouts(), True
         # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
@@ -56,9 +58,10 @@ class Search:
                 name = whereabouts.find(offset.path, identity)
                 if name is not None and _inode_key(name) in self.followed:
                     name = None  # another file has its inode, and is read as what it is
-                if name is not None and self.may_match(name):
+                if name is not None and self.discovery.may_match(name):
                     continue
-                left = name is not None and (name != offset.path or offset.gone_ms > 0)
+                is_dropped = not offset.gone_ms and self.discovery.excludes(offset.path)
+                left = name is not None and not is_dropped and (name != offset.path or offset.gone_ms > 0)
                 if name is not None and left and self._take_up(name, identity, offset, changes):
                     continue
             except OSError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.formats import TAIL_BYTES, Reader
-from copycat_agent.sources import fingerprint
+from copycat_agent.sources import clock, fingerprint
 from copycat_agent.sources.packing import packed
 
 if TYPE_CHECKING:
@@ -27,7 +27,14 @@ def is_quiet(file: TrackedFile) -> bool:
     """Whether nobody has touched it for a while, also when the agent was started only just now."""
     if time.monotonic() - file.grown_at >= QUIET_SECONDS:
         return True
-    return file.fd >= 0 and time.time() - os.fstat(file.fd).st_ctime >= QUIET_SECONDS
+    return unchanged_seconds(file) >= QUIET_SECONDS
+
+
+def unchanged_seconds(file: TrackedFile) -> float:
+    """Since nobody has touched it, as far as the clock tells that stamped it: 0.0 when it is closed, or a server's clock is that."""
+    if file.fd < 0 or not clock.is_local(file.identity.device):
+        return 0.0
+    return (clock.now_ns() - os.fstat(file.fd).st_ctime_ns) / 1e9
 
 
 @contextlib.contextmanager

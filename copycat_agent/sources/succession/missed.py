@@ -2,8 +2,9 @@
 
 A look tells that a log was rotated: a known file has left its name, was cut, or stands there as another one. Only then is its
 directory listed for names of the same log that no pattern matches. What is there is owed when it was made, and last written
-to, after the look before; older archives were sent, or never wanted. Where it is the rest of a known file, `rests` and
-`origins` say so, and what they take is not looked at here.
+to, after the look before; older archives were sent, or never wanted. Times cannot tell this of an archive that was written over
+by a copy and so kept its inode, nor where a clock was set back: such a file is owed when nothing is known of what it holds (`holding`).
+Where it is the rest of a known file, `rests` and `origins` say so, and what they take is not looked at here.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from copycat_agent.sources.paths.discovery import Discovery
 from copycat_agent.sources.paths.opening import Opener, why_not
 from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.rotation import family, is_newest, kin, unpacked_name
-from copycat_agent.sources.succession import likeness
+from copycat_agent.sources.succession import holding, likeness
 from copycat_agent.sources.succession.absent import Saved
-from copycat_agent.sources.succession.last_look import SLACK_NS, LastLook
+from copycat_agent.sources.succession.last_look import SLACK_NS, LastLook, Since
 from copycat_agent.sources.succession.left_behind import NOBODY_LOOKED
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.sources.tracked import TrackedFile
 
-Follow = Callable[[str, int, os.stat_result], "TrackedFile | None"]
+Follow = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
 """See `Meeting.follow_missed`."""
 
 WHY = "it was made and rotated out of the patterns while nobody looked: from its beginning"
@@ -47,15 +48,24 @@ _FEW_LOGS = 16
 
 @dataclass(slots=True)
 class _Rotation:
-    """A log that was rotated: between these times, epoch nanoseconds.
+    """A log that was rotated since then.
 
-    `cut` are those of its files that were cut in their place, and `copied` those of them whose copies are found.
+    `cut` are those of its files that were cut in their place, and `copied` those of them whose copies are found; `may_be_cut`: one may
+    have been, and nothing proves it. `there` are device and inode of the files that were there when it was found; what comes later
+    is none of its generations. `known`: what those of them held, and nobody follows, where their times do not tell.
     """
 
-    since_ns: int
-    until_ns: int
+    since: Since
     cut: set[SourcePartition] = field(default_factory=set)
     copied: set[SourcePartition] = field(default_factory=set)
+    may_be_cut: bool = False
+    there: set[tuple[int, int]] | None = None
+    known: holding.Known | None = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether files that are older than the look before may be generations that nobody saw."""
+        return bool(self.cut) or self.may_be_cut or self.since.doubt_ns < self.since.at_ns
 
 
 class Missed:
@@ -89,14 +99,16 @@ class Missed:
         """It was cut in its place, by now or, when a task found that, some looks ago."""
         self.left(file.path, file.partition, file.proven_ns if file.rewritten else 0)
 
-    def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0) -> None:
+    def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, may_be_cut: bool = False) -> None:
         """The file at `path` has left its name; or it was cut there, and what it held is this partition's. `since_ns`: or since then."""
         since = self._last_look.before(path.rpartition("/")[0])
-        if not since:
+        if not since.at_ns:
             return  # nothing outside the patterns is wanted of what was there before the first look
-        rotation = self._rotations.setdefault(family(path), _Rotation(since, 0))
-        rotation.since_ns = min(rotation.since_ns, since, since_ns - SLACK_NS if since_ns else since)
-        rotation.until_ns = time.time_ns() + SLACK_NS
+        rotation = self._rotations.setdefault(family(path), _Rotation(since))
+        earlier = Since(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
+        rotation.since = Since(*map(min, rotation.since, since, earlier))
+        rotation.there = rotation.known = None
+        rotation.may_be_cut |= may_be_cut
         if cut is not None:
             rotation.cut.add(cut)
 
@@ -107,10 +119,13 @@ class Missed:
                 self.left(file.path)
         if self._before is not None:
             before, self._before = self._before, None
+            self._last_look.compare(self._discovery.marks)
             files = {file.partition: file for file in self._followed.files.values()}
             for partition, offset in before:
-                if self._last_look.was_open or self._has_left(partition, offset, files.get(partition)):
-                    self.left(offset.path, partition if self._followed.absent.is_former(partition) else None)
+                known = files.get(partition)
+                if self._last_look.was_open or self._has_left(partition, offset, known):
+                    cut = partition if self._followed.absent.is_former(partition) else None
+                    self.left(offset.path, cut, may_be_cut=known is not None and known.path == offset.path)
 
     def follow(self, changes: Changes) -> None:
         """Take up what is owed, as far as that can be said before it is decided what became of unread rests."""
@@ -127,7 +142,7 @@ class Missed:
         self._last_look.save(self._open(), changes)
 
     def _open(self) -> list[int]:
-        return [one.since_ns for one in self._rotations.values()]
+        return [one.since.doubt_ns for one in self._rotations.values()]
 
     def _has_left(self, partition: SourcePartition, offset: SourceOffset, file: TrackedFile | None) -> bool:
         """Whether a file that was there when the agent last ran is not as it was, or may not be: nothing proves one that was not read."""
@@ -145,28 +160,35 @@ class Missed:
         """Take up what is owed. Returns the rotations of which that cannot be said of every file yet."""
         open_still, listings = {}, _members(self._rotations)
         for name, rotation in self._rotations.items():
-            found = sorted(self._unknown(listings.get(name, ()), rotation))
+            outside = self._outside(listings.get(name, ()))
+            found = sorted(self._unknown(outside, rotation))
+            if found and rotation.known is None and rotation.is_in_doubt:
+                rotation.known = holding.known_of(outside, self._followed, self._opener, changes)
             is_decided = [self._take_up(path, rotation, changes) for _, path in found]
             if not all(is_decided):
                 open_still[name] = rotation
         return open_still
 
-    def _unknown(self, paths: Iterable[str], rotation: _Rotation) -> Iterator[tuple[int, str]]:
-        """Files that no pattern matches, that are not followed, and that were written to since; with their times.
+    def _outside(self, paths: Iterable[str]) -> list[str]:
+        """Those that no pattern matches, nor excludes. An archive beside the file that it is made of is left out: that has all of it."""
+        there = {path for path in paths if not self._discovery.excludes(path)}
+        is_double = {path for path in there if unpacked_name(path) != path and unpacked_name(path) in there}
+        return [path for path in there - is_double if not self._discovery.may_match(path)]
 
-        An archive beside the file that it is made of is passed over: that file has all of it.
-        """
-        there = set(paths)
-        for path in there:
-            if self._discovery.may_match(path) or (unpacked_name(path) != path and unpacked_name(path) in there):
-                continue
+    def _unknown(self, paths: Iterable[str], rotation: _Rotation) -> Iterator[tuple[int, str]]:
+        """Files that are not followed, and that were written to since; with their times."""
+        inodes: set[tuple[int, int]] = set()
+        for path in paths:
             try:
                 info = os.lstat(path)
             except OSError:
                 continue
-            is_young = info.st_mtime_ns >= rotation.since_ns
-            if is_young and stat.S_ISREG(info.st_mode) and (info.st_dev, info.st_ino) not in self._followed.files:
+            inode = info.st_dev, info.st_ino
+            inodes.add(inode)
+            is_young = info.st_mtime_ns >= rotation.since.doubt_ns and (rotation.there is None or inode in rotation.there)
+            if is_young and stat.S_ISREG(info.st_mode) and inode not in self._followed.files:
                 yield info.st_mtime_ns, path
+        rotation.there = inodes if rotation.there is None else rotation.there
 
     def _take_up(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
         """Follow the file if it is owed. False when that cannot be said yet, or it cannot be read now."""
@@ -180,7 +202,7 @@ class Missed:
         file, is_decided = None, True
         try:
             identity = identify(fd, info)
-            if self._is_owed(identity, rotation):
+            if self._is_owed(fd, info, identity, rotation, changes):
                 file, is_decided = self._take(path, fd, info, rotation, changes)
         except OSError as error:
             self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
@@ -202,15 +224,24 @@ class Missed:
         if identity is None:
             return False
         partition = SourcePartition(self._followed.connector, identity.key(0))
-        if self._is_owed(identity, rotation) and partition not in changes.offsets:
+        is_new = not identity.birth_ns or identity.birth_ns >= rotation.since.at_ns
+        if is_new and partition not in changes.offsets and not self._followed.absent.has_row(identity, changes):
             changes.offsets[partition] = offset = SourceOffset(0, path=path, size=info.st_size, gone_ms=time.time_ns() // 1_000_000)
             self._followed.absent.add(partition, offset)
             self.has_closed = True
         return True
 
-    def _is_owed(self, identity: Identity, rotation: _Rotation) -> bool:
-        birth = identity.birth_ns or rotation.since_ns
-        return rotation.since_ns <= birth <= rotation.until_ns and not self._followed.absent.knows(identity)
+    def _is_owed(self, fd: int, info: os.stat_result, identity: Identity, rotation: _Rotation, changes: Changes) -> bool:
+        """Whether the open file was made since, or was written over since, or may have been made since. Raises OSError."""
+        if self._followed.absent.knows(identity, fd, info.st_size, changes):
+            return False
+        at_ns, doubt_ns = rotation.since
+        if not identity.birth_ns or identity.birth_ns >= at_ns:
+            return True
+        if rotation.known is None or identity[:2] in rotation.known.inodes:
+            return False
+        is_newer = info.st_mtime_ns >= rotation.known.newest_ns or doubt_ns < at_ns  # else nothing was written in the order of times
+        return identity.birth_ns >= doubt_ns or ((bool(rotation.cut) or rotation.may_be_cut) and is_newer)
 
     def _take(
         self, path: str, fd: int, info: os.stat_result, rotation: _Rotation, changes: Changes
@@ -225,7 +256,7 @@ class Missed:
             rotation.copied.add(original[0])
         if (original is not None and original[1].position) or self._is_copy_of_newest(path, fd, info, rotation):
             return None, True
-        file = self._follow(path, fd, info)
+        file = self._follow(path, fd, info, changes)
         if file is not None:
             self._begin(file, rotation, changes)
         if file is not None and original is not None:

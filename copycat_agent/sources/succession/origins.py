@@ -7,7 +7,7 @@ one has them. Equal text alone is no proof: in doubt a file is read from its beg
 from __future__ import annotations
 
 import contextlib
-import os
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -43,6 +43,7 @@ class Origins:
         self._unjudged: dict[TrackedFile, None] = {}
         self._held: dict[TrackedFile, tuple[SourcePartition, float]] = {}
         self._flights: dict[TrackedFile, dict[TrackedFile, int]] = {}
+        self._twins: dict[TrackedFile, tuple[int, float]] = {}
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
     def add(self, newcomers: list[TrackedFile]) -> None:
@@ -54,9 +55,10 @@ class Origins:
         newcomers.clear()
 
     def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
-        """Files that were cut and begin anew; the list is emptied.
+        """Files that were cut or written over and begin anew; the list is emptied.
 
-        None is read before it is known whether a copy has what was not read of it, which comes first.
+        None is read before it is known whether a copy has what was not read of it, which comes first. One with a rotated name may
+        hold what another file held before that was cut, whatever it held itself: it is judged like one that was just made.
         """
         absent, self.needs_scan = self._followed.absent, False
         for fresh in begun:
@@ -67,6 +69,9 @@ class Origins:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
                 fresh.unjudged = True
                 self._held[fresh] = former, time.monotonic() + likeness.QUIET_SECONDS - past
+        self.add([fresh for fresh in begun if is_rotated(fresh.path)])
+        for fresh in begun:
+            self._free(fresh)
         begun.clear()
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
@@ -77,6 +82,7 @@ class Origins:
             if is_begun or (self._is_told(file, at_once=at_once) and not self._waits(file, changes, at_once=at_once)):
                 del self._unjudged[file]
                 self._flights.pop(file, None)
+                self._twins.pop(file, None)
                 self.archives.judged(file)
                 self._free(file)
 
@@ -136,6 +142,8 @@ class Origins:
         return is_rotated(file.path) and (self._followed.absent.has_kin(file.path) or bool(self._relatives(file)))
 
     def _free(self, file: TrackedFile) -> None:
+        if file in self._held or file in self._unjudged:
+            return
         file.unjudged = False
         self._followed.touch(file)
         if not file.removed:
@@ -159,15 +167,19 @@ class Origins:
                 return False  # who reads it will say why
 
     def _is_landing(self, file: TrackedFile) -> bool:
-        """Whether a task still reads a relative, as it did when `file` was first looked at: how far it came is not known."""
+        """Whether a task still reads a relative, as it did when `file` was first looked at.
+
+        How far it came is not known, nor whether it is written over, and `file` has what it held.
+        """
         flights = self._flights.get(file)
         if flights is None:
-            flights = self._flights[file] = {one: one.planned_at for one in self._relatives(file) if one.in_flight}
+            others = [*self._followed.relatives(file.path), *self._relatives(file)]
+            flights = self._flights[file] = {one: one.planned_at for one in others if one.in_flight}
         return any(one.in_flight and one.planned_at == turn for one, turn in flights.items())
 
     def _is_unsettled(self, file: TrackedFile) -> bool:
         """Whether a relative was cut just now."""
-        if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
+        if likeness.unchanged_seconds(file) > YOUNG_SECONDS:
             return False
         return any(self._is_cut(one) for one in self._relatives(file))
 
@@ -188,7 +200,7 @@ class Origins:
             if likeness.holds(file, offset) or (copied and not offset.position):
                 self.take_rest(file, partition, offset, changes)
                 return True
-            is_copy = copied == file.size or absent.copied_by(partition, file.identity.birth_ns)
+            is_copy = copied == file.size or absent.copied_by(partition, file.made_ns)
             if is_copy and 0 < file.size < offset.position:  # it was written to once more after it was copied
                 proof = fingerprint.take(file.read, file.size)
                 self.take_rest(file, partition, replace(offset, position=file.size, fingerprint=proof, size=0), changes)
@@ -196,17 +208,17 @@ class Origins:
         return False
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
-        """What it was seen to be a copy of comes first."""
+        """What it was seen to be a copy of comes first. What it held itself, before it was written over, is none."""
         absent, original = self._followed.absent, file.copy_of
-        found = absent.candidates(file.path, head, changes)
+        found = [one for one in absent.candidates(file.path, head, changes) if _is_other(one[0], file)]
         if original is not None and absent.has(original) and (offset := absent.known(original, changes)):
             return [(original, offset), *(one for one in found if one[0] != original)]
         return found
 
     def _follows_unread(self, file: TrackedFile, changes: Changes) -> bool:
         """Of a file that was cut before anything of it was read, nothing proves a copy but when it was made, or that it is as large."""
-        for partition, offset in self._followed.absent.unread_of(file.path, changes):
-            is_copy = self._followed.absent.copied_by(partition, file.identity.birth_ns)
+        for partition, offset in filter(lambda one: _is_other(one[0], file), self._followed.absent.unread_of(file.path, changes)):
+            is_copy = self._followed.absent.copied_by(partition, file.made_ns)
             if not offset.position and (is_copy or file.size >= offset.size):
                 self.take_rest(file, partition, offset, changes)
                 return True
@@ -230,9 +242,8 @@ class Origins:
 
     def _is_copy(self, file: TrackedFile, one: TrackedFile, *, at_once: bool) -> bool:
         """Whether `file` is so far a copy of `one`, and worth waiting for."""
-        if 0 < file.identity.birth_ns < one.identity.birth_ns:
-            return False  # made before the other one was
-        if time.time() - os.fstat(file.fd).st_ctime > YOUNG_SECONDS:
+        is_older = 0 < file.made_ns < one.identity.birth_ns  # made before the other one was
+        if is_older or likeness.unchanged_seconds(file) > YOUNG_SECONDS:
             return False
         if self._is_cut(one):
             return True
@@ -243,7 +254,17 @@ class Origins:
             one.refresh()
             return self._is_cut(one)
         self._note_copy(file, one)
-        return not (at_once or likeness.is_quiet(file))
+        if not (at_once or likeness.is_quiet(file) or self._is_twin(file, one)):
+            return True
+        self._log.info("file holds what another one holds too, is read as one of its own", path=file.path, other=one.path, bytes=file.size)
+        return False
+
+    def _is_twin(self, file: TrackedFile, one: TrackedFile) -> bool:
+        """Whether it has had all that the other one held when it was met for so long that both are written to: a copy is over by then."""
+        size, caught_up = self._twins.setdefault(file, (one.size, math.inf))
+        if file.size >= size and caught_up == math.inf:
+            self._twins[file] = size, time.monotonic()
+        return time.monotonic() - caught_up >= likeness.QUIET_SECONDS
 
     def _note_copy(self, file: TrackedFile, one: TrackedFile) -> None:
         file.copied = file.size
@@ -272,6 +293,10 @@ class Origins:
         others = [one for one in self._followed.relatives(file.path) if one is not file]
         found = [one for one in others if one not in self._unjudged or is_newest(one.path)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]
+
+
+def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
+    return Identity.parse(partition.key)[0] != file.identity
 
 
 def _has_rest(offset: SourceOffset) -> bool:

@@ -15,23 +15,22 @@ from copycat_agent.sources.rotation import is_rotated, kin
 from copycat_agent.sources.succession.origins import Origins
 
 if TYPE_CHECKING:
+    from copycat_agent.sources.paths.discovery import Discovery
     from copycat_agent.sources.paths.opening import Opener
     from copycat_agent.sources.tracked import TrackedFile
 
-FollowRest = Callable[[str, int, os.stat_result], "TrackedFile | None"]
+FollowRest = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
 """See `Meeting.follow_rest`."""
 
 
 class Rests:
     """Decides on what is undecided (see `Absent`), once a whole scan has looked for it among the files that match."""
 
-    def __init__(
-        self, followed: Followed, origins: Origins, opener: Opener, may_match: Callable[[str], bool], follow: FollowRest
-    ) -> None:  # fmt: skip
+    def __init__(self, followed: Followed, origins: Origins, opener: Opener, discovery: Discovery, follow: FollowRest) -> None:
         self._followed = followed
         self._origins = origins
         self._opener = opener
-        self._may_match = may_match
+        self._discovery = discovery
         self._follow = follow
 
     def awaited(self) -> set[str]:
@@ -61,7 +60,8 @@ class Rests:
         if not offset.position or not offset.fingerprint.head_bytes:
             return False
         for name in listings.kin_of(offset.path):
-            if is_rotated(name) and not self._may_match(name) and self._take_up(name, partition, offset, changes):
+            is_outside = is_rotated(name) and not (self._discovery.may_match(name) or self._discovery.excludes(name))
+            if is_outside and self._take_up(name, partition, offset, changes):
                 return True
         return False
 
@@ -71,7 +71,7 @@ class Rests:
         except OSError:
             return False
         try:
-            file = self._follow(name, fd, info) if self._may_hold(fd, info, offset) else None
+            file = self._follow(name, fd, info, changes) if self._may_hold(fd, info, offset) else None
         except OSError:
             file = None
         if file is None:

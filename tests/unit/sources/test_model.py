@@ -146,10 +146,13 @@ class History(RuleBasedStateMachine):
     def copy(self, name: str) -> None:
         """The first half of copytruncate."""
         path, copy = self.directory / name, self.directory / f"{name}.1"
-        if path not in self.names or copy in self.names:
+        original = self.names.get(path)
+        if original is None or self.names.get(copy) is original:
             return
+        if copy in self.names:
+            self._empty(copy)  # what it held is written over, and it keeps its inode
         shutil.copy(path, copy)
-        file, original = self._name(copy, self._met(copy)), self.names[path]
+        file = self.names[copy] if copy in self.names else self._name(copy, self._met(copy))
         file.lines, file.unfinished = list(original.lines), original.unfinished
         self.copies.append((file, original))
         self._doubt_copies_of_what_is_unseen(original)
@@ -385,15 +388,20 @@ class History(RuleBasedStateMachine):
 
     def _cut(self, path: Path, kept: int) -> None:
         """Leave the first `kept` lines. What was not read of the others is gone."""
+        self._empty(path, kept)
+        file = self.names[path]
+        os.truncate(path, sum(len(line) + 1 for line in file.lines))
+        self._doubt_copies_of_what_is_unseen(file)
+
+    def _empty(self, path: Path, kept: int = 0) -> None:
+        """What is not read of the lines behind the first `kept` is gone."""
         file = self.names[path]
         self.once_owed.update(file.lines[kept:])
         self._excuse(file.lines[kept:])
         self.excused.add(file.unfinished)
         del file.lines[kept:]
         file.unfinished = b""
-        os.truncate(path, sum(len(line) + 1 for line in file.lines))
         self.destroyed = True
-        self._doubt_copies_of_what_is_unseen(file)
 
     def _doubt_copies_of_what_is_unseen(self, original: File) -> None:
         """On another device, and cut before it was looked at there: so short a text proves nothing."""

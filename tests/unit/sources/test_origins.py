@@ -16,6 +16,7 @@ import pytest
 from backports import zstd
 
 from copycat_agent.sources.succession import likeness
+from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
 
 
@@ -126,6 +127,20 @@ def test_whatever_comes_between_a_copy_and_a_cut_every_line_is_read_once(tmp_pat
     assert sorted(counts) == sorted(expected)
     assert [line for line, count in counts.items() if count > 1] == []
     assert lost(agent) == []
+
+
+def test_a_copy_is_waited_for_whatever_the_clock_of_the_process_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = time.time
+    monkeypatch.setattr(time, "time", lambda: really() + 3600)
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 100))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    shutil.copy(log, tmp_path / "app.log.1")
+    agent.drain()
+    os.truncate(log, 0)
+    append(log, b"new")
+    read(agent, [*lines(0, 100), b"new"])
 
 
 def test_a_copy_in_the_making_is_waited_for(tmp_path: Path) -> None:
@@ -432,3 +447,49 @@ def test_a_rest_that_nobody_has_is_entered_once_and_not_before_it_was_looked_for
     agent.restart()
     agent.drain()
     assert lost(agent) == [(len(lines(0, 1)[0]) + 1, end)]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """A logger that writes each line to both; never quiet."""
+    monkeypatch.setattr(likeness, "QUIET_SECONDS", 0.3)
+    log, twin = tmp_path / "app.log", tmp_path / "app.log.2026-11-22"
+    agent, count = agent_for(tmp_path), 0
+
+    def goes_on() -> int:
+        nonlocal count
+        for path in (log, twin):
+            append(path, *lines(count, count + 5))
+        count += 5
+        agent.drain()
+        return Counter(agent.lines)[lines(0, 1)[0]]
+
+    assert goes_on() == 1
+    if restarted:
+        agent.restart()
+    wait_until(lambda: goes_on() == 2, 10, message="the twin is read")
+    goes_on()
+    assert Counter(agent.lines) == Counter(lines(0, count) * 2)
+    agent.restart()
+    agent.drain()
+    assert Counter(agent.lines) == Counter(lines(0, count) * 2)
+    assert agent.losses == []
+
+
+def test_a_copy_that_takes_longer_than_the_wait_is_no_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(likeness, "QUIET_SECONDS", 1.0)
+    log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
+    append(log, *lines(0, 100))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    content, until = log.read_bytes(), time.monotonic() + 1.5
+    with copy.open("ab", buffering=0) as file:
+        for begin in range(0, len(content), 40):
+            file.write(content[begin : begin + 40])
+            agent.drain()
+            time.sleep(0.05 if time.monotonic() < until else 0)
+    os.truncate(log, 0)
+    append(log, b"new")
+    read(agent, [*lines(0, 100), b"new"])

@@ -460,3 +460,25 @@ def test_an_old_unfinished_archive_need_not_be_waited_for_long(tmp_path: Path) -
     let_be_quiet(agent)
     agent.drain()
     assert [loss.reason for loss in agent.losses] == ["damaged"]
+
+
+@pytest.mark.parametrize("meanwhile", ["following", "stopped", "killed"])
+@pytest.mark.parametrize("start_at", ["beginning", "end"])
+def test_an_archive_that_gets_another_member_goes_on_there_and_one_that_was_left_out_is_read_from_its_beginning(
+    tmp_path: Path, start_at: str, meanwhile: str
+) -> None:
+    """Nobody looked into one that `start_at: end` leaves out: where its new member begins is not known."""
+    archive = tmp_path / "app.log.1.gz"
+    archive.write_bytes(gzip.compress(b"one\ntwo\n"))
+    agent = agent_for(tmp_path, start_at=start_at)
+    agent.drain()
+    assert agent.lines == ([] if start_at == "end" else [b"one", b"two"])
+    {"following": lambda: None, "stopped": agent.stop, "killed": agent.restart}[meanwhile]()
+    for member in (b"three\n", b"four\n"):
+        with archive.open("ab") as file:
+            file.write(gzip.compress(member))
+        agent.drain()
+    agent.restart()
+    agent.drain()
+    assert agent.lines == [b"one", b"two", b"three", b"four"]
+    assert agent.losses == []

@@ -1,0 +1,54 @@
+"""What time it is for a file system: files are stamped by the kernel or by a server, whatever the clock of this process says."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+
+_STAMPED_HERE = frozenset(("btrfs", "overlay", "ramfs", "tmpfs", "zfs"))
+"""Types of file systems without a disk of their own whose files are stamped by this host's kernel."""
+
+
+@cache
+def _touched() -> int:
+    """Descriptor of a file in memory, -1 where there can be none."""
+    try:
+        return os.memfd_create("copycat-clock")
+    except OSError:
+        return -1
+
+
+def now_ns() -> int:
+    """The time that the kernel would give a file that was changed now, epoch nanoseconds."""
+    fd = _touched()
+    if fd < 0:
+        return time.time_ns()
+    os.utime(fd)
+    return os.fstat(fd).st_mtime_ns
+
+
+def ahead_ns() -> int:
+    """How far the kernel's clock is ahead of the time since the host was booted: when that is less than before, it was set back."""
+    ahead = now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return min(ahead, 2**63 - 1)  # SQLite takes no more
+
+
+@cache
+def is_local(device: int) -> bool:
+    """Whether the kernel of this host stamps the files of a device; False where a server may do so, with a clock of its own."""
+    if os.major(device):
+        return True
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return False
+    name = f"{os.major(device)}:{os.minor(device)}"
+    kinds = {line.partition(" - ")[2].split(" ", 1)[0] for line in mounts if line.split(" ", 3)[2] == name}
+    return bool(kinds) and kinds <= _STAMPED_HERE
+
+
+def seen_ns(device: int, changed_ns: int) -> int:
+    """A time by the clock of a device's files, now or before, when one of them was last changed at `changed_ns`."""
+    return now_ns() if is_local(device) else changed_ns
