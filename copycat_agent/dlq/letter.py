@@ -18,7 +18,8 @@ class Letter(NamedTuple):
 
     `partition` and `offset` are its place in the dead-letter topic; `start` and `end` the record's bytes in the file `path` on
     `host`, or record numbers from 0 where `by_record`. `number` counts records in that file. `columns` are the file's, where the
-    letter names them. What a letter of an earlier version does not say is 0 or "".
+    letter names them. `part`: it is this part of the record `part_of`, and `is_last` the last one; 0 for a whole record. What a letter
+    of an earlier version does not say is 0 or "".
     """
 
     partition: int
@@ -40,6 +41,9 @@ class Letter(NamedTuple):
     message: str
     by_record: bool = False
     columns: tuple[str, ...] = ()
+    part: int = 0
+    part_of: str = ""
+    is_last: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -86,6 +90,9 @@ def parse(record: Received) -> Letter | None:
         message=texts.get(letters.MESSAGE, ""),
         by_record=texts.get(letters.PLACES) == "records",
         columns=_columns(texts.get(letters.COLUMNS, "")),
+        part=_number(headers, letters.PART) or 0,
+        part_of=texts.get(letters.PART_OF, ""),
+        is_last=letters.PARTS in headers,
     )
 
 

@@ -38,6 +38,10 @@ class Marks(NamedTuple):
     kinds: list[int]
     wrapped: list[Wrapped] | None
 
+    def part(self, begin: int, end: int) -> Marks:
+        """Those of some of the lines."""
+        return Marks(self.kinds[begin:end], None if self.wrapped is None else self.wrapped[begin:end])
+
 
 @dataclass(frozen=True)
 class Rule:
