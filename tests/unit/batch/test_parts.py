@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import pickle
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,14 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.batch.sql_rows import FAILED
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.window import WindowedDefinition, WindowOptions
-from copycat_agent.model import Counts, Split
+from copycat_agent.formats.records import FORMATS
+from copycat_agent.model import Counts, SourceOffset, Split
 from copycat_agent.samples import StandIns
+from copycat_agent.sources import SOURCES
+from copycat_agent.sources.spool.spool_stream import ENDLESS
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 from tests.unit.batch.test_sql_ways import Kafka, Query
+from tests.unit.sources.packing import PACK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,13 +41,15 @@ QUIET = b"10:01 DEBUG fine\n\tat a\n\tat b\n\tat c\n11:00 INFO end\n"
 class Got:
     """What became of a file, batch after batch until nothing is left."""
 
-    def __init__(self, connector: Definition, path: Path, *, query: type[Query] | None = None, **limits: Any) -> None:
+    def __init__(
+        self, connector: Definition, path: Path, *, query: type[Query] | None = None, split: Split | None = None, **limits: Any
+    ) -> None:
         self.kafka = Kafka()
         self.counts = Counts()
         self.errors: list[str] = []
         self.results: list[SplitResult] = []
         make: Any = BatchRun if query is None else functools.partial(SqlRun)
-        split = split_of(path, final=True)
+        split = split or split_of(path, final=True)
         for _ in range(200):
             run = make if query is None else functools.partial(make, query=query())
             (result,) = run_batch(batch_of(connector, split, **limits), StandIns(lambda _: self.kafka), never, make_run=run)
@@ -206,6 +213,43 @@ def test_a_backfill_by_time_takes_all_parts_of_a_record_or_none(tmp_path: Path) 
 
 
 SQL = {"sql": {"query": "SELECT * FROM records WHERE level <> 'DEBUG'", "schema": "at string, level string, text string"}}
+
+
+@pytest.mark.parametrize("codec", ["", "gzip"])
+@pytest.mark.parametrize("size", [1, 2**26])
+def test_lines_of_a_dropped_file_go_in_parts_packed_or_not(tmp_path: Path, codec: str, size: int) -> None:
+    text = "kurz\n" + "ä" * 700 + "\nlast, without end " + "x" * 30
+    path = tmp_path / "f"
+    path.write_bytes(PACK[codec](text.encode()) if codec else text.encode())
+    form = {"type": "lines", "line": {"max_bytes": 25, "on_too_long": "split"}}
+    made = connector(multiline=None).model_copy(update={"source": spooled(form)})
+    offset = SourceOffset(0, compression=codec, size=path.stat().st_size, mtime_ns=path.stat().st_mtime_ns)
+    got = Got(made, path, split=replace(split_of(path, end=ENDLESS if codec else None, final=True), offset=offset), max_bytes=size)
+    values = [value.decode() for value in got.of(1)]
+    assert "".join(values) == text.replace("\n", "")
+    assert got.headers("copycat.part")[:3] == [None, "1", "2"]
+    assert got.headers("copycat.parts")[-1] == "2"
+    assert got.headers("copycat.partial")[-1] == "true"
+
+
+def test_parts_before_the_damage_of_an_archive_are_sent(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    text = random.Random(7).randbytes(200_000).hex().encode()
+    path.write_bytes(PACK["gzip"](text + b"\n")[:60_000])
+    form = {"type": "lines", "line": {"max_bytes": 1000, "on_too_long": "split"}}
+    made = connector(multiline=None).model_copy(update={"source": spooled(form)})
+    offset = SourceOffset(0, compression="gzip", size=path.stat().st_size, mtime_ns=path.stat().st_mtime_ns)
+    got = Got(made, path, split=replace(split_of(path, end=ENDLESS, final=True), offset=offset))
+    assert got.results[-1].damage
+    sent = b"".join(got.of(1))
+    assert text.startswith(sent)
+    assert len(sent) > 50_000
+    assert got.headers("copycat.part") == [str(number) for number in range(1, len(got.of(1)) + 1)]
+
+
+def spooled(form: dict[str, Any]) -> Any:
+    options = FORMATS["lines"].options.model_validate(form)
+    return SOURCES["spool_dir"].options.model_validate({"type": "spool_dir", "dir": "/x", "format": options})
 
 
 class ByLevel(Query):
