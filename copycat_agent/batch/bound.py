@@ -102,7 +102,7 @@ class Bound:
         `number` is the part's.
         """
         if self._begun is None or self._begun.row.start != part.first[0]:
-            row = part.row if part.number == 1 else part.read_first()
+            row = part.row if part.number == 1 or self._asks_no_first else part.read_first()
             self._begun = self.begin(Begun(row, self.draft(row, number - part.number + 1)), 0)
         if self._begun.error is not None:
             raise self._begun.error
@@ -135,6 +135,11 @@ class Bound:
 
     def _part_steps(self, stage: int) -> PartSteps:
         return PartSteps(self._stages[stage], self._pipeline.options_of(stage))
+
+    @property
+    def _asks_no_first(self) -> bool:
+        """Whether nothing is taken from a record's first part: reading back in a packed file costs."""
+        return self._window is None and not self._pipeline.transforms and self._shape.is_steady
 
     def _is_wanted(self, begun: Begun) -> bool:
         if self._window is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from copycat_agent.formats.encoding import CHARACTER_BYTES, MARK_BYTES, Layout
 from copycat_agent.formats.holes import INNER_HOLE_BYTES, OPEN_BYTES, Holes
 from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, LongLine, Reader, SkippedRest, Text
-from copycat_agent.formats.parts import Cut, Part
+from copycat_agent.formats.parts import Cut, Part, part_bytes
 
 _GAP_BYTES = 16 * 2**20
 """Of a hole, passed at a time."""
@@ -34,6 +34,7 @@ class Framing:
         self._max_bytes = limits.max_bytes
         self._skip_empty = limits.skip_empty
         self._splits = limits.splits
+        self._part_bytes = part_bytes(limits.max_bytes)
         self._read = read
         self._end = end
         self._final = final
@@ -193,8 +194,8 @@ class Framing:
         """
         cr, place, size = len(self._layout.text.cr), 0, len(text)
         whole = size - cr * text.endswith(self._layout.text.cr) if end is not None else size - cr - CHARACTER_BYTES
-        while whole - place > self._max_bytes:
-            after = self._layout.cut(text, place, self._max_bytes)
+        while whole - place > self._part_bytes:
+            after = self._layout.cut(text, place, self._part_bytes)
             if after == size and end is not None:
                 break
             part = self._part(text[place:after], start + place, start + after, cut, b"", partial=False)

@@ -15,7 +15,7 @@ from copycat_agent.formats.grouping import Marks, State
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
 from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, LongLine, Reader, SkippedRest, Text
 from copycat_agent.formats.multiline_options import MultilineOptions
-from copycat_agent.formats.parts import Cut, Part
+from copycat_agent.formats.parts import Cut, Part, part_bytes
 
 _READ_BACK_BYTES = 2**15
 """How far back the line before a position inside a group is looked for: the parts of a wrapped line are half as long."""
@@ -164,7 +164,7 @@ class _Walk:
 
     def _parts_from(self, cut: Cut | None) -> GroupParts:
         limits = self._frames
-        return GroupParts(self._layout, limits.max_lines, limits.max_bytes, self.position, cut)
+        return GroupParts(self._layout, limits.max_lines, part_bytes(limits.max_bytes), self.position, cut)
 
     def _begin_parts(self) -> GroupParts:
         """The open group is over a limit."""

@@ -12,6 +12,15 @@ _MOST_BYTES = 2**30 + 2**12
 """Of a first part: the largest limit, a delimiter and a character."""
 
 
+def part_bytes(max_bytes: int) -> int:
+    """The most that a part of a record over this limit has.
+
+    A little less than the limit: with the defaults of both, a topic takes no record of 1 MiB that does not compress, once Kafka's own
+    bytes and the headers are counted.
+    """
+    return max_bytes - max_bytes // 64
+
+
 class Cut(NamedTuple):
     """What has to be known to go on between two parts of a record.
 
