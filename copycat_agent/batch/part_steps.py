@@ -7,7 +7,7 @@ masked in every part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -113,8 +113,7 @@ def _carry(draft: Draft, before: Value, after: Value, parsing: ParseOptions, unw
     if unwrap is not None and made:
         path = [*([parsing.into] if parsing.into else []), "message"]
         text = _unwrapped(draft, unwrap, ".".join(path)) or text
-    if path is None and _text(after, parsing.field) is None:
-        path = parsing.field.split(".")
+    # where no field has it, the step leaves the text out, of every record: it must not come back, with what was to be masked in it
     carried = {name: value if name in made else own.get(name, value) for name, value in after.items()}
     draft.value = carried if path is None else with_field(carried, ".".join(path).split("."), text)
 
@@ -130,17 +129,18 @@ def _unwrapped(draft: Draft, unwrap: Step, path: str) -> str | None:
 
 
 def _end_of(text: str, fields: dict[str, Any]) -> list[str] | None:
-    """Where, in what a step made of `text`, its end stands: the path of the longest field that ends as the text does."""
-    end, found, longest = text.rstrip(), None, 0
+    """The path of the field that a step made of the end of `text`: the longest that ends with the text, or else with a line of it."""
+    found = sorted(_ends(text.rstrip() + "\n", fields), reverse=True)
+    return found[0][2] if found else None
+
+
+def _ends(text: str, fields: dict[str, Any]) -> Iterator[tuple[bool, int, list[str]]]:
+    """Fields that end with a line of `text`: whether it is the last one, their length, and their path."""
     for name, value in fields.items():
-        path, size = [name], 0
-        if isinstance(value, str):
-            size = len(value) if value.strip() and end.endswith(value.rstrip()) else 0
-        elif isinstance(value, dict) and (inner := _end_of(text, value)):
-            path, size = [name, *inner], len(text)
-        if size > longest:
-            found, longest = path, size
-    return found
+        if isinstance(value, dict):
+            yield from ((is_last, size, [name, *path]) for is_last, size, path in _ends(text, value))
+        elif isinstance(value, str) and (end := value.rstrip()) and (end + "\n" in text or end + "\r\n" in text):
+            yield text.endswith(end + "\n"), len(end), [name]
 
 
 def _text(value: Value, name: str) -> str | None:

@@ -84,7 +84,7 @@ class Progress:
         assert self.stream is not None
         start, end = part.first
         raw = self.stream.read(start, end - start)
-        if len(raw) < end - start:
+        if len(raw) < end - start or not self.stream.is_still(end):
             raise FileError(f"{self.split.path!r} changed while it was read", "the agent reads it again")
         return Row(Text(codec=part.codec).decoded(raw), start, end, 0)
 

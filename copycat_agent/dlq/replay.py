@@ -179,8 +179,7 @@ class Replay:
             raise DataError(words, f"if the first part was replayed: copycat dlq replay {self._definition.name} --all sends both again")
 
         first_end = first.end if known == record else letter.end
-        begin = int(begin) if (begin := letter.part_of.rpartition("@")[2]).isdecimal() else letter.start
-        piece = PartOfRecord(row, letter.part, (begin, first_end), read_first, letter.part_of.encode(), letter.partial)
+        piece = PartOfRecord(row, letter.part, (letter.part_start, first_end), read_first, letter.part_of.encode(), letter.partial)
         headers = letters.part_headers(letter.part, piece.record, is_last=letter.is_last)
         return self._bind(letter).part(piece, letter.number, headers)
 

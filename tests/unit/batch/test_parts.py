@@ -127,7 +127,9 @@ def test_what_is_to_be_masked_is_masked_in_every_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        ({"regex": r"^(?P<at>\S+) (?P<level>\S+)"}, {"at": "10:00", "level": "ERROR", "message": "\tat d"}),
+        ({"regex": r"^(?P<at>\S+) (?P<level>\S+)"}, {"at": "10:00", "level": "ERROR"}),
+        ({"regex": r"^(?P<at>\S+) (?P<level>\S+) (?P<text>.*)"}, {"at": "10:00", "level": "ERROR", "text": "\tat d"}),
+        ({"grok": "%{NOTSPACE:at} %{GREEDYDATA:message}"}, {"at": "10:00", "message": "\tat d"}),
         ({"regex": {"pattern": r"(?s)^(?P<at>\S+) (?P<m>.*)", "into": "found"}}, {"found": {"at": "10:00", "m": "\tat d"}}),
         ({"regex": {"pattern": r"(?s)^(?P<at>\S+) (?P<m>.*)", "keep_source": True}}, {"message": "\tat d", "at": "10:00", "m": "\tat d"}),
         ({"json": {}, "on_error": "keep"}, {"message": "\tat d"}),
@@ -140,6 +142,13 @@ def test_the_text_of_a_part_stands_where_the_end_of_the_first_part_s_text_stood(
 ) -> None:
     got = Got(connector(steps=[step], value="json"), file(tmp_path, TRACE), max_bytes=1)
     assert got.values()[2] == expected
+
+
+def test_text_that_the_steps_leave_out_of_a_record_does_not_come_back_in_its_parts(tmp_path: Path) -> None:
+    steps = [{"regex": r"^(?P<at>\S+) (?P<level>\S+) (?P<text>.*)"}, {"mask": {"text": r"\d{12}(\d{4})"}}]
+    got = Got(connector(steps=steps), file(tmp_path, TRACE), max_bytes=1)
+    assert not any(b"411111111111" in value for value in got.of(1))
+    assert "1111" in got.values()[1]["text"]
 
 
 def test_what_a_runtime_wraps_around_each_line_is_taken_off_in_every_part(tmp_path: Path) -> None:
