@@ -144,8 +144,8 @@ class GivenFile:
             return None
         begin = formers[0].offset
         self.offset = replace(
-            self.offset, position=begin.position, records=begin.records, skipping=begin.skipping, fingerprint=begin.fingerprint,
-            done=begin.position >= self.end,
+            self.offset, position=begin.position, records=begin.records, skipping=begin.skipping, cut=begin.cut,
+            fingerprint=begin.fingerprint, done=begin.position >= self.end,
         )  # fmt: skip
         return formers[0]
 

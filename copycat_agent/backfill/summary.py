@@ -86,8 +86,9 @@ def summarise(definition: Definition, books: Books, part: Part, *, before: Total
 def _is_complete(definition: Definition, totals: Summary, losses: Iterable[Mapping[str, Any]], status: Status) -> bool:
     """Whether every record that was there is in Kafka, in the dead-letter topic, or left out on purpose."""
     records = totals["records"]
-    line = getattr(definition.source, "line", None) or getattr(getattr(definition.source, "format", None), "line", None)
-    allowed = {"hole"} | ({"too_long"} if getattr(line, "on_too_long", "dlq") in _ON_PURPOSE else set())
+    source = definition.source
+    limits = getattr(source, "multiline", None) or getattr(source, "line", None) or getattr(getattr(source, "format", None), "line", None)
+    allowed = {"hole"} | ({"too_long"} if getattr(limits, "on_too_long", "dlq") in _ON_PURPOSE else set())
     return (
         records["read"] == records["acknowledged"] + records["dead_lettered"] + records["dropped"]
         and not totals["files"]["failed"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.batch.fast import Fast
+from copycat_agent.batch.part_steps import Begun, PartOfRecord, PartSteps
 from copycat_agent.batch.shaping import Headers, Shape, StageError
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Chunk, Parsed, Row, Unparsed
@@ -36,6 +37,7 @@ class Bound:
         self._pipeline = pipeline
         self._window = window
         meta = SplitMeta(split.path, split.inode, host, pipeline.definition.name, split.mtime_ms, pipeline.clock)
+        self._begun: Begun | None = None
         self._stages = tuple(tuple(transform.bind(meta) for transform in stage) for stage in pipeline.stages)
         self._shape = Shape(pipeline, split, meta, partitions, run)
         self.trouble = ""
@@ -78,6 +80,72 @@ class Bound:
         if self._window is not None and not self._window.takes(draft):
             return None
         return self.finish(draft, row, extra)
+
+    def part(self, part: PartOfRecord, number: int, extra: Headers) -> Outgoing | None:
+        """What to send for a part of a record; see `message`. What the steps make of the record's first part holds for all of them."""
+        assert len(self._stages) == 1, "as for `message`"
+        self.trouble = ""
+        begun = self.begun(part, number)
+        self.trouble = begun.trouble if part.number == 1 or not begun.goes_on else ""
+        if not begun.goes_on or not self._is_wanted(begun):
+            return None
+        draft = begun.draft
+        if part.number > 1:
+            draft = self.draft(part.row, number, partial=part.partial)
+            if not self.apply_to_part(begun, draft, 0):
+                return None
+        return self.finish_part(begun, draft, part, extra)
+
+    def begun(self, part: PartOfRecord, number: int) -> Begun:
+        """What the steps of the first stage made of the record's first part, kept for those after it. Raises StageError for a bad one.
+
+        `number` is the part's.
+        """
+        if self._begun is None or self._begun.row.start != part.first[0]:
+            row = part.row if part.number == 1 or self._asks_no_first else part.read_first()
+            self._begun = self.begin(Begun(row, self.draft(row, number - part.number + 1)), 0)
+        if self._begun.error is not None:
+            raise self._begun.error
+        return self._begun
+
+    def begin(self, begun: Begun, stage: int) -> Begun:
+        """Let the steps of one stage work on a first part."""
+        self._part_steps(stage).begin(begun)
+        return begun
+
+    def apply_to_part(self, begun: Begun, draft: Draft, stage: int) -> bool:
+        """Let the steps of one stage work on a later part. False when one of them dropped it. Raises StageError."""
+        try:
+            return self._part_steps(stage).go_on(begun, draft)
+        except DataError as error:
+            raise StageError("transform", error) from None
+        finally:
+            self.trouble = draft.trouble
+
+    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Outgoing:
+        """See `finish`. `begun` and `draft` are what the steps made of the first part and of this one."""
+        try:
+            topic, key, partition, timestamp, headers = self._shape.outline_of_part(begun.draft, draft, extra, part.record)
+        except DataError as error:
+            raise StageError("record", error) from None
+        try:
+            return topic, self._shape.value(draft, topic), key, partition, None, None, timestamp, headers
+        except DataError as error:
+            raise StageError("convert", error) from None
+
+    def _part_steps(self, stage: int) -> PartSteps:
+        return PartSteps(self._stages[stage], self._pipeline.options_of(stage))
+
+    @property
+    def _asks_no_first(self) -> bool:
+        """Whether nothing is taken from a record's first part: reading back in a packed file costs."""
+        return self._window is None and not self._pipeline.transforms and self._shape.is_steady
+
+    def _is_wanted(self, begun: Begun) -> bool:
+        if self._window is None:
+            return True
+        self._window.see(begun.row)
+        return self._window.takes(begun.draft)
 
     def draft(self, row: Row, number: int, *, partial: bool = False) -> Draft:
         """A row as the steps take it. Raises StageError for one that could not be read."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.fast import Trouble
-from copycat_agent.batch.letters import NO_BYTES, OMITTED, RENDERED, dead_letter, rendered, with_raw
+from copycat_agent.batch.letters import NO_BYTES, OMITTED, PART_OF, RENDERED, dead_letter, part_headers, record_of, rendered, with_raw
+from copycat_agent.batch.part_steps import PartOfRecord
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.shaping import Headers, StageError
-from copycat_agent.errors import CopycatError, DataError, FatalError
-from copycat_agent.formats import LongLine, Row
+from copycat_agent.errors import CopycatError, DataError, FatalError, FileError
+from copycat_agent.formats import LongLine, OnTooLong, Part, Row
 from copycat_agent.model import Rejection, StepFailure
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing
@@ -35,6 +36,7 @@ class Item(NamedTuple):
     `number` is the record's within its file, `partial` that nobody will finish it, `head_bytes` that the row's value is only the
     first so many bytes of its line, which is over the limit. `stage` and `why` are a bad record's. `by_record`: its place in the
     file is a record number. `kept`: it goes on though a step failed. `more` are further messages of the same record, which counts once.
+    `part` are the headers of one part of a record.
     """
 
     row: Row
@@ -48,6 +50,7 @@ class Item(NamedTuple):
     by_record: bool = False
     kept: bool = False
     more: tuple[Outgoing, ...] = ()
+    part: Headers = ()
 
 
 def kept_bytes(item: Item) -> int | None:
@@ -70,7 +73,7 @@ class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
 class Items:
     """Makes the items of one connector's frames, by its `errors` section."""
 
-    def __init__(self, definition: Definition, on_too_long: Literal["dlq", "truncate", "drop"], *, by_record: bool = False) -> None:
+    def __init__(self, definition: Definition, on_too_long: OnTooLong, *, by_record: bool = False) -> None:
         """`by_record`: places in the files are record numbers."""
         self._by_record = by_record
         self._definition = definition
@@ -97,10 +100,27 @@ class Items:
 
     def _of_row(self, progress: Progress, bound: Bound, item: Item, extra: Headers = ()) -> Item:
         """What becomes of a row, given as an item that is dropped. Raises StopAt."""
+        return self._of(progress, bound, item, lambda: bound.message(item.row, item.number, partial=item.partial, extra=extra))
+
+    def of_part(self, progress: Progress, bound: Bound, part: Part) -> Item:
+        """The item of a part of a record over the limit. Raises StopAt."""
+        piece, number = self.piece(progress, part), progress.sent_records + 1
+        item = Item(piece.row, None, "dropped", number, part.partial, part=part_headers(part.number, piece.record, is_last=part.is_last))
+        return self._of(progress, bound, item, lambda: bound.part(piece, number, item.part))
+
+    def piece(self, progress: Progress, part: Part) -> PartOfRecord:
+        """A part as the pipeline takes it."""
+        row, record = Row(part.value, part.start, part.end, 0), record_of(progress.split, part.first[0])
+        return PartOfRecord(row, part.number, part.first, lambda: progress.first_part(part), record, part.partial)
+
+    def _of(self, progress: Progress, bound: Bound, item: Item, make: Callable[[], Outgoing | None]) -> Item:
+        """An item that is dropped, as what `make` gives, which asks `bound`. Raises StopAt."""
         try:
-            message = bound.message(item.row, item.number, partial=item.partial, extra=extra)
+            message = make()
         except StageError as bad:
             return self.bad(progress, item, bad.stage, bad.error)
+        except FileError:
+            raise
         except CopycatError as error:  # not its fault, and it will come again: what stands before it is not to wait for that
             raise self.stop_at(progress, item.row, error) from None
         if bound.trouble:
@@ -150,6 +170,8 @@ class Items:
             return item
         raw, said = self._raw(row, full, item.head_bytes)
         letter = dead_letter(definition, progress.split, full, item.number, stage, error, partial=item.partial, by_record=self._by_record)
+        if item.part:  # a key, so that the parts of a record stand one behind the other
+            letter = (*letter[:2], dict(item.part)[PART_OF], *letter[3:-1], [*letter[-1], *item.part])
         return item._replace(message=with_raw(letter, raw, said), outcome="dead_lettered")
 
     def _raw(self, row: Row, full: Row, head_bytes: int | None) -> tuple[bytes | None, bytes | None]:

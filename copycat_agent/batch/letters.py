@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from copycat_agent.batch.shaping import host_name, origin_headers
+from copycat_agent.batch.shaping import Headers, host_name, origin_headers
 from copycat_agent.converters import CONVERTERS, build_converter
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Row
@@ -38,6 +38,9 @@ RAW = "copycat.raw"
 PLACES = "copycat.places"
 """`records` where the file's positions are record numbers; absent where they are bytes."""
 
+PART, PARTS, PART_OF = "copycat.part", "copycat.parts", "copycat.part_of"
+"""Of a part of a record over the limit: its number, how many there are (of the last one only), and which record it is of."""
+
 COLUMNS = "copycat.columns"
 """Names of the file's columns, a JSON array, where the record's bytes mean nothing without them."""
 _COLUMNS_BYTES = 2**14
@@ -47,6 +50,17 @@ RENDERED = b"rendered: the file holds no bytes of this record alone, these are i
 NO_BYTES = b"omitted: the file holds no bytes of this record alone"
 
 _json = build_converter(CONVERTERS["json"].options(type="json"))
+
+
+def record_of(split: Split, start: int) -> bytes:
+    """What tells the record that begins at byte `start` of a file from all others of this host."""
+    return f"{split.partition.key}@{start}".encode()
+
+
+def part_headers(number: int, record: bytes, *, is_last: bool) -> Headers:
+    """What every part of a record says, whether it is sent or a dead letter."""
+    count = b"%d" % number
+    return ((PART, count), (PART_OF, record), *(((PARTS, count),) if is_last else ()))
 
 
 def rendered(row: Row) -> Row:

@@ -7,7 +7,7 @@ from collections import Counter
 from copycat_agent.batch.items import Item, kept_bytes
 from copycat_agent.batch.progress import Progress
 from copycat_agent.errors import FileError
-from copycat_agent.formats import Chunk, Gap, LongLine, Parsed, Row, SkippedRest
+from copycat_agent.formats import Chunk, Gap, LongLine, Parsed, Part, Row, SkippedRest
 from copycat_agent.model import Counts
 
 _HOLE_WORDS = "NUL bytes that nobody wrote: the file was cut under its writer, or its host crashed"
@@ -73,6 +73,14 @@ def passed_long_line(progress: Progress, line: LongLine, sent: list[Item], why: 
     progress.lose(line.start if is_dropped else line.start + len(line.head), line.end, "too_long", 1, why)
     progress.count(Counts(too_long=1))
     progress.advance(line.end, 1, line.tail, line.end - line.start, skipping=not line.complete)
+
+
+def passed_part(progress: Progress, part: Part, sent: list[Item]) -> None:
+    """A part of a record over the limit is passed, `sent` in its place."""
+    count(progress, sent)
+    progress.count(Counts(too_long=part.number == 1))
+    cut = part.cut.text() if part.cut else ""
+    progress.advance(part.end, 1, part.tail, part.end - part.start, skipping=bool(cut), cut=cut)
 
 
 def passed_rest(progress: Progress, rest: SkippedRest, why: str) -> None:

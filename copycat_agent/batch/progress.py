@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from copycat_agent.batch.losses import Losses
 from copycat_agent.batch.window import BoundWindow
-from copycat_agent.errors import CopycatError
-from copycat_agent.formats import TAIL_BYTES
+from copycat_agent.errors import CopycatError, FileError
+from copycat_agent.formats import TAIL_BYTES, Part, Row, Text
 from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
 from copycat_agent.sources.stream import Stream
 
@@ -32,7 +32,7 @@ class Progress:
         self.damage = ""
         self.schema: Schema | None = None
         self._limit = split.end
-        self._skipping = split.offset.skipping
+        self._skipping, self._cut = split.offset.skipping, split.offset.cut
         self._tail: bytes | None = b""
         self._settled_tail = b""
         self._counts = Counts()
@@ -64,7 +64,7 @@ class Progress:
         self.stream = stream
         self.settled = stream.offset
         position = self.sent_position = self.settled.position
-        self.sent_records, self._skipping = self.settled.records, self.settled.skipping
+        self.sent_records, self._skipping, self._cut = self.settled.records, self.settled.skipping, self.settled.cut
         self._limit = position + self.split.end - self.split.offset.position
         self.at_end = stream.waits
         self._tail = self._settled_tail = stream.tail(position)
@@ -73,6 +73,20 @@ class Progress:
     def skipping(self) -> bool:
         """Whether what was sent ends inside an over-long record."""
         return self._skipping
+
+    @property
+    def cut(self) -> str:
+        """What is known where that is between two parts of one, see `SourceOffset.cut`."""
+        return self._cut
+
+    def first_part(self, part: Part) -> Row:
+        """The first part of the record that `part` is of, read again. Raises FileError."""
+        assert self.stream is not None
+        start, end = part.first
+        raw = self.stream.read(start, end - start)
+        if len(raw) < end - start or not self.stream.is_still(end):
+            raise FileError(f"{self.split.path!r} changed while it was read", "the agent reads it again")
+        return Row(Text(codec=part.codec).decoded(raw), start, end, 0)
 
     def bounds(self) -> tuple[int, bool]:
         """See `Stream.bounds`. Of a packed file both are known late."""
@@ -84,17 +98,18 @@ class Progress:
         assert self.stream is not None
         self.at_end = self.stream.is_exhausted(self._limit)
 
-    def advance(self, end: int, records: int, tail: bytes, size_bytes: int, *, skipping: bool = False) -> None:
+    def advance(self, end: int, records: int, tail: bytes, size_bytes: int, *, skipping: bool = False, cut: str = "") -> None:
         """Everything before `end` is on its way: `records` more, read from `size_bytes`. `tail` are the last bytes before `end`.
 
-        A part of what a format found at once comes with fewer of them than it covers, or with none.
+        A part of what a format found at once comes with fewer of them than it covers, or with none. For `skipping` and `cut` see
+        `SourceOffset`.
         """
         self._unsettled += Counts(read=records, read_bytes=size_bytes)
         self._unsettled_bytes += max(size_bytes, records)  # rows without bytes have to be waited for, too
         self._tail = self._tail_after(tail, end - self.sent_position)
         self.sent_position = end
         self.sent_records += records
-        self._skipping = skipping
+        self._skipping, self._cut = skipping, cut
 
     def _tail_after(self, tail: bytes, passed: int) -> bytes | None:
         """The last bytes once `passed` more are on their way; None when they have to be read again.
@@ -168,6 +183,7 @@ class Progress:
             position=self.sent_position,
             records=self.sent_records,
             skipping=self._skipping,
+            cut=self._cut,
             path=self.split.path,
             fingerprint=self.stream.fingerprint(self.sent_position, tail),
         )
@@ -190,7 +206,7 @@ class Progress:
         self.at_end = False
         self.orphans += self._unsettled_messages
         self.sent_position, self.sent_records = self.settled.position, self.settled.records
-        self._skipping = self.settled.skipping
+        self._skipping, self._cut = self.settled.skipping, self.settled.cut
         self._tail = self._settled_tail
         self._forget()
 

@@ -64,6 +64,11 @@ class Recipe:
         cuts = [-1, *self._queries, len(self.transforms)]
         return tuple(self.transforms[before + 1 : cut] for before, cut in pairwise(cuts))
 
+    def options_of(self, stage: int) -> tuple[TransformOptions, ...]:
+        """The options of the steps of one stage."""
+        cuts = [-1, *self._queries, len(self.transforms)]
+        return self.definition.transforms[cuts[stage] + 1 : cuts[stage + 1]]
+
     @property
     def kafka(self) -> KafkaOptions:
         """The cluster; topics that are made get the broker's time where records are to have it."""

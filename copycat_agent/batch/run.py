@@ -14,14 +14,24 @@ from collections.abc import Callable, Iterator, Sequence
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import LOOK_SECONDS, Budget, Watch
 from copycat_agent.batch.chunks import Chunks
-from copycat_agent.batch.items import Items, StopAt
-from copycat_agent.batch.passing import messages_of, move, passed, passed_gap, passed_long_line, passed_rest, passed_up_to, passed_with
+from copycat_agent.batch.items import Item, Items, StopAt
+from copycat_agent.batch.passing import (
+    messages_of,
+    move,
+    passed,
+    passed_gap,
+    passed_long_line,
+    passed_part,
+    passed_rest,
+    passed_up_to,
+    passed_with,
+)
 from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.samples import Samples
 from copycat_agent.batch.sending import Sender
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError
-from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, SkippedRest
+from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.masks import NOTHING_SECRET
 from copycat_agent.model import Batch
@@ -187,6 +197,7 @@ class BatchRun:
             final=split.final and is_end,
             flush=split.flush and is_end,
             block_bytes=block_bytes,
+            **({"cut": progress.cut} if progress.cut and self._pipeline.frames.on_too_long == "split" else {}),
         )
 
     @property
@@ -215,16 +226,25 @@ class BatchRun:
             passed_gap(progress, frame)
             return 0
         if isinstance(frame, LongLine):
-            sent, stop = self._sender.hand_over(progress, [self._items.of_long_line(progress, bound, frame)])
-            if stop:
-                raise stop
-            self._samples.of_items(progress, sent)
-            progress.hand_over(messages_of(sent))
+            sent = self._send_one(progress, self._items.of_long_line(progress, bound, frame))
             passed_long_line(progress, frame, sent, self._items.too_long, is_dropped=self._items.drops_long_lines)
+            return messages_of(sent)
+        if isinstance(frame, Part):
+            sent = self._send_one(progress, self._items.of_part(progress, bound, frame))
+            passed_part(progress, frame, sent)
             return messages_of(sent)
         if isinstance(frame, Parsed):
             progress.schema = frame.schema or progress.schema
         return self._chunks.send(progress, bound, frame)
+
+    def _send_one(self, progress: Progress, item: Item) -> list[Item]:
+        """Hand over an item that is a frame by itself. Returns it as it went."""
+        sent, stop = self._sender.hand_over(progress, [item])
+        if stop:
+            raise stop
+        self._samples.of_items(progress, sent)
+        progress.hand_over(messages_of(sent))
+        return sent
 
     def _settle(self) -> None:
         """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
@@ -287,11 +307,15 @@ class BatchRun:
         """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
         if isinstance(frame, Chunk | Parsed):
             return self._send_rows_slowly(progress, bound, frame, until)
-        if isinstance(frame, LongLine):
-            _, stop = self._sender.deliver(progress, [self._items.of_long_line(progress, bound, frame)])
+        if isinstance(frame, LongLine | Part):
+            of = self._items.of_part if isinstance(frame, Part) else self._items.of_long_line
+            _, stop = self._sender.deliver(progress, [of(progress, bound, frame)])  # type: ignore[arg-type]
             if stop:
                 raise stop
-            passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
+            if isinstance(frame, Part):
+                passed_part(progress, frame, [])
+            else:
+                passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
         elif isinstance(frame, Gap):
             passed_gap(progress, frame)
         else:

@@ -71,6 +71,16 @@ class Shape:
             timestamp = event_time(draft.timestamp_ms)
         return topic, key, self._partition_of(topic, key), timestamp, headers or None
 
+    def outline_of_part(self, first: Draft, draft: Draft, extra: Headers, spread: bytes) -> Outline:
+        """The outline of `draft`, a part of a record whose first one is `first`: what says where it goes, and when it was, is the first's.
+
+        Where nothing of the definition says into which partition a record goes, all parts go into one, by `spread`.
+        """
+        topic, key, partition, timestamp, _ = self.outline(first)
+        if self._record.partition == "sticky" or (partition == ANY_PARTITION and key is None):
+            partition = zlib.crc32(spread) % self._partitions(topic)
+        return topic, key, partition, timestamp, self._headers_of(draft, extra)
+
     def tail(self) -> Outgoing:
         """What follows the value in every message, for `TaskProducer.send`, of a shape that `is_steady`."""
         _, key, partition, timestamp, headers = self.outline(_NOTHING)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.fast import Fast, Shaped, Walk
+from copycat_agent.batch.part_steps import Begun, PartOfRecord
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.shaping import Headers, Shape, StageError
-from copycat_agent.batch.sql_ask import Asked, Asking
+from copycat_agent.batch.sql_ask import NOT_ASKED, Asked, Asking
 from copycat_agent.batch.sql_rows import Results
 from copycat_agent.converters import Converter
 from copycat_agent.errors import CopycatError, DataError
-from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Row
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part, Row
 from copycat_agent.model import SourcePartition
 from copycat_agent.producer import Outgoing
 from copycat_agent.transforms import Draft, Step, StepError
@@ -44,13 +45,17 @@ class Query(Protocol):
 
 
 class Answers:
-    """What the query made of each record of a batch, and what to do where it could not."""
+    """What the query made of each record of a batch, and what to do where it could not.
+
+    `least`: of so many of its first rows each is answered, be it as a bad record, so that every batch gets ahead.
+    """
 
     def __init__(self, step: SqlStep, query: Query) -> None:
         self.step = step
         self.bad: dict[int, DataError] = {}
         self.results: Results | None = None
         self.total = 0
+        self.least = 1
         self._query = query
         self._by_split: dict[SourcePartition, Asked] = {}
 
@@ -94,8 +99,14 @@ class Answers:
         `number` is that of the frame's first record.
         """
         assert self.results is not None
-        limit = None if self.results.end is None else max(1, self.results.end)
-        if limit is None or limit >= self.total or not isinstance(frame, Chunk | Parsed | LongLine):
+        limit = None if self.results.end is None else max(self.least, self.results.end)
+        if limit is None or limit >= self.total:
+            return frame, True
+        if isinstance(frame, Part):
+            asked = self.asked(progress)
+            is_answered = max(asked.record(number), asked.firsts.get(frame.first[0], NOT_ASKED)) < limit
+            return (frame if is_answered else None), is_answered
+        if not isinstance(frame, Chunk | Parsed | LongLine):
             return frame, True
         at = self.asked(progress).number(limit)
         if at is None or not number <= at < number + (1 if isinstance(frame, LongLine) else frame.total):
@@ -126,21 +137,78 @@ class AnsweredBound(Bound):
         self.trouble, self.more = "", ()
         if self._progress.window is not None:
             self._progress.window.see(row)
-        special, record = self._asked.special.get(number, ""), self._asked.record(number)
+        record = self._record(number)
+        if record < 0:
+            return None
+        rows = self._rows(record, lambda: self._before(row, number))
+        made = (self._shaped(fields, row, number, partial, extra) for fields in rows)
+        return self._several(message for message in made if message is not None)
+
+    def part(self, part: PartOfRecord, number: int, extra: Headers) -> Outgoing | None:
+        """See `Bound.part`: what the query made of the record's first part decides."""
+        self.trouble, self.more = "", ()
+        if self._progress.window is not None:
+            self._progress.window.see(part.row if part.number == 1 else part.read_first())
+        record = self._record(number)
+        if record < 0:
+            return None
+        firsts = self._rows(self._asked.firsts[part.first[0]], lambda: self._before_part(part, number, 1))
+        rows = self._rows(record, lambda: self._before_part(part, number, part.number)) if part.number > 1 and firsts else firsts
+        made = (self._shaped_part(firsts[min(index, len(firsts) - 1)], fields, part, number, extra) for index, fields in enumerate(rows))
+        return self._several(message for message in made if message is not None)
+
+    def _shaped_part(
+        self, first: dict[str, Any], fields: dict[str, Any], part: PartOfRecord, number: int, extra: Headers
+    ) -> Outgoing | None:
+        inner, window = self._inner, self._progress.window
+        begun = Begun(part.row, Draft(dict(first), *part.first, number - part.number + 1))
+        begun.draft.timestamp_ms = self._asked.times.get(number)
+        inner.begin(begun, 1)
+        if begun.error is not None:
+            raise begun.error
+        draft = begun.draft
+        if begun.goes_on and part.number > 1:
+            draft = inner.draft(part.row, number, partial=part.partial)
+            draft.value = fields
+            if not inner.apply_to_part(begun, draft, 1):
+                return None
+        self.trouble = self.trouble or (begun if not begun.goes_on else draft).trouble
+        if not begun.goes_on or (window is not None and not window.takes(begun.draft)):
+            return None
+        return inner.finish_part(begun, draft, part, extra)
+
+    def _record(self, number: int) -> int:
+        """Its number in the query, negative where it was not asked about. Raises what stands in the way of asking."""
+        special = self._asked.special.get(number, "")
         if isinstance(special, StageError):
             raise StageError(special.stage, special.error)
         if isinstance(special, CopycatError):
             raise special
         self.trouble = special or self._asked.troubles.get(number, "")
-        if record < 0:
-            return None
-        made = (self._shaped(fields, row, number, partial, extra) for fields in self._rows(record, row, number))
-        messages = [message for message in made if message is not None]
-        self.more = tuple(messages[1:])
-        return messages[0] if messages else None
+        return self._asked.record(number)
 
-    def _rows(self, record: int, row: Row, number: int) -> list[dict[str, Any]]:
-        """The fields of each row. Raises StageError."""
+    def _several(self, messages: Iterable[Outgoing]) -> Outgoing | None:
+        made = tuple(messages)
+        self.more = made[1:]
+        return made[0] if made else None
+
+    def _before(self, row: Row, number: int) -> dict[str, Any]:
+        """The record as it was before the query."""
+        draft = self._inner.draft(row, number)
+        self._inner.apply(draft, 0)
+        return draft.fields()
+
+    def _before_part(self, part: PartOfRecord, number: int, which: int) -> dict[str, Any]:
+        """The same for the first part of a record (`which` is 1), or for the one at hand."""
+        begun = self._inner.begun(part, number)
+        if which == 1:
+            return dict(begun.draft.fields())
+        draft = self._inner.draft(part.row, number)
+        self._inner.apply_to_part(begun, draft, 0)
+        return draft.fields()
+
+    def _rows(self, record: int, before: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
+        """The fields of each row; `before` gives the record as it was before the query. Raises StageError."""
         error, step = self._answers.error(record), self._answers.step
         if error is None:
             assert self._answers.results is not None
@@ -151,9 +219,7 @@ class AnsweredBound(Bound):
         self.trouble = self.trouble or f"{step.name}: {error.message}"
         if policy == "drop":
             return []
-        draft = self._inner.draft(row, number)
-        self._inner.apply(draft, 0)
-        return [draft.fields()]
+        return [before()]
 
     def _shaped(self, fields: dict[str, Any], row: Row, number: int, partial: bool, extra: Headers) -> Outgoing | None:  # noqa: FBT001 - see `message`
         inner, window = self._inner, self._progress.window

@@ -9,8 +9,9 @@ from typing import Any
 
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import Watch
+from copycat_agent.batch.part_steps import PartOfRecord
 from copycat_agent.batch.shaping import StageError
-from copycat_agent.errors import CopycatError, DataError
+from copycat_agent.errors import CopycatError, DataError, FileError
 from copycat_agent.formats import Chunk, Parsed, Row, Unparsed
 from copycat_agent.formats.records.trees.json_values import parse_all
 from copycat_agent.options import TransformOptions
@@ -26,13 +27,15 @@ class Asked:
     """Of a split's records, by their numbers: their numbers in the query, and what is to be known of them beside.
 
     `special`: why a record is a bad one, or what a step that came from outside raised, or, of one that a step dropped though it failed,
-    the words for that. `times` are event times, `troubles` what `on_error: keep` let pass.
+    the words for that. `times` are event times, `troubles` what `on_error: keep` let pass. `firsts`: of records in parts, by where they
+    begin, the number in the query of their first part.
     """
 
     def __init__(self) -> None:
         self.special: dict[int, StageError | CopycatError | str] = {}
         self.times: dict[int, int] = {}
         self.troubles: dict[int, str] = {}
+        self.firsts: dict[int, int] = {}
         self._first = 0
         self._records: list[int] = []
 
@@ -86,6 +89,32 @@ class Asking:
         except (StageError, CopycatError) as bad:
             self._asked.special[number] = bad
         self._asked.enter(number, [record])
+        return found
+
+    def part(self, part: PartOfRecord, number: int, first: int) -> list[dict[str, Any]]:
+        """The same for a part of a record. The record's first one decides for all: where this batch has not asked about it, it does so."""
+        record, asked = NOT_ASKED, self._asked
+        found: list[dict[str, Any]] = []
+        try:
+            begun = self._inner.begun(part, number)
+            draft, goes_on = begun.draft, begun.goes_on
+            if part.first[0] not in asked.firsts:
+                asked.firsts[part.first[0]] = record = first if goes_on else NOT_ASKED
+                found += [dict(draft.fields())] if goes_on else []
+            if goes_on and part.number > 1:
+                draft, record = self._inner.draft(part.row, number), NOT_ASKED
+                if goes_on := self._inner.apply_to_part(begun, draft, 0):
+                    record = first + len(found)
+                    found.append(draft.fields())
+            if goes_on:
+                self._note(draft)
+            elif draft.trouble:
+                asked.special[number] = draft.trouble
+        except FileError:
+            raise
+        except (StageError, CopycatError) as bad:
+            asked.special[number] = bad
+        asked.enter(number, [record])
         return found
 
     def chunk(self, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:

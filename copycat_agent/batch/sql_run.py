@@ -16,7 +16,7 @@ from typing import Any
 from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import Watch
 from copycat_agent.batch.items import StopAt
-from copycat_agent.batch.passing import passed, passed_gap, passed_long_line, passed_rest
+from copycat_agent.batch.passing import passed, passed_gap, passed_long_line, passed_part, passed_rest
 from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
@@ -25,7 +25,7 @@ from copycat_agent.batch.sql_ask import Asking
 from copycat_agent.batch.sql_rows import Results, Table
 from copycat_agent.converters import Converter
 from copycat_agent.errors import BlockedError, FatalError, FileError
-from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Row
+from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, Row
 from copycat_agent.model import Batch, SourcePartition
 from copycat_agent.producer import TaskProducer
 from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
@@ -153,11 +153,21 @@ class SqlRun(BatchRun):
             count = self._put(bound.asking.row(row, progress.sent_records + 1, self._answers.total, partial=False)) if truncates else 0
             passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
             return count
+        if isinstance(frame, Part):
+            return self._ask_part(progress, bound, frame)
         if isinstance(frame, Gap):
             passed_gap(progress, frame)
         else:
             passed_rest(progress, frame, self._items.too_long)
         return 0
+
+    def _ask_part(self, progress: Progress, bound: AnsweredBound, part: Part) -> int:
+        """Of a part of a record. One with which a batch begins brings the record's first one along."""
+        fields = bound.asking.part(self._items.piece(progress, part), progress.sent_records + 1, self._answers.total)
+        if not self._answers.total:
+            self._answers.least = max(1, len(fields))
+        passed_part(progress, part, [])
+        return self._put(fields)
 
     def _ask_chunk(self, progress: Progress, bound: AnsweredBound, held: list[Frame], chunk: Chunk | Parsed) -> int:
         """Of all of it, or, where the batch has to end, of its first part. Returns how many records of it are asked about."""
@@ -228,7 +238,7 @@ class SqlRun(BatchRun):
                         return False
                 if not is_whole or self._stopping():
                     return False
-        except BlockedError as error:
+        except (BlockedError, FileError) as error:
             if self._producer.broken:
                 raise
             progress.error = error

@@ -1,9 +1,9 @@
-"""Patterns that may take too long on some text: allowed, bounded at run time, and probably not meant."""
+"""What is allowed and probably not meant: patterns that may take too long on some text, and an option that another one overrules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
+from typing import Any, get_args
 
 from copycat_agent.definitions.models import Loc, key_of, markers
 from copycat_agent.definitions.wording import Finding
@@ -13,15 +13,22 @@ from copycat_agent.transforms.grok import GrokOptions, translated
 from copycat_agent.transforms.match import PlainCondition
 
 _HINT = "leave no two ways to match one text: (?:[^,]+,)* instead of (?:.+,?)*, or (?>...) around what need not be tried again"
+_OVERRULED = "is not used: multiline.on_too_long says what becomes of a record over a limit, its lines included"
+_OVERRULED_HINT = "move it to multiline.on_too_long, whose default is split, or delete it"
 _MARKER = get_args(Regex)[1]
 
 
 def doubtful(definition: Definition) -> list[Finding]:
-    """A warning for each pattern of a definition with which a match may take too long."""
+    """A warning for each pattern of a definition with which a match may take too long, and for a policy that is not used."""
     found = [*_patterns(definition.source, ("source",))]
     for number, step in enumerate(definition.transforms):
         found += _patterns(step, ("transforms", number))
-    return [Finding(loc, "slow-pattern", doubt, _HINT) for loc, pattern in found if (doubt := compile_pattern(pattern).doubt)]
+    slow = [Finding(loc, "slow-pattern", doubt, _HINT) for loc, pattern in found if (doubt := compile_pattern(pattern).doubt)]
+    line: Any = getattr(definition.source, "line", None)
+    multiline = getattr(definition.source, "multiline", None)
+    if multiline is None or "on_too_long" not in line.model_fields_set or line.on_too_long == multiline.on_too_long:
+        return slow
+    return [*slow, Finding(("source", "line", "on_too_long"), "unused", _OVERRULED, _OVERRULED_HINT)]
 
 
 def _patterns(options: Options, loc: Loc) -> Iterator[tuple[Loc, str]]:

@@ -11,7 +11,7 @@ from copycat_agent.definitions.client_settings import check_name, check_value
 from copycat_agent.definitions.extras import lacking
 from copycat_agent.definitions.masking import is_secret_name
 from copycat_agent.definitions.spool_rules import check_spool
-from copycat_agent.formats import encoding_problem
+from copycat_agent.formats import encoding_problem, split_problem
 from copycat_agent.formats.records import FORMATS, build_format
 from copycat_agent.oauth import token_problems
 
@@ -76,8 +76,16 @@ def _check_symlink_roots(reader: Reader, source: SourceOptions) -> None:
 
 def _check_encoding(reader: Reader, source: SourceOptions) -> None:
     encoding, line = getattr(source, "encoding", None), getattr(source, "line", None)
-    if isinstance(encoding, str) and line is not None and (problem := encoding_problem(encoding, line.delimiter)):
-        reader.report(("source", "encoding"), "encoding", *problem)
+    if isinstance(encoding, str) and line is not None:
+        problem = encoding_problem(encoding, line.delimiter) or (split_problem(encoding) if _splits(source) else None)
+        if problem:
+            reader.report(("source", "encoding"), "encoding", *problem)
+
+
+def _splits(source: SourceOptions) -> bool:
+    """Whether records over the limit go in parts: of several lines, their own option says so."""
+    limits = getattr(source, "multiline", None) or getattr(source, "line", None)
+    return getattr(limits, "on_too_long", "") == "split"
 
 
 def check_format(reader: Reader, source: SourceOptions) -> None:

@@ -18,7 +18,8 @@ class Letter(NamedTuple):
 
     `partition` and `offset` are its place in the dead-letter topic; `start` and `end` the record's bytes in the file `path` on
     `host`, or record numbers from 0 where `by_record`. `number` counts records in that file. `columns` are the file's, where the
-    letter names them. What a letter of an earlier version does not say is 0 or "".
+    letter names them. `part`: it is this part of the record `part_of`, which begins at byte `part_start`, and `is_last` the last one; 0
+    for a whole record. What a letter of an earlier version does not say is 0 or "".
     """
 
     partition: int
@@ -40,6 +41,10 @@ class Letter(NamedTuple):
     message: str
     by_record: bool = False
     columns: tuple[str, ...] = ()
+    part: int = 0
+    part_of: str = ""
+    part_start: int = 0
+    is_last: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -86,6 +91,10 @@ def parse(record: Received) -> Letter | None:
         message=texts.get(letters.MESSAGE, ""),
         by_record=texts.get(letters.PLACES) == "records",
         columns=_columns(texts.get(letters.COLUMNS, "")),
+        part=_number(headers, letters.PART) or 0,
+        part_of=texts.get(letters.PART_OF, ""),
+        part_start=_part_start(headers),
+        is_last=letters.PARTS in headers,
     )
 
 
@@ -96,6 +105,12 @@ def _columns(text: str) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         return ()
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+
+def _part_start(headers: dict[str, bytes]) -> int:
+    """Where the record begins that a letter is a part of; 0 where the header is broken."""
+    start = headers.get(letters.PART_OF, b"").rpartition(b"@")[2]
+    return int(start) if _NUMBER.fullmatch(start) else 0
 
 
 def _number(headers: dict[str, bytes], name: str, form: re.Pattern[bytes] = _NUMBER) -> int | None:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from copycat_agent.batch import letters
+from copycat_agent.batch.part_steps import PartOfRecord
 from copycat_agent.batch.pipeline import Bound, Pipeline, StageError
 from copycat_agent.dlq.letter import Letter, parse
 from copycat_agent.dlq.progress import Progress, group_of
 from copycat_agent.dlq.rows import row_of
 from copycat_agent.dlq.saved import saved_progress
 from copycat_agent.errors import BlockedError, DataError, FatalError
+from copycat_agent.formats import Row
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing, Refused, TaskProducer
@@ -79,6 +82,7 @@ class Replay:
         self._dry_run = dry_run
         self._progress: dict[int, Progress] = {}
         self._bound: tuple[tuple[object, ...], Bound] | None = None
+        self._first_part = ("", ""), Row(b"", 0, 0, 0)
         self.report = Report(definition.name, definition.errors.dlq.topic)
 
     def run(self, *, limit: int | None = None, everything: bool = False, told: Callable[[Report], None] = lambda _: None) -> Report:
@@ -151,10 +155,33 @@ class Replay:
         if not letter.is_whole:
             raise DataError(f"its bytes are not all there ({letter.said})", f"see what is lost: copycat losses {self._definition.name}")
         row = row_of(letter, self._pipeline.frames)
-        message = self._bind(letter).message(row, letter.number, partial=letter.partial)
+        if letter.part:
+            message = self._message_of_part(letter, row)
+        else:
+            message = self._bind(letter).message(row, letter.number, partial=letter.partial)
         if message is not None:
             self._producer.topics.partitions(message[0])
         return message
+
+    def _message_of_part(self, letter: Letter, row: Row) -> Outgoing | None:
+        """The same for a part of a record: its first part, which is a dead letter too when it was a bad record, comes before it."""
+        record = (letter.host, letter.part_of)
+        if letter.part == 1:
+            self._first_part = record, row
+        known, first = self._first_part
+
+        def read_first() -> Row:
+            if known == record:
+                return first
+            if not self._definition.transforms:
+                return row
+            words = f"it is part {letter.part} of a record, and its fields are those of the first part, which is no letter before it"
+            raise DataError(words, f"if the first part was replayed: copycat dlq replay {self._definition.name} --all sends both again")
+
+        first_end = first.end if known == record else letter.end
+        piece = PartOfRecord(row, letter.part, (letter.part_start, first_end), read_first, letter.part_of.encode(), letter.partial)
+        headers = letters.part_headers(letter.part, piece.record, is_last=letter.is_last)
+        return self._bind(letter).part(piece, letter.number, headers)
 
     def _bind(self, letter: Letter) -> Bound:
         """The pipeline for the letter's file, as it was then; letters of one file mostly follow each other."""

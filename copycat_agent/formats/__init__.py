@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copycat_agent.formats.encoding import encoding_problem
+from copycat_agent.formats.encoding import encoding_problem, split_problem
 from copycat_agent.formats.lines import LineFrames, LineOptions
 from copycat_agent.formats.model import (
     TAIL_BYTES,
@@ -11,6 +11,7 @@ from copycat_agent.formats.model import (
     Frames,
     Gap,
     LongLine,
+    OnTooLong,
     Parsed,
     Reader,
     RecordFile,
@@ -22,6 +23,7 @@ from copycat_agent.formats.model import (
 )
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
+from copycat_agent.formats.parts import Part
 
 __all__ = [
     "TAIL_BYTES",
@@ -34,7 +36,9 @@ __all__ = [
     "LongLine",
     "MultilineFrames",
     "MultilineOptions",
+    "OnTooLong",
     "Parsed",
+    "Part",
     "Reader",
     "RecordFile",
     "RecordFormat",
@@ -43,4 +47,5 @@ __all__ = [
     "Text",
     "Unparsed",
     "encoding_problem",
+    "split_problem",
 ]

@@ -21,6 +21,8 @@ _MARKS = (
 )
 MARK_BYTES = 4
 """Bytes at the beginning of a file that tell everything about its mark."""
+CHARACTER_BYTES = 8
+"""No character has more."""
 _BY_MARK = {"auto": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 """Names that leave the choice to the mark, and what holds without one."""
 _UNITS = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
@@ -88,16 +90,25 @@ class Layout(NamedTuple):
 
     def head(self, line: bytes, size: int) -> tuple[bytes, bytes]:
         """The first `size` bytes of a longer `line`, cut at a character's end, and the value that they make."""
+        head = line[: self._fitting(line, size)]
+        return head, self.text.decoded(head)
+
+    def cut(self, line: bytes, begin: int, size: int) -> int:
+        """Where to cut a `line` of which more than `size` bytes stand from `begin` on: at a character's end, behind at least one."""
+        piece = line[begin : begin + size + CHARACTER_BYTES + 1]
+        for most in range(size, len(piece)):
+            if fits := self._fitting(piece, most):
+                return begin + fits
+        return begin + len(piece)
+
+    def _fitting(self, line: bytes, size: int) -> int:
+        """How many of the first `size` bytes of a longer line are whole characters."""
+        if self.codec in AS_IT_STANDS:
+            return _character_end(line, size)
         head = line[: self.down(size)]
-        if self.is_raw:
-            return head, head
-        if not self.text.codec:
-            head = line[: _character_end(line, size)]
-            return head, head
         decoder = codecs.getincrementaldecoder(self.codec)("replace")
-        value = decoder.decode(head).encode("utf-8", "replace")
-        pending = decoder.getstate()[0]
-        return head[: len(head) - len(pending)], value
+        decoder.decode(head)
+        return len(head) - len(decoder.getstate()[0])
 
 
 def _character_end(line: bytes, size: int) -> int:
@@ -158,6 +169,14 @@ def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:
     if codec not in _UNITS and encoded[0] in _inner_bytes(codec):
         return f"the delimiter can be a part of other characters in {codec}", 'keep line.delimiter "\\n"'
     return None
+
+
+def split_problem(name: str) -> tuple[str, str] | None:
+    """Why `on_too_long: split` cannot be had in the encoding `name`, and a hint; None when it can."""
+    if not _canonical(name).startswith(("iso2022", "hz", "utf-7")):
+        return None
+    words = f"text in {name} cannot be read from its middle on, so it cannot go in parts"
+    return words, "set on_too_long to truncate, dlq or drop, where it is split"
 
 
 def _canonical(name: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from copycat_agent.formats.encoding import MARK_BYTES, Layout
+from copycat_agent.formats.encoding import CHARACTER_BYTES, MARK_BYTES, Layout
 from copycat_agent.formats.holes import INNER_HOLE_BYTES, OPEN_BYTES, Holes
 from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, LongLine, Reader, SkippedRest, Text
+from copycat_agent.formats.parts import Cut, Part, part_bytes
 
 _GAP_BYTES = 16 * 2**20
 """Of a hole, passed at a time."""
@@ -16,11 +17,12 @@ _BEHIND_GAP_BYTES = 4096
 
 
 class Limits(NamedTuple):
-    """What a line may be, and how much is read at a time, in bytes."""
+    """What a line may be, and how much is read at a time, in bytes. `splits`: a longer line goes in parts."""
 
     max_bytes: int
     block_bytes: int
     skip_empty: bool
+    splits: bool = False
 
 
 class Framing:
@@ -31,6 +33,8 @@ class Framing:
         self._layout = layout
         self._max_bytes = limits.max_bytes
         self._skip_empty = limits.skip_empty
+        self._splits = limits.splits
+        self._part_bytes = part_bytes(limits.max_bytes)
         self._read = read
         self._end = end
         self._final = final
@@ -39,10 +43,10 @@ class Framing:
         self._skip_bytes = max(limits.block_bytes, 2 * INNER_HOLE_BYTES, 2 * len(layout.delimiter))
         self._holes = Holes(layout, read)
         self._limit = limits.max_bytes + len(layout.delimiter) + len(layout.text.cr)
-        self._longest = self._limit + layout.unit + (INNER_HOLE_BYTES if self._holes.exist else 0)
+        self._longest = self._limit + CHARACTER_BYTES + layout.unit + (INNER_HOLE_BYTES if self._holes.exist else 0)
         self._overlap = len(layout.delimiter) - 1  # bytes at the end of a block that may begin a delimiter
 
-    def frames(self, start: int, *, skipping: bool) -> Iterator[Frame]:
+    def frames(self, start: int, *, skipping: bool, cut: Cut | None = None) -> Iterator[Frame]:
         """See `Frames.frames`."""
         position = start
         while position < self._end:
@@ -55,10 +59,11 @@ class Framing:
                 position, skipping = rest.end, False
                 continue
             begun = position
-            for frame in self._next(position):
+            for frame in self._next(position) if cut is None else self._parts(position, cut):
                 yield frame
                 position = frame.end
                 skipping = isinstance(frame, LongLine) and not frame.complete
+                cut = frame.cut if isinstance(frame, Part) else None
             if position == begun:
                 return
 
@@ -76,9 +81,9 @@ class Framing:
         elif hole is not None:
             yield from self._up_to_hole(block[:hole], position)
         elif (passed := self._passable(block, position)) + self._overlap >= self._limit:
-            yield self._long_line(block, position, position + passed, block[:passed][-TAIL_BYTES:], complete=False)
+            yield from self._long(block, position, position + passed, block[:passed][-TAIL_BYTES:], complete=False)
         elif self._final and block and position + len(block) >= self._end:
-            yield self._partial(block, position)
+            yield from self._partial(block, position)
 
     def _marked(self, mark: bytes) -> Iterator[Gap]:
         """The byte order mark, once it is certain which one it is."""
@@ -100,14 +105,14 @@ class Framing:
             raw = self._layout.split(block if hole is None else block[:hole], position, 1 if self._little else -1)
         return block, hole, raw
 
-    def _up_to_hole(self, line: bytes, position: int) -> Iterator[Chunk | LongLine | Gap]:
+    def _up_to_hole(self, line: bytes, position: int) -> Iterator[Chunk | LongLine | Part | Gap]:
         """What a hole ends, or where nothing is before it, the hole."""
         if not line:
             yield from self._gap(position)
         elif self._holes.is_certain(position + len(line), final=self._final):
-            yield self._partial(line, position)
+            yield from self._partial(line, position)
         elif len(line) + self._overlap >= self._limit:
-            yield self._long_line(line, position, position + len(line), line[-TAIL_BYTES:], complete=False)
+            yield from self._long(line, position, position + len(line), line[-TAIL_BYTES:], complete=False)
 
     def _gap(self, position: int) -> Iterator[Gap]:
         """The hole at `position`, in pieces; nothing as long as it waits."""
@@ -125,7 +130,7 @@ class Framing:
                 return
             position = end
 
-    def _lines(self, block: bytes, raw: list[bytes], position: int, size: int) -> Iterator[Chunk | LongLine]:
+    def _lines(self, block: bytes, raw: list[bytes], position: int, size: int) -> Iterator[Chunk | LongLine | Part]:
         """The lines of `block`, which fill its first `size` bytes, cut where one is too long."""
         if size <= self._max_bytes or len(max(raw, key=len)) <= self._max_bytes:
             yield self._chunk(block, raw, position, 0, size)
@@ -137,7 +142,7 @@ class Framing:
                 if index > first:
                     yield self._chunk(block, raw[first:index], position, begin, place)
                 tail = block[max(place, after - TAIL_BYTES) : after]
-                yield self._long_line(line, position + place, position + after, tail, complete=True)
+                yield from self._long(line, position + place, position + after, tail, complete=True)
                 begin, first = after, index + 1
             place = after
         if first < len(raw):
@@ -156,19 +161,70 @@ class Framing:
         size, cr = len(line), self._layout.text.cr
         return size > self._max_bytes + len(cr) or (size > self._max_bytes and not (cr and line.endswith(cr)))
 
-    def _long_line(self, line: bytes, start: int, end: int, tail: bytes, *, complete: bool) -> LongLine:
-        head, value = self._layout.head(line, self._max_bytes)
-        return LongLine(head, start, end, complete, tail, None if value is head else value)
+    def _long(self, line: bytes, start: int, end: int, tail: bytes, *, complete: bool) -> Iterator[LongLine | Part]:
+        """A line over the limit: its beginning alone, or in parts, all of them when it is `complete`."""
+        if not self._splits:
+            head, value = self._layout.head(line, self._max_bytes)
+            yield LongLine(head, start, end, complete, tail, None if value is head else value)
+        elif complete:
+            yield from self._pieces(line, start, end, None)
+        else:
+            yield from self._parts(start, None)
 
-    def _partial(self, block: bytes, position: int) -> Chunk | LongLine:
+    def _parts(self, position: int, cut: Cut | None) -> Iterator[Part]:
+        """Parts of a line over the limit from `position` on, as many as one read shows; nothing where its end has to come first."""
+        block = self._read(position, min(max(self._usual, self._longest), self._end - position))
+        place, hole = self._layout.find(block, position), self._holes.first_inner(block, position)
+        if hole is not None and not 0 <= place < hole:
+            if self._holes.is_certain(position + hole, final=self._final):
+                yield from self._pieces(block[:hole], position, position + hole, cut, partial=True)
+            else:
+                yield from self._pieces(block[:hole], position, None, cut)
+        elif place >= 0:
+            yield from self._pieces(block[:place], position, position + place + len(self._layout.delimiter), cut)
+        elif self._final and block and position + len(block) >= self._end:
+            yield from self._pieces(block, position, position + len(block), cut, partial=True)
+        else:
+            yield from self._pieces(block[: self._passable(block, position)], position, None, cut)
+
+    def _pieces(self, text: bytes, start: int, end: int | None, cut: Cut | None, *, partial: bool = False) -> Iterator[Part]:
+        """`text`, which stands at byte `start`, cut to the limit.
+
+        The line ends with it, and its delimiter at byte `end`; it may go on for `end` None. `partial`: no delimiter ends it.
+        """
+        cr, place, size = len(self._layout.text.cr), 0, len(text)
+        whole = size - cr * text.endswith(self._layout.text.cr) if end is not None else size - cr - CHARACTER_BYTES
+        while whole - place > self._part_bytes:
+            after = self._layout.cut(text, place, self._part_bytes)
+            if after == size and end is not None:
+                break
+            part = self._part(text[place:after], start + place, start + after, cut, b"", partial=False)
+            cut, place = part.cut, after
+            yield part
+        if end is not None:
+            delimiter = b"" if partial else self._layout.delimiter
+            yield self._part(text[place:], start + place, end, cut, delimiter, partial=partial)._replace(cut=None)
+
+    def _part(self, raw: bytes, start: int, end: int, cut: Cut | None, delimiter: bytes, *, partial: bool) -> Part:
+        text, first = self._layout.text, (cut.start, cut.end) if cut else (start, end)
+        number = cut.parts + 1 if cut else 1
+        value = text.value(raw) if delimiter else text.decoded(raw)
+        tail = (raw[-TAIL_BYTES:] + delimiter)[-TAIL_BYTES:]
+        return Part(raw, value, start, end, number, first, text.codec, Cut(number, *first), tail, partial)
+
+    def _partial(self, block: bytes, position: int) -> Iterator[Chunk | LongLine | Part]:
         """A line that nothing ends: nobody will finish it, or a hole follows."""
         tail, end = block[-TAIL_BYTES:], position + len(block)
         if self._too_long(block):
-            return self._long_line(block, position, end, tail, complete=True)
+            if self._splits:
+                yield from self._pieces(block, position, end, None, partial=True)
+            else:
+                yield from self._long(block, position, end, tail, complete=True)
+            return
         text = Text(codec=self._layout.text.codec)
         raw = [block]
         values = raw if not text.codec else text.values(raw, skip_empty=False)
-        return Chunk(raw, values, position, end, b"", text, False, tail, partial=True)
+        yield Chunk(raw, values, position, end, b"", text, False, tail, partial=True)
 
     def _passable(self, block: bytes, position: int) -> int:
         """How many bytes of a block without delimiters and holes can be no part of one that goes on behind it."""

@@ -38,6 +38,10 @@ class Marks(NamedTuple):
     kinds: list[int]
     wrapped: list[Wrapped] | None
 
+    def part(self, begin: int, end: int) -> Marks:
+        """Those of some of the lines."""
+        return Marks(self.kinds[begin:end], None if self.wrapped is None else self.wrapped[begin:end])
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -61,7 +65,7 @@ class Rule:
     def marks(self, lines: list[bytes], *, after_nothing: bool = False) -> Marks:
         """Look at lines; UTF-8. `after_nothing`: no group stands open before them."""
         block = b"\n".join(lines)
-        if not may_be_wrapped(block) or (self.only_parts and after_nothing and not may_hold_parts(block)):
+        if not may_be_wrapped(block) or (self.only_parts and after_nothing and not may_hold_parts(lines)):
             return Marks(self.kinds(lines), None)
         wrapped = [unwrap(text) for text in _texts(lines)]
         kinds = self.kinds_of_texts([one.message for one in wrapped])

@@ -11,7 +11,8 @@ from typing import Literal
 from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.formats.framing import Framing, Limits
 from copycat_agent.formats.holes import Holes
-from copycat_agent.formats.model import Frame, Reader
+from copycat_agent.formats.model import Frame, OnTooLong, Reader
+from copycat_agent.formats.parts import Cut
 from copycat_agent.options import ByteSize, Duration, Field, Options
 
 BLOCK_BYTES = 2**20
@@ -28,10 +29,11 @@ class TextLineOptions(Options):
         description='What ends a line, in the encoding of the file. With the default "\\n" a CR before it belongs to it.',
     )
     max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Longest line as it stands in the file, delimiter not counted.")
-    on_too_long: Literal["dlq", "truncate", "drop"] = Field(
+    on_too_long: OnTooLong = Field(
         "dlq",
-        description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. truncate: sent cut, with the header "
-        "copycat.truncated. drop: counted and passed.",
+        description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. truncate: sent cut at the end of a character, "
+        "with the header copycat.truncated. split: all of it is sent, in numbered parts, with the headers copycat.part. drop: counted and "
+        "passed. Of lines only: of records of several, see `multiline.on_too_long`.",
     )
     skip_empty: bool = Field(False, description="true passes empty lines over.")
 
@@ -56,9 +58,9 @@ class LineFrames:
         """
         self.on_too_long = options.on_too_long
         self._encoding = Encoding(encoding, options.delimiter, is_raw=raw)
-        self._limits = Limits(options.max_bytes, block_bytes, options.skip_empty)
+        self._limits = Limits(options.max_bytes, block_bytes, options.skip_empty, self.on_too_long == "split")
 
-    def frames(
+    def frames(  # noqa: PLR0913 - how to read
         self,
         read: Reader,
         start: int,
@@ -68,12 +70,14 @@ class LineFrames:
         final: bool = False,
         flush: bool = False,
         block_bytes: int | None = None,
+        cut: str = "",
     ) -> Iterator[Frame]:
         """See `Frames.frames`. Every line is complete by itself, so `flush` changes nothing."""
         del flush
         layout = self._encoding.of(read, start)
         framing = Framing(layout, self._limits, read, end, final=final, little=block_bytes)
-        return framing.frames(start, skipping=skipping)
+        held = Cut.parse(cut, start) if self._limits.splits else None
+        return framing.frames(start, skipping=skipping and held is None, cut=held)
 
     def layout(self, read: Reader, position: int) -> Layout:
         """What a file that is read from byte `position` looks like as bytes."""

@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
+from copycat_agent.formats.parts import Part
 from copycat_agent.model import Schema
 
 TAIL_BYTES = 256
 """Bytes before a position that its fingerprint covers."""
+
+OnTooLong = Literal["dlq", "truncate", "split", "drop"]
+"""What becomes of a record over the limit."""
 
 Reader = Callable[[int, int], bytes]
 """`read(position, size)`: up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
@@ -28,7 +32,7 @@ class Text(NamedTuple):
 
     def value(self, stretch: bytes) -> bytes:
         """The value of one stretch, or of a group of lines with delimiters in it."""
-        return self._decoded(stretch.removesuffix(self.cr) if self.cr else stretch)
+        return self.decoded(stretch.removesuffix(self.cr) if self.cr else stretch)
 
     def values(self, stretches: list[bytes], *, skip_empty: bool) -> list[bytes]:
         """The values of some stretches, without those of empty lines where they are skipped."""
@@ -38,9 +42,10 @@ class Text(NamedTuple):
             values = [line[:size] if line.endswith(cr) else line for line in stretches]
         if skip_empty:
             values = [line for line in values if line]
-        return list(map(self._decoded, values)) if self.codec else values
+        return list(map(self.decoded, values)) if self.codec else values
 
-    def _decoded(self, text: bytes) -> bytes:
+    def decoded(self, text: bytes) -> bytes:
+        """UTF-8 of some bytes, all of them."""
         return text.decode(self.codec, "replace").encode("utf-8", "replace") if self.codec else text
 
 
@@ -281,17 +286,17 @@ class Parsed(NamedTuple):
         return self.tail[:-behind] if behind else self.tail
 
 
-Frame = Chunk | Parsed | LongLine | SkippedRest | Gap
+Frame = Chunk | Parsed | LongLine | SkippedRest | Part | Gap
 
 
 class Frames(Protocol):
     """Finds the records of one connector's files. Stateless: one object serves any number of files and threads."""
 
     @property
-    def on_too_long(self) -> Literal["dlq", "truncate", "drop"]:
+    def on_too_long(self) -> OnTooLong:
         """What becomes of a record over the limit."""
 
-    def frames(
+    def frames(  # noqa: PLR0913 - how to read
         self,
         read: Reader,
         start: int,
@@ -301,12 +306,14 @@ class Frames(Protocol):
         final: bool = False,
         flush: bool = False,
         block_bytes: int | None = None,
+        cut: str = "",
     ) -> Iterator[Frame]:
         """Frames from byte `start`, none of them reaching beyond byte `end`; each begins where the one before it ended.
 
-        `skipping`: `start` lies inside an over-long record. `final`: what stands before `end` without a delimiter is a record.
-        `flush`: an open group of whole lines before `end` is a record. `block_bytes`: read that little at a time; a record that
-        is longer comes alone. Ends when no complete record is left. Raises what `read` raises.
+        `skipping`: `start` lies inside an over-long record. `cut`: between two parts of it, see `Cut.parse`; given only to those that
+        split records. `final`: what stands before `end` without a delimiter is a record. `flush`: an open group of whole lines before
+        `end` is a record. `block_bytes`: read that little at a time; a record that is longer comes alone. Ends when no complete record
+        is left. Raises what `read` raises.
         """
 
 
@@ -336,7 +343,7 @@ class RecordFormat(Protocol):
     """Finds and reads the records of one connector's files: `Frames` for whole files. Stateless: what is a file's is in its `memo`."""
 
     @property
-    def on_too_long(self) -> Literal["dlq", "truncate", "drop"]:
+    def on_too_long(self) -> OnTooLong:
         """What becomes of a record over the limit."""
 
     @property

@@ -1,7 +1,7 @@
 """Records of several lines, on top of lines: a run of lines that a rule puts together, as it stands in the file.
 
 Nothing is kept between two calls: a group that is not known to be complete is not yielded, and is read again from its beginning.
-A group over a limit is cut there, and the rest of it is passed over up to the next group's beginning.
+A group over a limit goes in parts (`group_parts`); or it is cut there, and the rest of it is passed over up to the next group's beginning.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from operator import sub
 
 from copycat_agent.formats.encoding import AS_IT_STANDS, Layout
+from copycat_agent.formats.group_parts import GroupParts
 from copycat_agent.formats.grouping import Marks, State
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
 from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, LongLine, Reader, SkippedRest, Text
 from copycat_agent.formats.multiline_options import MultilineOptions
+from copycat_agent.formats.parts import Cut, Part, part_bytes
 
 _READ_BACK_BYTES = 2**15
 """How far back the line before a position inside a group is looked for: the parts of a wrapped line are half as long."""
@@ -26,15 +28,19 @@ class MultilineFrames:
         self, line: LineOptions, options: MultilineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False
     ) -> None:
         """See `LineFrames`."""
+        self.on_too_long = options.on_too_long
+        self.splits = self.on_too_long == "split"
+        # no piece of a long line is longer than a part
+        max_bytes = min(line.max_bytes, options.max_bytes) if self.splits else line.max_bytes
         # an empty line within a group belongs to it
-        self.lines = LineFrames(line.model_copy(update={"skip_empty": False}), block_bytes, encoding=encoding, raw=raw)
-        self.on_too_long = line.on_too_long
+        ours = {"skip_empty": False, "on_too_long": self.on_too_long, "max_bytes": max_bytes}
+        self.lines = LineFrames(line.model_copy(update=ours), block_bytes, encoding=encoding, raw=raw)
         self.skip_empty = line.skip_empty
         self.rule = options.rule()
         self.max_lines = options.max_lines
         self.max_bytes = options.max_bytes
 
-    def frames(
+    def frames(  # noqa: PLR0913 - how to read
         self,
         read: Reader,
         start: int,
@@ -44,13 +50,19 @@ class MultilineFrames:
         final: bool = False,
         flush: bool = False,
         block_bytes: int | None = None,
+        cut: str = "",
     ) -> Iterator[Frame]:
         """See `Frames.frames`. A `skipping` start at a line's beginning lies between two lines of a group."""
+        held = Cut.parse(cut, start) if self.splits else None
+        skipping = skipping and held is None
         in_line = skipping and not self.lines.is_line_start(read, start)
         walk = _Walk(self, self.lines.layout(read, start), read, start, skipping=skipping)
-        if skipping and not in_line:
+        if held is not None:
+            walk.go_on_behind(held)
+        elif skipping and not in_line:
             walk.look_back()
-        for frame in self.lines.frames(read, start, end, skipping=in_line, final=final, block_bytes=block_bytes):
+        cut = cut if held is not None and held.in_line else ""
+        for frame in self.lines.frames(read, start, end, skipping=in_line, final=final, block_bytes=block_bytes, cut=cut):
             yield from walk.take(frame)
         if flush or final:
             yield from walk.close()
@@ -60,7 +72,8 @@ class _Walk:
     """One call of `frames`.
 
     Everything before `position` has been yielded. `open` are the stretches of the group that begins there, `state` is the rule's
-    behind the last of them; or, while `skipping`, the state behind the last line that was passed.
+    behind the last of them; or, while `skipping`, the state behind the last line that was passed. `parts`: the group goes in parts, and
+    its lines stand there instead of in `open`.
     """
 
     def __init__(self, frames: MultilineFrames, layout: Layout, read: Reader, position: int, *, skipping: bool) -> None:
@@ -75,6 +88,12 @@ class _Walk:
         self.open: list[bytes] = []
         self.state: State | None = State() if skipping else None
         self.skipping = skipping
+        self.parts: GroupParts | None = None
+
+    def go_on_behind(self, cut: Cut) -> None:
+        """Reading begins between two parts of a group."""
+        self.state = State(cut.table, cut.stream, cut.unfinished)
+        self.parts = self._parts_from(cut)
 
     def look_back(self) -> None:
         """Find out which stream the line before `position` was written to."""
@@ -91,12 +110,16 @@ class _Walk:
             yield from self._long_line(frame)
         elif isinstance(frame, SkippedRest):
             yield from self._rest_of_line(frame)
+        elif isinstance(frame, Part):
+            yield from self._piece(frame)
         elif isinstance(frame, Gap):
             yield from self._gap(frame)
 
     def close(self) -> Iterator[Frame]:
         """Nothing is added to the open group any more."""
-        if self.open:
+        if self.parts is not None and self.parts.lines:
+            yield self._last_part()
+        elif self.open:
             group, self.open, self.state = self.open, [], None
             yield self._run([self._delimiter.join(group)], is_value=False)
 
@@ -115,6 +138,8 @@ class _Walk:
 
         `is_value`: the lines are values as they stand, so groups of them are.
         """
+        if self.parts is not None:
+            return self._lines_of_parts(self.parts, raw, marks, begin)
         cuts, state = self._rule.cuts(marks, begin, self.state)
         bounds = [begin, *cuts]
         groups = [raw[a] if b - a == 1 else self._delimiter.join(raw[a:b]) for a, b in zip(bounds, cuts, strict=False)]
@@ -128,11 +153,89 @@ class _Walk:
             frames.append(self._run(groups[:fits], is_value=is_value and not before))
         end = bounds[fits + 1] if fits < len(groups) else len(raw)
         if fits < len(groups) or self._excess([*self.open, *raw[bounds[fits] :]]) is not None:
+            if self._frames.splits:
+                index, parts = self._lines_of_parts(self._begin_parts(), raw, marks, bounds[fits])
+                return index, [*frames, *parts]
             index, long = self._too_long(raw, marks, bounds[fits], end)
             return index, [*frames, long]
         self.open += raw[bounds[fits] :]
         self.state = state
         return end, frames
+
+    def _parts_from(self, cut: Cut | None) -> GroupParts:
+        limits = self._frames
+        return GroupParts(self._layout, limits.max_lines, part_bytes(limits.max_bytes), self.position, cut)
+
+    def _begin_parts(self) -> GroupParts:
+        """The open group is over a limit."""
+        parts = self.parts = self._parts_from(None)
+        for line in self.open:
+            parts.add(line)
+        self.open = []
+        return parts
+
+    def _last_part(self, *, partial: bool = False) -> Part:
+        """The group in parts is complete."""
+        assert self.parts is not None
+        part = self.parts.last(partial=partial)
+        self.position, self.parts, self.state = part.end, None, None
+        return part
+
+    def _lines_of_parts(self, parts: GroupParts, raw: list[bytes], marks: Marks, begin: int) -> tuple[int, list[Frame]]:
+        """Lines of the group that goes in parts, from `begin` on: what gets full of them. And the index behind the last one."""
+        cuts, state = self._rule.cuts(marks, begin, self.state)
+        if not parts.lines and cuts and cuts[0] == begin:
+            del cuts[0]  # the definition has changed; what stands between two parts is more of the group, as was said
+        end, done, frames = cuts[0] if cuts else len(raw), begin, list[Frame]()
+        for index in range(begin, end):
+            if not parts.takes(raw[index]):
+                before = self._rule.cuts(marks.part(done, index), 0, self.state)[1] if done < index else self.state
+                self.state, done = before or State(), index
+                frames.append(parts.full(self.state))
+            parts.add(raw[index])
+        self.position = parts.position
+        if cuts:
+            frames.append(self._last_part())
+        else:
+            self.state = state
+        return end, frames
+
+    def _piece(self, piece: Part) -> Iterator[Frame]:
+        """A piece of a line that is too long by itself, and so is its group."""
+        if piece.number == 1:
+            yield from self._first_piece(piece)
+        if self.skipping:  # so it was begun under another definition
+            complete = piece.is_last and self._is_end(piece.end)
+            self._begin_skipping(None if complete else self.state or State())
+            yield self._rest(piece.end, piece.tail, complete=complete)
+            return
+        assert self.parts is not None
+        self.parts.add(piece.raw)
+        if not piece.is_last:
+            yield self.parts.full(self.state or State(), in_line=True)
+            self.position = self.parts.position
+        elif piece.partial or self._is_end(piece.end):
+            yield self._last_part(partial=piece.partial)
+
+    def _first_piece(self, piece: Part) -> Iterator[Frame]:
+        """Its line begins: what stands open ends before it, or goes on with it."""
+        marks = self._marks([piece.raw])
+        if self._rule.is_end:
+            marks = marks._replace(kinds=[0])  # its end tells
+        if self.skipping:
+            assert self.state is not None
+            found, self.state = self._rule.end_of_skipped(marks, 0, self.state)
+            if found is None:
+                return
+            self._begin_skipping(None)
+            yield self._rest(piece.start, b"", complete=True)
+        elif (self.open or (self.parts and self.parts.lines)) and 0 in self._rule.cuts(marks, 0, self.state)[0]:
+            yield from self.close()
+        parts = self.parts or self._begin_parts()
+        if not parts.takes(piece.raw):
+            yield parts.full(self.state or State())
+            self.position = parts.position
+        self.state = self._rule.cuts(marks, 0, self.state)[1]
 
     def _fits(self, groups: list[bytes], lengths: list[int]) -> int:
         """How many groups come before the first that is too long."""
@@ -201,16 +304,34 @@ class _Walk:
             yield rest
             if index:
                 return
+        if self.parts is not None:
+            if not self.parts.lines or 0 not in self._rule.cuts(marks, 0, self.state)[0]:
+                yield from self._partial_of_parts(self.parts, chunk.raw[0])
+                return
+            yield self._last_part()
         if self.open and 0 in self._rule.cuts(marks, 0, self.state)[0]:
             yield from self.close()
         lines, self.open, self.state = [*self.open, *chunk.raw], [], None
         tail = (b"".join(line + self._delimiter for line in lines[-TAIL_BYTES:-1]) + lines[-1])[-TAIL_BYTES:]
         if self._excess(lines) is not None:
-            yield self._long(lines, chunk.end, tail, complete=True)
+            yield from self._partial_over_limit(lines, chunk, tail)
             return
         group = self._delimiter.join(lines)
         yield chunk._replace(raw=[group], values=chunk.text.values([group], skip_empty=False), start=self.position, tail=tail)
         self.position = chunk.end
+
+    def _partial_over_limit(self, lines: list[bytes], chunk: Chunk, tail: bytes) -> Iterator[Frame]:
+        if not self._frames.splits:
+            yield self._long(lines, chunk.end, tail, complete=True)
+            return
+        self.open = lines[:-1]
+        yield from self._partial_of_parts(self._begin_parts(), lines[-1])
+
+    def _partial_of_parts(self, parts: GroupParts, line: bytes) -> Iterator[Frame]:
+        if not parts.takes(line):
+            yield parts.full(self.state or State())
+        parts.add(line)
+        yield self._last_part(partial=True)
 
     def _long_line(self, line: LongLine) -> Iterator[Frame]:
         """A line that is too long by itself: the group is cut in it."""
@@ -255,6 +376,7 @@ class _Walk:
             self._begin_skipping(None)
             yield self._rest(self.position, b"", complete=True)
         yield from self.close()
+        self.parts = None
         yield gap
         self.position = gap.end
 

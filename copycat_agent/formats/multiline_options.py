@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from copycat_agent.formats.grouping import Rule, continues, ends, start
+from copycat_agent.formats.model import OnTooLong
 from copycat_agent.formats.presets import PRESETS
 from copycat_agent.options import ByteSize, Duration, Field, Options, Regex
 
@@ -26,8 +27,14 @@ class MultilineOptions(Options):
         "container: only what a container runtime has cut into parts is joined; it is the default with a cri or docker step.",
     )
     timeout: Duration = Field(2.0, ge=0.01, le=86400, description="A record to which nothing was added for so long is complete.")
-    max_lines: int = Field(500, ge=1, le=1_000_000, description="Most lines of a record. One with more: see `line.on_too_long`.")
+    max_lines: int = Field(500, ge=1, le=1_000_000, description="Most lines of a record.")
     max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Largest record, its last delimiter not counted.")
+    on_too_long: OnTooLong = Field(
+        "split",
+        description="What becomes of a record over max_lines, max_bytes or, in one of its lines, line.max_bytes. split: all of it is sent, "
+        "in numbered parts, with the headers copycat.part. truncate: sent cut at the end of a character, with the header "
+        "copycat.truncated. dlq: a bad record, as `errors` says, with its beginning as raw bytes. drop: counted and passed.",
+    )
 
     def model_post_init(self, _: object) -> None:
         """Refuse what says nothing, or two things. pydantic reports the ValueError with its place."""

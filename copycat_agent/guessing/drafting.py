@@ -88,8 +88,9 @@ def _log_file(parts: Draft) -> Iterator[str]:
     yield _line("  # start_at: end", 'or a time, "2026-11-21T05:00:00Z"; only for files that were there before')
     chosen = f"encoding: {parts.encoding}" if parts.encoding else "# encoding: latin-1"
     yield _line(f"  {chosen}", "any codec of Python; auto goes by the byte order mark")
-    yield _line("  # line: {max_bytes: 1MiB, on_too_long: truncate}", "default: a longer line is a bad record")
     multiline = parts.guess.multiline if parts.guess else None
+    if not multiline:
+        yield _line("  # line: {max_bytes: 1MiB, on_too_long: split}", "default: a longer line is a bad record; split sends it in parts")
     if multiline:
         why = "a stack trace belongs to the line above it" if "preset" in multiline else "other lines belong to the record above"
         yield _line(f"  multiline: {_flow(multiline)}", why)

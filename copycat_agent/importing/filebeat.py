@@ -147,6 +147,8 @@ def _lines(part: Part, made: Made, source: dict[str, Any], kind: str, report: Re
             _parser(name, inner, made, source, report)
     if (parser_part := part.get("json")) is not None:
         _ndjson(parser_part, made, under_root=parser_part.flag("keys_under_root"))
+    if "multiline" in source and "line" in source:
+        source["multiline"] |= source.pop("line")  # the limit is that of the whole message
     keep_lines(made, "keep_if", part.texts("include_lines"), part.get("include_lines"), report, "include_lines")
     keep_lines(made, "drop_if", part.texts("exclude_lines"), part.get("exclude_lines"), report, "exclude_lines")
 
@@ -193,7 +195,7 @@ def _multiline(part: Part, source: dict[str, Any], report: Report) -> None:
     else:
         rule = {"ends": pattern if negate else f"^(?!.*(?:{pattern}))" if not pattern.startswith("^") else f"^(?!{pattern[1:]})"}
     if lines := part.text("max_lines"):
-        rule["max_lines"] = int(lines) if lines.isdigit() else 500
+        rule |= {"max_lines": int(lines) if lines.isdigit() else 500, "on_too_long": "truncate"}
     if timeout := duration_of(part.text("timeout")):
         rule["timeout"] = timeout
     if (flush := part.get("flush_pattern")) is not None:

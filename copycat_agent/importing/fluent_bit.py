@@ -9,7 +9,7 @@ from typing import Any
 
 from copycat_agent.importing import kafka
 from copycat_agent.importing.fluent_bit_steps import Section, add_filter, parser_step
-from copycat_agent.importing.model import Imported, Made, Report
+from copycat_agent.importing.model import Imported, Made, Report, without_line_policy
 from copycat_agent.importing.parts import Part, as_text, of_yaml
 from copycat_agent.importing.words import duration_of, name_of, references, ruby_pattern
 
@@ -114,6 +114,7 @@ def _input(part: Part, number: int, sections: Sequence[Section], parsers: dict[s
     made.document["name"] = made.name
     _files(part, made.section("source"))
     _multiline(part, made, parsers, report)
+    without_line_policy(made.section("source"), part.get("skip_long_lines"), report, "skip_long_lines")
     _fields(part, made, parsers, report)
     for one in sections:
         if one.kind == "filter" and _takes(one.part, tag):

@@ -60,6 +60,14 @@ class Made:
         self.document.setdefault("transforms", []).append({key.rstrip("_"): value for key, value in step.items() if value is not None})
 
 
+def without_line_policy(source: dict[str, Any], part: Part | None, report: Report, what: str) -> None:
+    """A policy for long lines alone is none that records of several lines have: those go in parts, and nothing of them is lost."""
+    if "multiline" in source and source.get("line", {}).pop("on_too_long", None):
+        report.note(part, what, "a record with a longer line is sent in parts: multiline.on_too_long")
+        if not source["line"]:
+            del source["line"]
+
+
 class Imported(NamedTuple):
     """What came of a file."""
 

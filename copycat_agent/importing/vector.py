@@ -10,7 +10,7 @@ from typing import Any
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.importing import kafka
-from copycat_agent.importing.model import Imported, Made, Report
+from copycat_agent.importing.model import Imported, Made, Report, without_line_policy
 from copycat_agent.importing.parts import Part, of_plain, of_yaml
 from copycat_agent.importing.vrl import matcher_of, shown, statements, steps_of
 from copycat_agent.importing.words import name_of, pattern_of, references, template_of
@@ -153,6 +153,7 @@ def _file(part: Part, made: Made, report: Report) -> None:
     _lines(part, source)
     if (rule := part.get("multiline")) is not None:
         _multiline(rule, source, report)
+    without_line_policy(source, part.get("max_line_bytes"), report, "max_line_bytes")
     if (removal := part.get("remove_after_secs")) is not None:
         report.cannot(removal, "remove_after_secs", "logs are never deleted; spool_dir has cleanup: {policy: delete}")
 

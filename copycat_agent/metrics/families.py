@@ -41,7 +41,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("records_kept_total", "counter", _C, samples.each(lambda s: s.counts.kept),
         "Acknowledged records that went on as they were though a step failed, because its on_error is keep."),
     Family("records_too_long_total", "counter", _C, samples.each(lambda s: s.counts.too_long),
-        "Records longer than line.max_bytes, whatever became of them."),
+        "Records over line.max_bytes or the limits of multiline, whatever became of them. One in parts counts once."),
     Family("dlq_records_total", "counter", _C, samples.each(lambda s: s.counts.dead_lettered),
         "Records that the dead-letter topic has acknowledged."),
     Family("errors_total", "counter", (*_C, "stage", "type"), samples.errors,

@@ -53,7 +53,8 @@ class SourceOffset:
     there. `compression` is how a packed file is packed (a name in `sources.packing`), "" for all others: then `position` counts
     unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read. Of a spooled file:
     `mtime_ns` is when what was read of it was last changed, and `trouble` says why it cannot be read to its end: `done` means
-    then that it is given up, and has to be set aside.
+    then that it is given up, and has to be set aside. `cut`: `position` lies between two parts of a record that goes in parts, and this
+    is what its format has to know of it (`formats.parts`); `skipping` then, too.
     """
 
     position: int
@@ -67,8 +68,9 @@ class SourceOffset:
     compression: str = ""
     mtime_ns: int = 0
     trouble: str = ""
+    cut: str = ""
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        words = (self.path, self.size, self.gone_ms, self.fingerprint, self.compression, self.mtime_ns, self.trouble)
+        words = (self.path, self.size, self.gone_ms, self.fingerprint, self.compression, self.mtime_ns, self.trouble, self.cut)
         return SourceOffset, (self.position, self.records, self.done, self.skipping, *words)

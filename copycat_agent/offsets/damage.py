@@ -54,6 +54,8 @@ def find_damage(database: Path) -> str:
     try:
         with closing(sqlite3.connect(f"file:{quote(os.fsencode(database))}?mode=ro", uri=True, isolation_level=None)) as connection:
             return _examine(connection, database)
+    except UnicodeDecodeError:  # SQLite's own words about what it found hold a piece of it
+        return "it holds text that is not UTF-8"
     except sqlite3.Error as error:
         if is_damage(error):
             return str(error)

@@ -41,12 +41,13 @@ COLUMNS = (
     "compression",
     "mtime_ns",
     "trouble",
+    "cut",
 )
 """Columns of a row before its checksum, in the order of `encode` and `decode`."""
 
 _ALL = ", ".join((*COLUMNS, "checksum"))
 SELECT = f"SELECT {_ALL} FROM offsets"  # noqa: S608 - constants
-_SINCE = {3: (("compression", "''"),), 4: (("mtime_ns", "0"), ("trouble", "''"))}
+_SINCE = {3: (("compression", "''"),), 4: (("mtime_ns", "0"), ("trouble", "''")), 7: (("cut", "''"),)}
 """Columns that came later, by version, with what they hold where nothing is known."""
 _OF_LANES = {
     "bindings": "connector, cluster, adopt, copied, unused",
@@ -91,6 +92,7 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         offset.compression,
         _time_in_full(offset.mtime_ns),
         offset.trouble,
+        offset.cut,
     )
     return (*row, offset_checksum(row))
 
@@ -110,6 +112,7 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
         compression=later[0],
         mtime_ns=int(later[1]),
         trouble=later[2],
+        cut=later[3],
     )
     return SourcePartition(connector, key), offset
 
@@ -251,6 +254,13 @@ def _add_lanes(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE INDEX unpublished_by_age ON unpublished (connector, number)")
 
 
-MIGRATIONS: Migrations = {0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts, 5: _add_lanes}
+def _add_cut(connection: sqlite3.Connection) -> None:
+    """Where offsets lie between two parts of a record; no record went in parts before."""
+    connection.execute("ALTER TABLE offsets ADD COLUMN cut TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: Migrations = {
+    0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts, 5: _add_lanes, 6: _add_cut,
+}  # fmt: skip
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

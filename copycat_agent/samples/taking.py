@@ -59,7 +59,7 @@ def take(definition: Definition, content: bytes | Path, *, most: int = 0, where:
     records = _Results(definition, pipeline).of(trace.entries, keeper.kept)
     taken = records[:most] if most else records
     has_more = result.error is None and not result.damage and (not result.at_end or len(taken) < len(records))
-    return Samples(taken, result.error, result.damage, has_more, pipeline.unchecked, _long_dropped(definition, result))
+    return Samples(taken, result.error, result.damage, has_more, pipeline.unchecked, _long_dropped(pipeline, result))
 
 
 def _pipeline(definition: Definition, where: Where) -> TracedPipeline:
@@ -118,9 +118,8 @@ def _split(definition: Definition, pipeline: TracedPipeline, fd: int, name: str,
     return Split(partition, name, opened, offset, end, final=True, inode=info.st_ino, mtime_ms=mtime_ms, flush=True)
 
 
-def _long_dropped(definition: Definition, result: SplitResult) -> int:
-    line = getattr(definition.source, "line", None)
-    return result.counts.too_long if line is not None and line.on_too_long == "drop" else 0
+def _long_dropped(pipeline: TracedPipeline, result: SplitResult) -> int:
+    return result.counts.too_long if pipeline.frames.on_too_long == "drop" else 0
 
 
 class _Results:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
+from copycat_agent.batch.part_steps import Begun, PartOfRecord
 from copycat_agent.batch.pipeline import Bound, Headers, Pipeline, StageError, host_name
 from copycat_agent.batch.window import BoundWindow
 from copycat_agent.converters import CONVERTERS
@@ -162,16 +163,48 @@ class TracedBound(Bound):
         self.bulk = self.fast = None  # every row on its own
 
     def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
-        """See `Bound.message`. A step that would stop the connector fails like any other: what comes behind is looked at too."""
+        """See `Bound.message`."""
+        return self._noted(row, number, lambda entry: self._message(entry, partial=partial, extra=extra))
+
+    def part(self, part: PartOfRecord, number: int, extra: Headers) -> Outgoing | None:
+        """See `Bound.part`. What the steps do with the record's first part once more is not noted."""
+        return self._noted(part.row, number, lambda entry: self._part(entry, part, extra))
+
+    def begin(self, begun: Begun, stage: int) -> Begun:
+        """See `Bound.begin`."""
+        entry = self._trace.now
+        if begun.row.start != entry.row.start:
+            self._trace.now = Entry(begun.row, begun.draft.number)
+        try:
+            return super().begin(begun, stage)
+        finally:
+            self._trace.now = entry
+
+    def _message(self, entry: Entry, *, partial: bool, extra: Headers) -> Outgoing | None:
+        if not self._has_query:
+            return super().message(entry.row, entry.number, partial=partial, extra=extra)
+        self.trouble = ""
+        draft = self.draft(entry.row, entry.number, partial=partial)
+        if self.apply(draft, 0):
+            self._waiting.append(_Waiting(entry, draft, partial, extra))
+        return None
+
+    def _part(self, entry: Entry, part: PartOfRecord, extra: Headers) -> Outgoing | None:
+        if not self._has_query:
+            return super().part(part, entry.number, extra)
+        self.trouble = ""
+        begun = self.begun(part, entry.number)
+        draft = begun.draft if part.number == 1 else self.draft(part.row, entry.number, partial=part.partial)
+        if begun.goes_on and (part.number == 1 or self.apply_to_part(begun, draft, 0)):
+            self._waiting.append(_Waiting(entry, draft, part.partial, extra))
+        return None
+
+    def _noted(self, row: Row, number: int, make: Callable[[Entry], Outgoing | None]) -> Outgoing | None:
+        """What `make` makes of a row. A step that would stop the connector fails like any other: what comes behind is looked at too."""
         self._trace.now = entry = Entry(row, number)
         self._trace.entries.append(entry)
         try:
-            if not self._has_query:
-                return super().message(row, number, partial=partial, extra=extra)
-            self.trouble = ""
-            draft = self.draft(row, number, partial=partial)
-            if self.apply(draft, 0):
-                self._waiting.append(_Waiting(entry, draft, partial, extra))
+            return make(entry)
         except StageError as bad:
             entry.error = bad
             if isinstance(bad.error, StepError) and bad.error.policy == "stop":
@@ -183,12 +216,19 @@ class TracedBound(Bound):
         except Exception:
             entry.error, entry.halts = StageError("transform", DataError(_BUG)), True
             raise
-        return None
 
     def finish(self, draft: Draft, row: Row, extra: Headers = ()) -> Outgoing:
         """See `Bound.finish`."""
+        return self._made(draft, lambda: super(TracedBound, self).finish(draft, row, extra))
+
+    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Outgoing:
+        """See `Bound.finish_part`."""
+        return self._made(draft, lambda: super(TracedBound, self).finish_part(begun, draft, part, extra))
+
+    def _made(self, draft: Draft, finish: Callable[[], Outgoing]) -> Outgoing:
+        """What `finish` makes of a draft, noted."""
         fields, self._trace.value = draft.value if isinstance(draft.value, dict) else None, _NOTHING
-        message = super().finish(draft, row, extra)
+        message = finish()
         value = message[1] if self._trace.value is _NOTHING else self._trace.value
         self._trace.now.made.append(Made(message, value, fields))
         return message

@@ -17,6 +17,7 @@ class How(TypedDict, total=False):
     """How to frame, see `Frames.frames`."""
 
     skipping: bool
+    cut: str
     final: bool
     flush: bool
     block_bytes: int | None

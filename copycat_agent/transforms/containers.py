@@ -74,10 +74,13 @@ def _unwrapper(read: Callable[[str], _Line]) -> Dated:
     time_of = compile_times(("rfc3339",)).bind_us()
 
     def unwrap(text: str) -> tuple[dict[str, Any], int | None]:
-        if "\n" in text:
-            when, stream, tag, message, attributes = _joined([read(line) for line in text.split("\n")])
+        lines = text.removesuffix("\n")  # with which a part of a record ends that more of it follows
+        if "\n" in lines:
+            when, stream, tag, message, attributes = _joined([read(line) for line in lines.split("\n")])
         else:
-            when, stream, tag, message, attributes = read(text)
+            when, stream, tag, message, attributes = read(lines)
+        if len(lines) < len(text) and tag == _WHOLE:
+            message += "\n"
         fields = {"time": when, "stream": stream, "logtag": tag, "message": message}
         if attributes is not None:
             fields["attrs"] = attributes

@@ -395,7 +395,13 @@ def explained(key: str, *options: str) -> Result:
 def test_an_option_is_explained_by_its_key() -> None:
     done = explained("source.line.on_too_long")
     assert done.exit_code == 0
-    for words in ("in a definition, source log_file", "copycat.truncated", "dlq, truncate, drop", '"dlq"', "source: {line: {on_too_long: "):
+    for words in (
+        "in a definition, source log_file",
+        "copycat.truncated",
+        "dlq, truncate, split, drop",
+        '"dlq"',
+        "source: {line: {on_too_long: ",
+    ):
         assert words in done.stdout
     assert "in a definition or agent.yaml" in explained("kafka.security.protocol").stdout
     assert "required" in explained("record.topic").stdout

@@ -118,6 +118,23 @@ def test_a_long_line_is_cut_and_flagged_and_its_neighbours_are_whole(shipping: S
     wait_until(lambda: shipping.status.counts.too_long == 1, message="the counter")
 
 
+def test_a_long_line_goes_in_parts_that_are_the_line_also_around_a_restart(shipping: Shipping, logs_dir: Path) -> None:
+    path, source = logs_dir / "app", {"line": {"max_bytes": "16B", "on_too_long": "split"}}
+    text = "grüße aus dem Süden, und es hört nicht auf"
+    append(path, b"before\n" + text.encode())
+    shipping.start(source=source)
+    shipping.records(until=3)
+    shipping.stop()
+    append(path, b" - bis jetzt\nafter\n")
+    shipping.start(source=source)
+    records = shipping.records(until=6)
+    values = [(record.value or b"").decode() for record in records]
+    assert (values[0], "".join(values[1:-1]), values[-1]) == ("before", text + " - bis jetzt", "after")
+    count = len(values) - 2
+    assert [header(record, "copycat.part") for record in records[1:-1]] == [b"%d" % number for number in range(1, count + 1)]
+    assert header(records[-2], "copycat.parts") == b"%d" % count
+
+
 @pytest.mark.parametrize("policy", ["dlq", "truncate", "drop"])
 def test_a_long_line_that_grows_on_is_still_the_same_line(
     shipping: Shipping, logs_dir: Path, make_topic: Callable[..., str], policy: str

@@ -80,3 +80,15 @@ def test_a_line_within_the_limit_that_the_topic_refuses_stops_the_connector_with
     shipping.start()
     assert "max.message.bytes" in wait_failed(shipping)
     assert position(shipping) == 4
+
+
+@pytest.mark.parametrize("source", [{"line": {"on_too_long": "split"}}, {"multiline": {"preset": "indented"}}])
+def test_parts_of_what_does_not_compress_fit_into_a_topic_with_its_defaults(
+    shipping: Shipping, logs_dir: Path, source: dict[str, object]
+) -> None:
+    line = base64.b64encode(random.Random(2).randbytes(2 * MIB))
+    append(logs_dir / "app", line + b"\nnext\n")
+    shipping.start(source=source, record={"origin_headers": True})
+    *parts, last = shipping.records(until=4)
+    assert last.value == b"next"
+    assert b"".join(part.value or b"" for part in parts) == line

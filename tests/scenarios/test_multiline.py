@@ -73,7 +73,7 @@ def test_a_group_over_the_limit_is_cut_and_the_next_one_is_intact(
     shipping: Shipping, logs_dir: Path, option: str, middle: list[str]
 ) -> None:
     log = logs_dir / "app"
-    source = {**multiline(max_lines=3), "line": {"on_too_long": option}}
+    source = multiline(max_lines=3, on_too_long=option)
     append(log, b"A\nB\n 1\n 2\n 3\n 4\n")
     shipping.start(source=source)
     wait_until(lambda: shipping.status.counts.too_long == 1, message=lambda: f"{shipping.status}")
@@ -86,6 +86,25 @@ def test_a_group_over_the_limit_is_cut_and_the_next_one_is_intact(
     assert [dict(record.headers).get("copycat.truncated") for record in records] == [None, *[b"true"] * len(middle), None]
     assert status.counts.too_long == 0
     assert status.lag.files == 0
+
+
+def test_a_group_over_the_limit_goes_in_parts_also_around_a_restart(shipping: Shipping, logs_dir: Path) -> None:
+    log = logs_dir / "app"
+    source = multiline(LONG, max_lines=2)
+    append(log, b"A\nB\n 1\n 2\n 3\n 4\n")
+    shipping.start(source=source)
+    shipping.records(until=3)
+    shipping.stop()
+    append(log, b" 5\n 6\nC\nD\n")
+    shipping.start(source=source)
+    records = shipping.records(until=6)
+    status = shipping.stop()
+    assert [(record.value or b"").decode() for record in records] == ["A", "B\n 1\n", " 2\n 3\n", " 4\n 5\n", " 6", "C"]
+    said = [dict(record.headers) for record in records]
+    assert [one.get("copycat.part") for one in said] == [None, b"1", b"2", b"3", b"4", None]
+    assert [one.get("copycat.parts") for one in said] == [None] * 4 + [b"4", None]
+    assert len({one.get("copycat.part_of") for one in said}) == 2
+    assert status.counts.too_long == 0, "counted once, before the restart"
 
 
 def test_a_stack_trace_that_is_written_around_a_restart_is_one_record(shipping: Shipping, logs_dir: Path) -> None:

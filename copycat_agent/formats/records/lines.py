@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from copycat_agent.formats.encoding import Layout, encoding_problem
+from copycat_agent.formats.encoding import Layout, encoding_problem, split_problem
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
-from copycat_agent.formats.model import Frame, RecordFile
+from copycat_agent.formats.model import Frame, OnTooLong, RecordFile
 from copycat_agent.formats.records.base import FormatKind, FormatOptions, one_line
 from copycat_agent.options import Field
 
@@ -24,6 +24,8 @@ class LinesOptions(FormatOptions):
     def model_post_init(self, _: object) -> None:
         """Refuse an encoding that cannot be framed. pydantic reports the ValueError with its place."""
         refuse_encoding(self.encoding, self.line.delimiter)
+        if self.line.on_too_long == "split" and (problem := split_problem(self.encoding)):
+            raise ValueError("; ".join(problem))
 
 
 class LinesFormat:
@@ -36,9 +38,9 @@ class LinesFormat:
     def __init__(self, options: LinesOptions) -> None:
         """Raises what `LineFrames` raises."""
         self._frames = LineFrames(options.line, encoding=options.encoding)
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.line.on_too_long
+        self.on_too_long: OnTooLong = options.line.on_too_long
 
-    def frames(
+    def frames(  # noqa: PLR0913 - how to read
         self,
         file: RecordFile,
         start: int,
@@ -48,9 +50,10 @@ class LinesFormat:
         final: bool = True,
         flush: bool = False,
         block_bytes: int | None = None,
+        cut: str = "",
     ) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
-        return self._frames.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes)
+        """See `RecordFormat.frames`, and `Frames.frames` for `cut`."""
+        return self._frames.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes, cut=cut)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
         """See `RecordFormat.cuts`."""

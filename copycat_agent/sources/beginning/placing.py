@@ -175,7 +175,9 @@ def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wante
             start = lines.last_end(position, _LOOK_BACK) or max(0, position - _LOOK_BACK)
             doubts.append(f"{position} is not just behind a line's end: what is sent begins in the middle of a line (it begins at {start})")
     records = _count_lines(held, min(position, held.size)) if position != saved.position else saved.records
-    offset = replace(saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, size=held.disk_size)
+    offset = replace(
+        saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, cut="", size=held.disk_size
+    )
     return Place(partition, replace(offset, fingerprint=proof, compression=held.codec), tuple(doubts))
 
 
@@ -187,7 +189,9 @@ def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> P
     position = _number(wanted)
     doubt = f"{saved.path!a} is not there: when it comes back it is read from {position} without a proof that it still is what was read"
     proof = saved.fingerprint if position == saved.position else Fingerprint()
-    offset = replace(saved, position=position, records=0, done=False, skipping=False, size=max(saved.size, position), fingerprint=proof)
+    offset = replace(
+        saved, position=position, records=0, done=False, skipping=False, cut="", size=max(saved.size, position), fingerprint=proof
+    )
     return Place(partition, offset, (doubt,) if position else ())
 
 

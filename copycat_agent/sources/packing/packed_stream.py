@@ -74,7 +74,13 @@ class PackedStream(Stream):
             self.origin = min(held)
             one = self._origins[self.origin]
             self.offset = replace(
-                self.offset, position=one.position, records=one.records, skipping=one.skipping, done=False, fingerprint=one.fingerprint
+                self.offset,
+                position=one.position,
+                records=one.records,
+                skipping=one.skipping,
+                cut=one.cut,
+                done=False,
+                fingerprint=one.fingerprint,
             )
 
     def _may_hold(self, offset: SourceOffset) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
-from copycat_agent.formats import Frame, RecordFile, RecordFormat
+from copycat_agent.formats import Frame, OnTooLong, RecordFile, RecordFormat
 from copycat_agent.sources.packing.limits import UnpackOptions
 
 
@@ -15,7 +14,7 @@ class LimitedFormat:
     def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
         self._form = form
         self.limits = limits
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = form.on_too_long
+        self.on_too_long: OnTooLong = form.on_too_long
         self.counts_records = form.counts_records
         self.finds_end = form.finds_end
         self.makes_fields = form.makes_fields
@@ -32,9 +31,10 @@ class LimitedFormat:
         final: bool = True,
         flush: bool = False,
         block_bytes: int | None = None,
+        **cut: str,
     ) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        return self._form.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes)
+        return self._form.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes, **cut)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
         """See `RecordFormat.cuts`."""

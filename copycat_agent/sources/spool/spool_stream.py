@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats import Frame, Frames, LongLine, RecordFormat, SkippedRest
+from copycat_agent.formats import Frame, Frames, LongLine, Part, RecordFormat, SkippedRest
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources import fingerprint
 from copycat_agent.sources.handles import Handle, open_handle
@@ -80,7 +80,7 @@ class _Spooled(Stream):
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `Stream.frames`."""
         del framing
-        return self._form.frames(self, start, end, **how)
+        return self._form.frames(self, start, end, **how)  # type: ignore[misc] # a cut is for formats that split records only
 
     def is_still(self, position: int) -> bool:
         """See `Stream.is_still`: nobody has written to it while it was read."""
@@ -148,15 +148,18 @@ class PackedSpoolStream(_Spooled, PackedStream):
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `Stream.frames`. Records before the damage of an archive are whole, though the read that met it had begun before them."""
-        reached, skipping = start, how.get("skipping", False)
+        reached, skipping, cut = start, how.get("skipping", False), how.get("cut", "")
         try:
             for frame in super().frames(framing, start, end, **how):
                 reached, skipping = frame.end, isinstance(frame, LongLine | SkippedRest) and not frame.complete
+                cut = frame.cut.text() if isinstance(frame, Part) and frame.cut else ""
                 yield frame
         except DamageError:
             readable = min(end, self._unpacker.produced)
             if self._damage() and readable > reached and not self._form.counts_records:
-                how["skipping"], how["final"] = skipping, False
+                how["skipping"], how["final"] = skipping or bool(cut), False
+                if "cut" in how or cut:
+                    how["cut"] = cut
                 yield from super().frames(framing, reached, readable, **how)
             raise
 

@@ -203,7 +203,8 @@ class Origins:
             is_copy = copied == file.size or absent.copied_by(partition, file.made_ns)
             if is_copy and 0 < file.size < offset.position:  # it was written to once more after it was copied
                 proof = fingerprint.take(file.read, file.size)
-                self.take_rest(file, partition, replace(offset, position=file.size, fingerprint=proof, size=0), changes)
+                here = replace(offset, position=file.size, fingerprint=proof, size=0, skipping=offset.skipping and not offset.cut, cut="")
+                self.take_rest(file, partition, here, changes)
                 return True
         return False
 

@@ -109,6 +109,12 @@ RECORDS: list[dict[str, Any]] = [
     {"partition": 2, "key": "k"},
 ]
 ERRORS: list[dict[str, Any]] = [{"tolerance": "all"}, *[{"tolerance": "all", "dlq": {"topic": DLQ}}] * 2, {}, {"dlq": {"topic": DLQ}}]
+GROUPS: list[dict[str, Any]] = [
+    {"start": "^(foo|bar)"},
+    {"start": "^foo", "max_lines": 2},
+    {"continues": "^[^f]", "max_bytes": 40},
+    {"preset": "container", "max_lines": 3, "on_too_long": "truncate"},
+]
 LINES = [
     b"foo 1",
     b"foo 2 drop",
@@ -173,7 +179,7 @@ def connector(draw: Callable[[Any], Any]) -> Definition:
     line = {
         "skip_empty": draw(st.booleans()),
         "max_bytes": draw(st.sampled_from([100, 1000])),
-        "on_too_long": draw(st.sampled_from(["dlq", "truncate", "drop"])),
+        "on_too_long": draw(st.sampled_from(["dlq", "truncate", "drop", "split"])),
     }
     errors = draw(st.sampled_from(ERRORS))
     chosen = [{**one, "on_error": "keep"} if one.get("on_error") == "dlq" and "dlq" not in errors else one for one in draw(steps())]
@@ -181,7 +187,7 @@ def connector(draw: Callable[[Any], Any]) -> Definition:
         "127.0.0.1:9",
         str(record.pop("topic", "t")),
         line=line,
-        multiline=draw(st.sampled_from([None, None, None, {"start": "^(foo|bar)"}])),
+        multiline=draw(st.sampled_from([None, None, None, *GROUPS])),
         record=record,
         steps=chosen,
         value=draw(st.sampled_from(["", "", "json", "string"])),

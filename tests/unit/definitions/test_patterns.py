@@ -47,6 +47,26 @@ def test_it_takes_no_shorter_line_than_it_would_without(load: Load) -> None:
     assert definition.source.multiline.max_bytes == 2**22  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("line", "policy"), [("", "split"), (", line: {on_too_long: drop}", "drop"), (", line: {max_bytes: 4KiB}", "split")]
+)
+def test_what_it_does_with_a_line_over_the_limit_is_what_the_line_s_options_say(load: Load, line: str, policy: str) -> None:
+    source = f"source: {{type: log_file, include: [/var/log/app.log]{line}}}"
+    loaded = load(f"name: app\n{source}\nrecord: {{topic: t}}\ntransforms:\n  - cri: {{}}\n")
+    (definition,) = loaded.definitions.values()
+    assert definition.source.multiline.on_too_long == policy  # type: ignore[attr-defined]
+    assert loaded.warnings == ()
+
+
+def test_a_policy_for_lines_that_another_one_overrules_is_a_warning(load: Load) -> None:
+    source = "source: {type: log_file, include: [/var/log/app.log], multiline: {preset: java}, line: {on_too_long: truncate}}"
+    loaded = load(f"name: app\n{source}\nrecord: {{topic: t}}\n")
+    assert [(one.code, one.line, one.hint) for one in loaded.warnings] == [
+        ("unused", 2, "move it to multiline.on_too_long, whose default is split, or delete it")
+    ]
+    assert load(f"name: app\n{source.replace('truncate', 'split')}\nrecord: {{topic: t}}\n").warnings == ()
+
+
 def test_what_is_said_about_several_lines_stays_as_it_is(load: Load) -> None:
     source = "source: {type: log_file, include: [/var/log/app.log], multiline: {preset: java}}"
     (definition,) = load(f"name: app\n{source}\nrecord: {{topic: t}}\ntransforms:\n  - cri: {{}}\n").definitions.values()

@@ -114,6 +114,10 @@ SECTIONS = [
         'source: {type: log_file, include: [/a], encoding: shift_jis, line: {delimiter: "|"}}\nrecord: {topic: t}',
         *(2, 51, "encoding", "line.delimiter"),
     ),
+    (
+        "source: {type: log_file, include: [/a], encoding: iso2022_jp, line: {on_too_long: split}}\nrecord: {topic: t}",
+        *(2, 51, "encoding", "truncate, dlq or drop"),
+    ),
     ("source: {type: log_file, include: [/a], line: {max_bytes: 5}}\nrecord: {topic: t}", 2, 59, "bad-value", ""),
     ("source: {type: log_file, include: [/a], multiline: {start: '('}}\nrecord: {topic: t}", 2, 60, "bad-value", ""),
     ("source: {type: log_file, include: [/a], multiline: {timeout: 1s}}\nrecord: {topic: t}", 2, 52, "bad-value", ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from dataclasses import replace
@@ -95,6 +96,37 @@ def test_mended_letters_are_sent_in_order_as_the_records_they_were(post: Post) -
     assert headers["at"].endswith(f" {INODE} {post.name}")
     assert headers["host"] == socket.gethostname()
     assert {record.timestamp_ms for record in records} == {FILE_TIME_MS}
+
+
+SPLIT: dict[str, Any] = {"multiline": {"start": r"^\d", "max_lines": 2}, "record": {"key": "{id}"}}
+TRACE = (b"1 boom", b" a", b" b", b" c", b" d")
+
+
+def split_by(post: Post, pattern: str) -> Definition:
+    return post.connector("{id}", multiline=SPLIT["multiline"], steps=[{"regex": pattern}])
+
+
+def test_parts_of_a_record_are_replayed_with_the_fields_of_the_first(post: Post) -> None:
+    post.fill(*TRACE, by=split_by(post, "(?P<id>never)"), final=True)
+    assert Replay(split_by(post, "(?P<id>never)")).run().left == 3
+    report = Replay(split_by(post, r"(?s)^(?P<id>\d) (?P<text>.*)")).run()
+    assert (report.sent, report.left) == (3, 0)
+    records = consume(post.bootstrap, post.topic)
+    assert [json.loads(record.value or b"")["text"] for record in records] == ["boom\n a\n", " b\n c\n", " d"]
+    assert {record.key for record in records} == {b"1"}
+    assert [dict(record.headers)["copycat.part"] for record in records] == [b"1", b"2", b"3"]
+    assert dict(records[2].headers)["copycat.parts"] == b"3"
+
+
+def test_a_part_whose_first_one_is_no_dead_letter_stays_and_says_why(post: Post) -> None:
+    bad = post.connector(
+        "{id}", multiline=SPLIT["multiline"], steps=[{"regex": r"(?s)^(?P<id>\d) (?P<text>.*)"}, {"convert": {"text": "int"}}]
+    )
+    post.fill(b"1 77", b"", b" b", b" c", by=bad, final=True)
+    assert len(post.arrived()) == 1
+    report = Replay(split_by(post, r"(?s)^(?P<id>\d) (?P<text>.*)")).run()
+    assert (report.sent, report.left) == (0, 1)
+    assert "part 2 of a record" in report.named[0].why
 
 
 def test_a_second_replay_sends_nothing_again_unless_it_is_told_to(post: Post) -> None:

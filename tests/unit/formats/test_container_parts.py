@@ -40,6 +40,38 @@ def test_parts_of_one_stream_are_one_record(lines: list[bytes], groups: list[int
     assert b"\n".join(records(data, frames(block, preset="container"))) + b"\n" == data
 
 
+SPELLED = [
+    b'{"log": "a", "stream": "stdout", "time": "t"}\n',
+    b'{ "time":"t" , "stream":"stdout", "log":"a" }\n',
+    b' {"attrs":{"log":"x\\n","stream":"stderr"},"stream":"stdout","log":"a","time":"t"}\n',
+    b'{"log":"a\\\\n","stream":"stdout","time":"t"}\n',
+    b'{"log":"first\\n","stream":"stdout","time":"t","log":"a"}\n',
+    b'{"l\\u006fg":"a","str\\u0065am":"stdout","time":"t"}\n',
+]
+
+
+@pytest.mark.parametrize("line", SPELLED)
+@pytest.mark.parametrize("block", [1, 2**20])
+def test_a_part_of_docker_is_one_however_its_json_is_spelled(line: bytes, block: int) -> None:
+    data = docker("before\n") + line + docker("end\n") + docker("after\n")
+    assert [value.count(b"\n") + 1 for value in records(data, frames(block, preset="container"))] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"time":"t","log":"whole\\n","stream":"stdout"}\n',
+        b'{"log": "whole\\u000a", "stream": "stdout", "time": "t"}\n',
+        b'{"log":"a","level":"no stream"}\n',
+        b'{"log":"a","stream":"stdout"\n',
+        b'["log", "stream"]\n',
+    ],
+)
+def test_what_is_whole_or_nothing_of_docker_is_a_record_by_itself(line: bytes) -> None:
+    data = line + docker("end\n")
+    assert [value.count(b"\n") + 1 for value in records(data, frames(preset="container"))] == [1, 1]
+
+
 def test_a_whole_line_waits_for_nothing() -> None:
     reading = Reading(C + A + C + B, frames(preset="container"))
     reading.step(len(reading.data))

@@ -152,8 +152,10 @@ def test_a_line_that_is_cut_ends_with_a_whole_character(codec: str, max_bytes: i
     assert (frame.head, frame.value if frame.value is not None else frame.head) == (head, value.encode())  # type: ignore[union-attr]
 
 
-def test_raw_bytes_are_cut_where_the_limit_is() -> None:
-    assert values(read_all("aéb\n".encode(), options(max_bytes=2), raw=True)) == [b"a\xc3"]
+def test_bytes_are_cut_at_a_character_of_the_encoding_also_where_nothing_is_decoded() -> None:
+    assert values(read_all("aéb\n".encode(), options(max_bytes=2), raw=True)) == [b"a"]
+    wide = "a\U0001f600b\n".encode("utf-16-le")
+    assert values(read_all(wide, options(max_bytes=5), encoding="utf-16-le", raw=True)) == [wide[:2]]
     assert values(read_all(b"a\x80\x80\x80\x80\x80b\n", options(max_bytes=4))) == [b"a\x80\x80\x80"], "no character is cut here"
 
 

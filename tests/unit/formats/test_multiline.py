@@ -149,7 +149,8 @@ def whole_characters(text: bytes) -> bytes:
 def frames(
     block_bytes: int = 2**20, *, line: dict[str, Any] | None = None, encoding: str = "utf-8", raw: bool = False, **multiline: Any
 ) -> MultilineFrames:
-    return MultilineFrames(LineOptions(**(line or {})), MultilineOptions(**multiline), block_bytes, encoding=encoding, raw=raw)
+    options = MultilineOptions(**{"on_too_long": "dlq", **multiline})
+    return MultilineFrames(LineOptions(**(line or {})), options, block_bytes, encoding=encoding, raw=raw)
 
 
 def records(data: bytes, how: MultilineFrames) -> list[bytes]:

@@ -79,7 +79,8 @@ def test_each_key_is_mapped_or_told(name: str) -> None:
 def test_filebeat() -> None:
     found = imported("filebeat.yml")
     shop, api, containers = documents(found).values()
-    assert shop["source"]["multiline"] == {"start": r"^\d{4}-", "timeout": "3s"}
+    limits = {"max_bytes": "1MiB", "on_too_long": "truncate"}
+    assert shop["source"]["multiline"] == {"start": r"^\d{4}-", "timeout": "3s", **limits}, "Filebeat's limit is that of the whole message"
     assert shop["record"] == {"topic": "logs-shop", "partition": "sticky"}, "a field whose value the file names is no template"
     assert actions(shop) == ["drop_if", "set", "drop_fields", "regex"]
     assert actions(api) == ["json", "drop_if", "drop_if", "timestamp", "drop_fields", "regex"]
@@ -120,6 +121,25 @@ def test_fluent_bits_files_and_times_are_those_that_it_means() -> None:
     assert [one.what for one in found.report.notes if "timestamp_key" in one.what] == ["timestamp_key when"]
     kept = PRODUCTS["fluent-bit"](text.replace("Time_Key at", "Time_Key at\n  Time_Keep On"), [])
     assert actions(documents(kept)["tail-0"]) == ["regex", "timestamp"]
+
+
+def test_limits_of_lines_are_no_policy_for_records_of_several() -> None:
+    """A definition with a policy that is not used would get a warning."""
+    fluent = "[INPUT]\n  Name tail\n  Path /x\n  Skip_Long_Lines On\n%s[OUTPUT]\n  Name kafka\n  Match *\n"
+    (plain,) = documents(PRODUCTS["fluent-bit"](fluent % "", [])).values()
+    assert plain["source"]["line"] == {"on_too_long": "drop"}
+    found = PRODUCTS["fluent-bit"](fluent % "  Multiline.Parser java\n", [])
+    (made,) = documents(found).values()
+    assert "line" not in made["source"]
+    assert "skip_long_lines" in [one.what for one in found.report.notes]
+    rule = "{mode: halt_before, condition_pattern: ^x, start_pattern: ^x}"
+    text = f"sources: {{a: {{type: file, include: [/x.log], max_line_bytes: 5000, multiline: {rule}}}}}\n"
+    found = PRODUCTS["vector"](text + "sinks: {k: {type: kafka, inputs: [a], topic: t, bootstrap_servers: b}}\n", [])
+    (made,) = documents(found).values()
+    assert made["source"]["line"] == {"max_bytes": "5000B"}
+    filebeat = "filebeat.inputs:\n- {type: log, paths: [/x], multiline: {pattern: ^x, max_lines: 9}}\n"
+    (made,) = documents(PRODUCTS["filebeat"](filebeat, [])).values()
+    assert (made["source"]["multiline"]["max_lines"], made["source"]["multiline"]["on_too_long"]) == (9, "truncate")
 
 
 def test_types_of_a_schema_of_connect_become_those_of_columns() -> None:

@@ -396,7 +396,7 @@ def test_the_next_batch_goes_on_where_the_last_one_was(tmp_path: Path, monkeypat
 def test_a_group_that_never_ends_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b"S begins\n" + random_lines(5000)
     path = write_packed(tmp_path / "a", text)
-    frames = MultilineFrames(LineOptions(), MultilineOptions(start="^S", max_lines=10))
+    frames = MultilineFrames(LineOptions(), MultilineOptions(start="^S", max_lines=10, on_too_long="dlq"))
     begun: list[Unpacker] = []
     begin_anew = Unpacker._begin_anew
 

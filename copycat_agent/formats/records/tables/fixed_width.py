@@ -8,6 +8,7 @@ from typing import Any, Literal
 from copycat_agent.formats.encoding import Layout, encoding_problem
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Frame, Gap, LongLine, Parsed, RecordFile, SkippedRest, Unparsed
+from copycat_agent.formats.parts import Part
 from copycat_agent.formats.records.base import FormatKind, OptionProblem
 from copycat_agent.formats.records.lines import line_starts
 from copycat_agent.formats.records.tables.fixed_bytes import ByteWidths
@@ -93,7 +94,7 @@ class LineWidths:
             place = frame.end
             if isinstance(frame, LongLine | SkippedRest):
                 to_skip -= frame.complete
-            elif not isinstance(frame, Gap | Parsed):
+            elif not isinstance(frame, Gap | Parsed | Part):
                 if frame.total >= to_skip:
                     return min(frame.start + frame.weight(to_skip), frame.end)
                 to_skip -= frame.total

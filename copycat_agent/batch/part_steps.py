@@ -1,0 +1,156 @@
+"""Steps on the parts of a record over the limit: the first part goes through them like any record, the later ones carry what it gave.
+
+A later part has the fields, and the time, that the first one had behind each step; its own text stands where the end of the first one's
+text stood. So a step that parses does not work on it, nor does a filter: both have decided. All other steps do: what is to be masked is
+masked in every part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from copycat_agent.batch.shaping import StageError
+from copycat_agent.errors import DataError
+from copycat_agent.formats import Row
+from copycat_agent.options import TransformOptions
+from copycat_agent.templates import compile_path
+from copycat_agent.transforms import Draft, Step, action_of, kind_of
+from copycat_agent.transforms.parsing import ParseOptions, with_field
+
+Value = bytes | dict[str, Any]
+
+_UNWRAPS = ("cri", "docker")
+"""Steps that take something off every line of a record, so off those of a later part too."""
+
+
+class PartOfRecord(NamedTuple):
+    """The `number`-th part, from 1, of a record, whose first part is in the bytes from `first[0]` up to `first[1]`; `read_first` reads it.
+
+    `record` names the record: the same for all of its parts. `partial`: nobody will finish it.
+    """
+
+    row: Row
+    number: int
+    first: tuple[int, int]
+    read_first: Callable[[], Row]
+    record: bytes
+    partial: bool = False
+
+
+@dataclass(slots=True)
+class Begun:
+    """What the steps of one stage made of a record's first part: `row`, now `draft`.
+
+    `seen`: of each step that did its work, the value before it and behind it. `goes_on`: none dropped it. `trouble` see `Draft`.
+    """
+
+    row: Row
+    draft: Draft
+    seen: list[tuple[Value, Value]] = field(default_factory=list)
+    goes_on: bool = False
+    trouble: str = ""
+    bad: DataError | None = None
+
+    @property
+    def error(self) -> StageError | None:
+        """Why the first part is a bad record, and so all others are; None when it is not."""
+        return None if self.bad is None else StageError("transform", self.bad)
+
+
+class PartSteps:
+    """The steps of one stage, with their options."""
+
+    def __init__(self, steps: Sequence[Step], options: Sequence[TransformOptions]) -> None:
+        self._steps = tuple(zip(steps, options, strict=True))
+
+    def begin(self, begun: Begun) -> None:
+        """Let the steps work on the first part."""
+        draft = begun.draft
+        try:
+            for step, _ in self._steps:
+                before = _copy(draft.value)
+                if not step(draft):
+                    break
+                begun.seen.append((before, _copy(draft.value)))
+            else:
+                begun.goes_on = True
+        except DataError as error:
+            begun.bad = error
+        begun.trouble = draft.trouble
+
+    def go_on(self, begun: Begun, draft: Draft) -> bool:
+        """Let them work on a later part. False when one of them dropped it. Raises DataError."""
+        for (step, options), (before, after) in zip(self._steps, begun.seen, strict=True):
+            if kind_of(options).is_filter:
+                continue
+            parsing = next((value for _, value in options if isinstance(value, ParseOptions)), None)
+            if parsing is None or not _takes_text(draft, before, parsing):
+                if not step(draft):
+                    return False
+            else:
+                _carry(draft, before, after, parsing, step if action_of(options) in _UNWRAPS else None)
+        draft.timestamp_ms = begun.draft.timestamp_ms
+        return True
+
+
+def _takes_text(draft: Draft, before: Value, parsing: ParseOptions) -> bool:
+    """Whether the step parses what is the part's own, and not a field that it carries."""
+    own = _text(draft.value, parsing.field)
+    return own is not None and own != _text(before, parsing.field)
+
+
+def _carry(draft: Draft, before: Value, after: Value, parsing: ParseOptions, unwrap: Step | None) -> None:
+    """Give a later part what a step that parses made of the first one; `unwrap` is that step where it is one of `_UNWRAPS`."""
+    if isinstance(after, bytes):
+        return  # its condition did not hold
+    text, first = _text(draft.value, parsing.field), _text(before, parsing.field) or ""
+    known: dict[str, Any] = before if isinstance(before, dict) else {"message": first}
+    own = draft.fields()
+    made = {name: value for name, value in after.items() if name not in known or known[name] != value}
+    path = _end_of(first, made)
+    if unwrap is not None and made:
+        path = [*([parsing.into] if parsing.into else []), "message"]
+        text = _unwrapped(draft, unwrap, ".".join(path)) or text
+    # where no field has it, the step leaves the text out, of every record: it must not come back, with what was to be masked in it
+    carried = {name: value if name in made else own.get(name, value) for name, value in after.items()}
+    draft.value = carried if path is None else with_field(carried, ".".join(path).split("."), text)
+
+
+def _unwrapped(draft: Draft, unwrap: Step, path: str) -> str | None:
+    """The text of a part without what is around each of its lines; None for one that begins or ends within a line."""
+    alone = Draft(dict(draft.fields()), draft.start, draft.end, draft.number)
+    try:
+        goes_on = unwrap(alone)
+    except DataError:
+        return None
+    return _text(alone.value, path) if goes_on and not alone.trouble else None
+
+
+def _end_of(text: str, fields: dict[str, Any]) -> list[str] | None:
+    """The path of the field that a step made of the end of `text`: the longest that ends with the text, or else with a line of it."""
+    found = sorted(_ends(text.rstrip() + "\n", fields), reverse=True)
+    return found[0][2] if found else None
+
+
+def _ends(text: str, fields: dict[str, Any]) -> Iterator[tuple[bool, int, list[str]]]:
+    """Fields that end with a line of `text`: whether it is the last one, their length, and their path."""
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from ((is_last, size, [name, *path]) for is_last, size, path in _ends(text, value))
+        elif isinstance(value, str) and (end := value.rstrip()) and (end + "\n" in text or end + "\r\n" in text):
+            yield text.endswith(end + "\n"), len(end), [name]
+
+
+def _text(value: Value, name: str) -> str | None:
+    """A field's text; a raw line is the text of its field `message`. None for anything else."""
+    found = compile_path(name)(Draft(value))
+    if isinstance(found, bytes):
+        return found.decode("utf-8", "replace")
+    return found if isinstance(found, str) else None
+
+
+def _copy(value: Value) -> Value:
+    """As it is now: steps change the dict of fields, and nothing within a field."""
+    return dict(value) if isinstance(value, dict) else value
