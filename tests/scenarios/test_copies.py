@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -205,9 +205,9 @@ def _mount(image: Path, place: Path) -> str:
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
 @pytest.mark.parametrize("names", ["app.log*", "app.log"])
 def test_copies_over_the_previous_copy_lose_and_repeat_nothing(shipping: Shipping, logs_dir: Path, names: str, guarantee: str) -> None:
-    """`cp app.log app.log.1 && : > app.log`, so that app.log.1 keeps its inode: while the agent runs, and with unread lines while it is down."""
+    """`cp app.log app.log.1 && : > app.log`, so that app.log.1 keeps its inode, with unread lines while it is down, too."""
     log, copy = logs_dir / "app.log", logs_dir / "app.log.1"
-    definition = {"source": {"include": [f"{logs_dir}/{names}"]}, "delivery": {"guarantee": guarantee}}
+    definition: dict[str, Any] = {"source": {"include": [f"{logs_dir}/{names}"]}, "delivery": {"guarantee": guarantee}}
     append(log, *numbers(0, 1000))
     shipping.start(**definition)
     for cycle in range(1, 3):
