@@ -15,9 +15,11 @@ _STAMPED_HERE = frozenset(("btrfs", "overlay", "ramfs", "tmpfs", "zfs"))
 def _touched() -> int:
     """Descriptor of a file in memory, -1 where there can be none."""
     try:
-        return os.memfd_create("copycat-clock")
+        fd = os.memfd_create("copycat-clock")
+        os.utime(fd)
     except OSError:
         return -1
+    return fd
 
 
 def now_ns() -> int:
@@ -29,8 +31,17 @@ def now_ns() -> int:
     return os.fstat(fd).st_mtime_ns
 
 
+@cache
+def boot() -> str:
+    """What the kernel calls the time between two boots, "" where it does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
 def ahead_ns() -> int:
-    """How far the kernel's clock is ahead of the time since the host was booted: when that is less than before, it was set back."""
+    """How far the kernel's clock is ahead of the time since `boot`: when that is less than before, it was set back."""
     ahead = now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return min(ahead, 2**63 - 1)  # SQLite takes no more
 

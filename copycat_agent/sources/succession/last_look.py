@@ -36,8 +36,9 @@ class LastLook:
     Where a server stamps the files, that is the last change of their directory: whatever was in it then is as old, or older. That
     this host's clock was set back shows in what it is ahead of the time since the host was booted.
 
-    What is saved (in the STARTED row: `size`, epoch milliseconds; `mtime_ns`: see `clock.ahead_ns`) is never later than the truth: in
-    doubt a file counts as unseen. `was_open` (its `records`): files that were made since then were not taken up yet when the agent ended.
+    What is saved (in the STARTED row: `size`, epoch milliseconds; `mtime_ns` and `trouble`: `clock.ahead_ns` and `clock.boot`) is never
+    later than the truth: in doubt a file counts as unseen. `was_open` (its `records`): files that were made since then were not taken up
+    yet when the agent ended.
     """
 
     def __init__(self, connector: str, offsets: Offsets) -> None:
@@ -48,7 +49,7 @@ class LastLook:
         self.was_open = row is not None and row.records > 0
         saved_ns = row.size * 1_000_000 if row is not None else 0
         self._first_ns = row.position * 1_000_000 if row is not None else 0
-        self._ahead_ns = row.mtime_ns if row is not None else 0
+        self._ahead_ns = row.mtime_ns if row is not None and row.trouble == clock.boot() else 0
         self._usual = Since(saved_ns, saved_ns)
         self._others: dict[str, Since] = {}
         self._blind: dict[str, Since] = {}
@@ -99,7 +100,9 @@ class LastLook:
         row = changes.offsets.get(self._started) or self._offsets.get(self._started)
         if row is not None and self._usual.at_ns:
             known_ns = min([self._usual.doubt_ns, *open_since_ns, *(since.doubt_ns for since in self._blind.values())])
-            changes.offsets[self._started] = replace(row, size=known_ns // 1_000_000, records=len(open_since_ns), mtime_ns=self._ahead_ns)
+            changes.offsets[self._started] = replace(
+                row, size=known_ns // 1_000_000, records=len(open_since_ns), mtime_ns=self._ahead_ns, trouble=clock.boot()
+            )
 
     def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> Since:
         """When the look that is over saw a directory."""

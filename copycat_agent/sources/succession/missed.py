@@ -123,9 +123,10 @@ class Missed:
             files = {file.partition: file for file in self._followed.files.values()}
             for partition, offset in before:
                 known = files.get(partition)
-                if self._last_look.was_open or self._has_left(partition, offset, known):
+                has_left = self._has_left(partition, offset, known)
+                if has_left or self._last_look.was_open:
                     cut = partition if self._followed.absent.is_former(partition) else None
-                    self.left(offset.path, cut, may_be_cut=known is not None and known.path == offset.path)
+                    self.left(offset.path, cut, may_be_cut=has_left and known is not None and known.path == offset.path)
 
     def follow(self, changes: Changes) -> None:
         """Take up what is owed, as far as that can be said before it is decided what became of unread rests."""

@@ -144,7 +144,7 @@ def test_a_saved_look_that_lies_in_the_future_proves_nothing(tmp_path: Path, rot
     agent.stop()
     row = SourcePartition("app", STARTED)
     saved = agent.store[row]
-    agent.store[row] = replace(saved, size=saved.size + HOUR // 10**6, mtime_ns=1 if known else 0)
+    agent.store[row] = replace(saved, size=saved.size + HOUR // 10**6, mtime_ns=saved.mtime_ns if known else 0, trouble="")
     agent.restart()
     lines = rotated_twice(log, rotate, agent)
     assert set(lines) >= {b"1", b"2", b"3"}
