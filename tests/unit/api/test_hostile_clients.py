@@ -154,10 +154,12 @@ def test_two_content_types_are_none_of_ours(client: AgentClient, control: Memory
     assert control.status("app").state == "running"
 
 
-def test_a_header_with_an_underscore_is_no_other(server: ApiServer, socket_path: Path) -> None:
+def test_a_header_with_an_underscore_is_no_other(client: AgentClient, control: MemoryControl, socket_path: Path) -> None:
     with connect(socket_path) as one:
-        one.sendall(b"GET /v1 HTTP/1.1\r\nHost: evil.example\r\nContent_Length: 3\r\n\r\n")
-        assert _everything(one).startswith(b"HTTP/1.1 403 ")
+        headers = "Host: localhost\r\nContent_Type: application/json\r\nContent-Length: 2"
+        one.sendall(f"POST /v1/connectors/app/pause HTTP/1.1\r\n{headers}\r\n\r\n{{}}".encode())
+        assert _everything(one).startswith(b"HTTP/1.1 415 ")
+    assert control.status("app").state == "running"
 
 
 def test_a_connection_answers_one_request(server: ApiServer, socket_path: Path) -> None:
