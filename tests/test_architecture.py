@@ -64,6 +64,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "regex": ("patterns",),
     "typer": ("cli",),
     "werkzeug": ("api",),
+    "h11": ("api",),
     "prometheus_client": ("metrics",),
     "backports": ("formats", "sources"),
     "compression": ("formats", "sources"),

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a connected socket: one request is read, within bounds, and its answer written.
+"""HTTP/1.1 on a connected socket: one request is read, within bounds, and its answer sent. The door to h11, which parses and frames.
 
 Nothing here waits without an end. A connection carries one request: what follows it is not read.
 """
@@ -7,79 +7,63 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import socket
 import time
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+
+import h11
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
-_BLOCK_BYTES = 2**16
+_BLOCK_BYTES = 2**14
+"""Read at a time. h11 looks at how long the headers are after each block, so this much more than allowed may get through."""
 _PIECE_BYTES = 2**20
 """So much is sent within one time-out: who reads slowly, but reads, gets it all."""
 _LINGER_SECONDS = 2.0
-_END = b"\r\n\r\n"
-_REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/(1\.[01])")
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
-_ONCE = frozenset({"HTTP_HOST", "CONTENT_LENGTH", "HTTP_AUTHORIZATION", "CONTENT_TYPE"})
+
+_Sent = h11.Response | h11.Data | h11.EndOfMessage
 
 
 class BadRequestError(Exception):
-    """What came is no request that can be answered; `status` and `words` say why."""
+    """What came is no request that can be answered; `status`, `words` and `hint` say why."""
 
-    def __init__(self, status: HTTPStatus, words: str) -> None:
+    def __init__(self, status: HTTPStatus, words: str, hint: str = "") -> None:
         super().__init__(words)
-        self.status, self.words = status, words
+        self.status, self.words, self.hint = status, words, hint
 
 
 class Wire:
     """A connected socket. The request has to be there `seconds` after it was made, and each piece of the answer taken within as long."""
 
-    def __init__(self, connected: socket.socket, seconds: float) -> None:
+    def __init__(self, connected: socket.socket, seconds: float, header_bytes: int) -> None:
         self._socket, self._seconds = connected, seconds
         self._end = time.monotonic() + seconds
-        self._is_read = False
-        self.version = "1.1"
+        self._http = h11.Connection(h11.SERVER, header_bytes)
+        self._is_head = False
 
-    def receive(self) -> bytes:
-        """What has come, at least a byte; b"" at its end. TimeoutError when the time is up."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left)
-        return self._socket.recv(_BLOCK_BYTES)
-
-    def send(self, data: bytes) -> None:
-        """Send all of it. TimeoutError for who does not read."""
-        for begin in range(0, len(data), _PIECE_BYTES):
-            self._socket.settimeout(self._seconds)
-            self._socket.sendall(data[begin : begin + _PIECE_BYTES])
-
-    def read(self, body_bytes: int, header_bytes: int) -> WSGIEnvironment | None:
+    def read(self, body_bytes: int) -> WSGIEnvironment | None:
         """The request; None when the client has hung up before. BadRequestError for what is none, and for too much."""
-        head = bytearray()
-        while (end := head.find(_END)) < 0 and len(head) < header_bytes:
-            if not (block := self.receive()):
+        body = bytearray()
+        try:
+            request = self._next()
+            if not isinstance(request, h11.Request):
                 return None
-            head += block
-        if not 0 <= end < header_bytes:
-            raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers of the request are too large")
-        environ = _environment(bytes(head[:end]))
-        self.version = environ["SERVER_PROTOCOL"].removeprefix("HTTP/")
-        length = _body_length(environ, body_bytes)
-        body = head[end + len(_END) :]
-        if len(body) < length and environ.get("HTTP_EXPECT", "").lower() == "100-continue":
-            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        while len(body) < length:
-            if not (block := self.receive()):
-                return None
-            body += block
-        self._is_read = len(body) == length
-        environ["wsgi.input"] = io.BytesIO(bytes(body[:length]))
+            self._is_head = request.method == b"HEAD"
+            environ = _environment(request)
+            if "HTTP_TRANSFER_ENCODING" in environ:
+                words = "the request does not say how long its body is: send a Content-Length"
+                raise BadRequestError(HTTPStatus.LENGTH_REQUIRED, words)
+            if int(environ.get("CONTENT_LENGTH", "0")) > body_bytes:
+                raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body of the request is too large")
+            while isinstance(event := self._next(), h11.Data):
+                body += event.data
+        except h11.RemoteProtocolError as error:
+            raise _refusal(error) from None
+        environ["wsgi.input"] = io.BytesIO(body)
         return environ
 
     def answer(self, environ: WSGIEnvironment, application: WSGIApplication) -> None:
@@ -92,7 +76,7 @@ class Wire:
         body = application(environ, start_response)
         try:
             status, headers = started
-            self._put(status, headers, body, has_body=environ["REQUEST_METHOD"] != "HEAD")
+            self._put(status, headers, body)
         finally:
             if hasattr(body, "close"):
                 body.close()
@@ -100,69 +84,74 @@ class Wire:
     def refuse(self, status: HTTPStatus, words: str, hint: str = "", kind: str = "refused") -> None:
         """Send an error in the form of all others."""
         content = json.dumps({"error": words, "hint": hint, "kind": kind}).encode() + b"\n"
-        self._put(f"{status.value} {status.phrase}", [("Content-Type", "application/json")], [content], has_body=True)
+        self._put(f"{status.value} {status.phrase}", [("Content-Type", "application/json")], [content])
 
     def finish(self) -> None:
         """No more will be sent. A client that is still sending gets to read the answer, which a plain close would take from it."""
         self._socket.shutdown(socket.SHUT_WR)
         self._end = time.monotonic() + _LINGER_SECONDS
-        while not self._is_read and self.receive():
+        while self._http.their_state in {h11.SEND_BODY, h11.ERROR} and self._receive():
             pass
 
-    def _put(self, status: str, headers: list[tuple[str, str]], body: Iterable[bytes], *, has_body: bool) -> None:
-        names = {name.lower() for name, _ in headers}
-        lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers), "Connection: close"]
-        known = b"".join(body) if isinstance(body, list | tuple) else None
-        chunks = known is None and self.version != "1.0"
-        if known is not None and has_body and "content-length" not in names:
-            lines.append(f"Content-Length: {len(known)}")
-        elif chunks and has_body:
-            lines.append("Transfer-Encoding: chunked")
-        head = "\r\n".join((*lines, "", "")).encode("latin-1")
-        if known is not None:
-            self.send(head + (known if has_body else b""))
-            return
-        self.send(head)
-        for part in body if has_body else ():
-            self.send(b"%x\r\n%b\r\n" % (len(part), part) if chunks else part)
-        if chunks and has_body:
-            self.send(b"0\r\n\r\n")
+    def _next(self) -> object:
+        """The next event of the request. TimeoutError when the time is up."""
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if self._http.they_are_waiting_for_100_continue:
+                self._send(self._http.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")))
+            self._http.receive_data(self._receive())
+        return event
+
+    def _receive(self) -> bytes:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._socket.recv(_BLOCK_BYTES)
+
+    def _send(self, data: bytes) -> None:
+        """Send all of it. TimeoutError for who does not read."""
+        for begin in range(0, len(data), _PIECE_BYTES):
+            self._socket.settimeout(self._seconds)
+            self._socket.sendall(data[begin : begin + _PIECE_BYTES])
+
+    def _put(self, status: str, headers: list[tuple[str, str]], body: Iterable[bytes]) -> None:
+        is_known = isinstance(body, list | tuple)
+        if is_known and not self._is_head and "content-length" not in {name.lower() for name, _ in headers}:
+            headers = [*headers, ("Content-Length", str(sum(map(len, body))))]
+        pieces = (self._http.send(event) for event in self._events(status, headers, body))
+        for piece in (b"".join(pieces),) if is_known else pieces:
+            self._send(piece)
+
+    def _events(self, status: str, headers: list[tuple[str, str]], body: Iterable[bytes]) -> Iterator[_Sent]:
+        code, _, reason = status.partition(" ")
+        yield h11.Response(status_code=int(code), reason=reason, headers=[*headers, ("Connection", "close")])
+        for part in () if self._is_head else body:
+            yield h11.Data(data=part)
+        yield h11.EndOfMessage()
 
 
-def _environment(head: bytes) -> WSGIEnvironment:
-    """What stands in the request's line and headers, as WSGI names it."""
-    first, *lines = head.lstrip(b"\r\n").split(b"\r\n")
-    match = _REQUEST_LINE.fullmatch(first)
-    if match is None:
-        raise BadRequestError(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
-    method, target, version = (part.decode("ascii") for part in match.groups())
-    path, _, query = target.partition("?")
+def _refusal(error: h11.RemoteProtocolError) -> BadRequestError:
+    """Not in the error's own words, which may quote a header, and so a password."""
+    status = HTTPStatus(error.error_status_hint)
+    if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return BadRequestError(status, "the headers of the request are too large")
+    return BadRequestError(status, "this is no request of HTTP/1.1", "it needs one Host header, and for a body one Content-Length")
+
+
+def _environment(request: h11.Request) -> WSGIEnvironment:
+    """The request's line and headers, as WSGI names them."""
+    path, _, query = request.target.decode("ascii").partition("?")
     environ: WSGIEnvironment = {
-        "REQUEST_METHOD": method, "SCRIPT_NAME": "", "PATH_INFO": urllib.parse.unquote_to_bytes(path).decode("latin-1"),
-        "QUERY_STRING": query, "SERVER_PROTOCOL": f"HTTP/{version}", "SERVER_NAME": "localhost", "SERVER_PORT": "0",
+        "REQUEST_METHOD": request.method.decode("ascii"), "SCRIPT_NAME": "",
+        "PATH_INFO": urllib.parse.unquote_to_bytes(path).decode("latin-1"), "QUERY_STRING": query,
+        "SERVER_PROTOCOL": f"HTTP/{request.http_version.decode('ascii')}", "SERVER_NAME": "localhost", "SERVER_PORT": "0",
         "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
     }  # fmt: skip
-    for line in lines:
-        header = _HEADER.fullmatch(line)
-        if header is None:
-            raise BadRequestError(HTTPStatus.BAD_REQUEST, "a header of the request is none")
-        name, value = header[1].decode("ascii").upper(), header[2].decode("latin-1")
-        if "_" in name:
+    for name, value in request.headers:
+        if b"_" in name:
             continue  # it would look like the one with a hyphen
-        key = name.replace("-", "_")
+        key = name.decode("ascii").upper().replace("-", "_")
         key = key if key in {"CONTENT_LENGTH", "CONTENT_TYPE"} else f"HTTP_{key}"
-        if key in environ and key in _ONCE:
-            raise BadRequestError(HTTPStatus.BAD_REQUEST, f"the request has two headers {name.title()}")
-        environ[key] = f"{environ[key]}, {value}" if key in environ else value
+        text = value.decode("latin-1")
+        environ[key] = f"{environ[key]}, {text}" if key in environ else text
     return environ
-
-
-def _body_length(environ: WSGIEnvironment, body_bytes: int) -> int:
-    if "HTTP_TRANSFER_ENCODING" in environ:
-        raise BadRequestError(HTTPStatus.LENGTH_REQUIRED, "the request does not say how long its body is: send a Content-Length")
-    text = environ.get("CONTENT_LENGTH", "0")
-    if not re.fullmatch(r"[0-9]{1,15}", text):
-        raise BadRequestError(HTTPStatus.BAD_REQUEST, "Content-Length is no number of bytes")
-    if int(text) > body_bytes:
-        raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body of the request is too large")
-    return int(text)

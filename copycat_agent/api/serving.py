@@ -174,15 +174,15 @@ class Server:
     def _answer(self, connection: _Connection) -> None:
         if self._tls is not None:
             self._encrypt(connection, self._tls())
-        wire = Wire(connection.socket, CONNECTION_SECONDS)
+        wire = Wire(connection.socket, CONNECTION_SECONDS, self._limits.header_bytes)
         try:
-            environ = wire.read(self._limits.body_bytes, self._limits.header_bytes)
+            environ = wire.read(self._limits.body_bytes)
             if environ is None:
                 return
             connection.is_answered = True
             wire.answer(environ, self._application)
         except BadRequestError as error:
-            wire.refuse(error.status, error.words)
+            wire.refuse(error.status, error.words, error.hint)
         wire.finish()
 
     def _encrypt(self, connection: _Connection, context: ssl.SSLContext) -> None:
@@ -197,5 +197,5 @@ def _refuse_at_once(connected: socket.socket) -> None:
     """On the thread that takes connections, which waits for nobody: what fits into the socket's buffer, which is empty, is sent."""
     with connected, contextlib.suppress(OSError):
         connected.setblocking(False)
-        wire = Wire(connected, 0.0)
+        wire = Wire(connected, seconds=0.0, header_bytes=0)
         wire.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "all connections of the API are taken", "try again in a minute", "busy")

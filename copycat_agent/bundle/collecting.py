@@ -40,7 +40,7 @@ _SHOWN = (
     "NFileDescriptorStore,LimitNOFILE,FragmentPath,DropInPaths,User"
 )
 """Not the environment, and not the files themselves: drop-ins may hold secrets."""
-_PACKAGES = ("copycat-agent", "pyspark", "confluent-kafka", "pyarrow", "pandas", "pydantic", "fastavro", "waitress", "werkzeug", "watchdog")
+_PACKAGES = ("copycat-agent", "pyspark", "confluent-kafka", "pyarrow", "pandas", "pydantic", "fastavro", "h11", "werkzeug", "watchdog")
 Make = Callable[[], str]
 
 

@@ -93,7 +93,7 @@ def send(server: ApiServer, socket_path: Path) -> Callable[..., Answer]:
             for name, value in headers.items():
                 connection.putheader(name.replace("_", "-"), value)
             connection.endheaders()
-            if body is not None:
+            if body:
                 connection.send(body)
             answer = connection.getresponse()
             return Answer(answer.status, dict(answer.getheaders()), answer.read())

@@ -104,20 +104,62 @@ def test_a_body_without_a_length_is_refused_and_who_goes_on_sending_reads_the_an
 @pytest.mark.parametrize(
     "lines",
     [
-        "Content-Length: 5\r\nContent-Length: 6", "Host: a\r\nHost: localhost", "Content-Length: -1", "Content-Length: 1_0", "X : y",
-        "Content-Length: 5, 5", "Host: localhost\r\n Origin: folded", "no colon", "X: \x00",
+        "Content-Length: 5\r\nContent-Length: 6", "Host: a", "Content-Length: -1", "Content-Length: 1_0", "X : y",
+        "Content-Length: 5, 6", "no colon", "X: \x00",
     ],
 )  # fmt: skip
 def test_headers_that_two_readers_could_take_differently_are_refused(server: ApiServer, socket_path: Path, lines: str) -> None:
     with connect(socket_path) as one:
-        one.sendall(f"GET /v1 HTTP/1.1\r\n{lines}\r\n\r\n".encode())
+        one.sendall(f"GET /v1 HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n\r\n".encode())
         assert _everything(one).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_header_with_an_underscore_is_no_other(server: ApiServer, socket_path: Path) -> None:
+@pytest.mark.parametrize("coding", ["gzip", "chunked, chunked", "identity"])
+def test_a_body_in_a_coding_that_nobody_here_reads_is_refused(server: ApiServer, socket_path: Path, coding: str) -> None:
     with connect(socket_path) as one:
-        one.sendall(b"GET /v1 HTTP/1.1\r\nHost: evil.example\r\nContent_Length: 3\r\n\r\n")
-        assert _everything(one).startswith(b"HTTP/1.1 403 ")
+        one.sendall(f"PUT /v1/offsets/app HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: {coding}\r\n\r\n".encode())
+        assert _everything(one).startswith(b"HTTP/1.1 501 ")
+
+
+def test_a_request_without_a_host_is_refused_and_told_what_it_needs(server: ApiServer, socket_path: Path) -> None:
+    with connect(socket_path) as one:
+        one.sendall(b"GET /v1 HTTP/1.1\r\n\r\n")
+        answer = _everything(one)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"it needs one Host header" in answer
+
+
+def test_an_answer_quotes_no_header(server: ApiServer, socket_path: Path) -> None:
+    with connect(socket_path) as one:
+        one.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nAuthorization : Basic c2VjcmV0\r\n\r\n")
+        answer = _everything(one)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"c2VjcmV0" not in answer
+
+
+@pytest.mark.parametrize(
+    "lines", ["Host: localhost\r\n Origin: folded", "Host: localhost\r\nHost\t: localhost", "Host: localhost\r\nHOST: a"]
+)
+def test_what_is_folded_into_the_host_or_beside_it_makes_it_another(server: ApiServer, socket_path: Path, lines: str) -> None:
+    with connect(socket_path) as one:
+        one.sendall(f"GET /v1 HTTP/1.1\r\n{lines}\r\n\r\n".encode())
+        assert _everything(one).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+
+
+def test_two_content_types_are_none_of_ours(client: AgentClient, control: MemoryControl, socket_path: Path) -> None:
+    with connect(socket_path) as one:
+        both = "Content-Type: application/json\r\nContent-Type: text/plain"
+        one.sendall(f"POST /v1/connectors/app/pause HTTP/1.1\r\nHost: localhost\r\n{both}\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+        assert _everything(one).startswith(b"HTTP/1.1 415 ")
+    assert control.status("app").state == "running"
+
+
+def test_a_header_with_an_underscore_is_no_other(client: AgentClient, control: MemoryControl, socket_path: Path) -> None:
+    with connect(socket_path) as one:
+        headers = "Host: localhost\r\nContent_Type: application/json\r\nContent-Length: 2"
+        one.sendall(f"POST /v1/connectors/app/pause HTTP/1.1\r\n{headers}\r\n\r\n{{}}".encode())
+        assert _everything(one).startswith(b"HTTP/1.1 415 ")
+    assert control.status("app").state == "running"
 
 
 def test_a_connection_answers_one_request(server: ApiServer, socket_path: Path) -> None:
@@ -131,7 +173,7 @@ def test_who_asks_whether_to_send_its_body_is_told(client: AgentClient, control:
     client.post("/v1/connectors/app/stop")
     body = b'{"offsets": [{"key": "k", "offset": {"position": 0}}]}'
     with connect(socket_path) as one:
-        headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nExpect: 100-continue"
+        headers = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nExpect: 100-continue"
         one.sendall(f"PUT /v1/offsets/app HTTP/1.1\r\n{headers}\r\n\r\n".encode())
         assert one.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
         one.sendall(body)
@@ -146,10 +188,51 @@ def test_more_than_the_server_takes_is_not_even_sent(client: AgentClient) -> Non
 
 def test_headers_without_end_are_refused(server: ApiServer, socket_path: Path) -> None:
     with connect(socket_path) as one:
-        one.sendall((b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: ").ljust(serving.COMMANDS.header_bytes, b"x"))
+        one.sendall((b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: ").ljust(serving.COMMANDS.header_bytes + 1, b"x"))
         answer = _everything(one)
     assert b" 431 " in answer.splitlines()[0]
     assert b'"kind": "refused"' in answer
+
+
+def test_headers_that_are_too_long_are_refused_with_their_end_too(client: AgentClient, socket_path: Path) -> None:
+    with connect(socket_path) as one:
+        one.sendall((b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: ").ljust(2 * serving.COMMANDS.header_bytes, b"x") + b"\r\n\r\n")
+        assert _everything(one).startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_an_answer_of_unknown_length_ends_where_its_reader_can_tell(client: AgentClient, socket_path: Path, version: str) -> None:
+    """In chunks for 1.1, and with the connection for 1.0, which does not know them."""
+    with connect(socket_path) as one:
+        one.sendall(f"GET /v1/connectors/app/tap?limit=1 HTTP/{version}\r\nHost: localhost\r\n\r\n".encode())
+        head, _, body = _everything(one).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert head.count(b"Connection: close") == 1
+    if version == "1.1":
+        assert b"Transfer-Encoding: chunked" in head
+        assert body.startswith(b"1\r\n\n\r\n")
+        assert body.endswith(b"\r\n0\r\n\r\n")
+    else:
+        assert b"Transfer-Encoding" not in head
+        assert body.startswith(b'\n{"')
+        assert body.endswith(b"}\n")
+
+
+def test_a_refusal_of_head_has_no_body(client: AgentClient, socket_path: Path) -> None:
+    with connect(socket_path) as one:
+        one.sendall(b"HEAD /v1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        answer = _everything(one)
+    assert answer.startswith(b"HTTP/1.1 411 ")
+    assert answer.endswith(b"\r\n\r\n")
+
+
+def test_who_hangs_up_amid_its_body_changes_nothing(client: AgentClient, control: MemoryControl, socket_path: Path) -> None:
+    with connect(socket_path) as one:
+        headers = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 5"
+        one.sendall(f"POST /v1/connectors/app/pause HTTP/1.1\r\n{headers}\r\n\r\n{{}}".encode())
+        one.shutdown(socket.SHUT_WR)
+        assert _everything(one).startswith(b"HTTP/1.1 400 ")
+    assert control.status("app").state == "running"
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_on_loopback_all_is_as_before(listen: Open) -> None:
 
 def test_a_body_is_refused(listen: Open) -> None:
     with listen("127.0.0.1").connect() as one:
-        one.sendall(b"GET /livez HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello")
+        one.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello")
         assert one.recv(65536).startswith(b"HTTP/1.1 413 ")
 
 
@@ -164,7 +164,7 @@ def test_with_users_nothing_is_told_without_a_login(listen: Open, users: Path, p
     wrong = (
         basic("prometheus", PASSWORD + "x"), basic("prometheus", ""), basic("nobody", PASSWORD), basic("größe", PASSWORD),
         "Basic", "Basic !", "Basic " + base64.b64encode(b"prometheus").decode(), good.replace("Basic", "Bearer"),
-        "Basic " + base64.b64encode(b"\xff:\xff").decode(),
+        "Basic " + base64.b64encode(b"\xff:\xff").decode(), f"{good}, {good}",
     )  # fmt: skip
     for header in wrong:
         assert port.ask("/metrics", Authorization=header).status == 401, header
@@ -176,7 +176,7 @@ def test_the_socket_asks_for_no_login(listen: Open, users: Path, socket_path: Pa
     listen("127.0.0.1", users=str(users))
     with socket.socket(socket.AF_UNIX) as one:
         one.connect(str(socket_path))
-        one.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        one.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
@@ -232,6 +232,7 @@ def test_logins_that_change_hold_at_once_and_a_broken_file_changes_nothing(
         ("\n" + line_of("a", "x", 1000) + "\n" + line_of("a", "y", 1000), "line 3 of .* names a user again"),
         ("a:$pbkdf2-sha256$1000$aaaaa$" + "a" * 43, "line 1 of"),
     ],
+    ids=["empty", "only a comment", "in clear", "short hash", "too many rounds", "too few rounds", "twice", "odd salt"],
 )
 def test_a_file_of_users_that_is_no_good_ends_the_start_without_quoting_it(listen: Open, users: Path, content: str, words: str) -> None:
     users.write_text(content)
@@ -357,7 +358,7 @@ def test_a_crowd_that_does_not_read_takes_no_place_from_a_probe(control: MemoryC
     try:
         with contextlib.ExitStack() as deaf:
             for _ in range(serving.MOUNTS.connections + 4):
-                deaf.enter_context(port.connect()).sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                deaf.enter_context(port.connect()).sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert port.ask("/livez").status == 200
     finally:
         server.close()

@@ -15,7 +15,7 @@ import pytest
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.api import client as api_client
 from copycat_agent.api.server import ApiServer
-from copycat_agent.api.serving import COMMANDS, Server
+from copycat_agent.api.serving import COMMANDS, Limits, Server
 from copycat_agent.errors import CopycatError
 from tests.rig.descriptors import no_descriptors_left
 from tests.rig.waiting import wait_until
@@ -88,6 +88,27 @@ def listener(tmp_path: Path) -> Iterator[OddListener]:
 def _hello(_environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
     start_response("200 OK", [])
     return [b"hello"]
+
+
+def test_where_all_places_are_taken_by_answers_a_new_client_is_told_at_once(listener: OddListener, tmp_path: Path) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        asked.set()
+        go_on.wait(30)
+        return _hello(environ, start_response)
+
+    server = Server(listener, slow, Limits(connections=1, body_bytes=0))
+    with connect(tmp_path / "odd.sock") as first, connect(tmp_path / "odd.sock", at_once=False) as second:
+        first.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert asked.wait(20)
+        second.connect(str(tmp_path / "odd.sock"))
+        refused = b"".join(iter(lambda: second.recv(65536), b""))
+        assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b'"kind": "busy"' in refused
+        go_on.set()
+        assert first.recv(65536).startswith(b"HTTP/1.1 200 OK")
+    server.close()
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENFILE, "x"), ValueError("?")])
