@@ -197,7 +197,7 @@ class RemoteFiles:
         else:
             self._given_up.append(one)
             self.needs_scan = True
-            self._log.error("file is given up in this run", path=path, why=why, hint="begin the run again once it can be read")
+            self._log.error("file is given up in this run", path=path, why=why, hint="name it in another run once it can be read")
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
         """See `Source.settle`."""
