@@ -1,6 +1,6 @@
 """An agent for the simulation: its disk, its driver and its runners, each a generator that stops before every step it takes.
 
-The driver follows `worker.lanes`: open, plan over files that belong to no lane, keep files in flight while an outcome is not known, save to
+The driver follows `delivery.exactly_once.driver`: open, plan over files that belong to no lane, keep files in flight while an outcome is not known, save to
 SQLite as steps of their own. The runners execute the very `LaneWriter`, the openings are the very `open_lanes`.
 """
 
@@ -264,7 +264,7 @@ class Agent:
                 yield Local(SECOND_LOOK if self.is_behind else "back-off")
 
     def doubts(self, error: PositionsError) -> bool:
-        """Whether Kafka is asked once more, as `worker.opening` does."""
+        """Whether Kafka is asked once more, as `delivery.exactly_once.opening` does."""
         self.is_behind, before = isinstance(error, BehindError), self.is_behind
         return self.is_behind and not before
 
