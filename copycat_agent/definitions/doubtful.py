@@ -14,7 +14,7 @@ from copycat_agent.transforms.match import PlainCondition
 
 _HINT = "leave no two ways to match one text: (?:[^,]+,)* instead of (?:.+,?)*, or (?>...) around what need not be tried again"
 _OVERRULED = "is not used: multiline.on_too_long says what becomes of a record over a limit, its lines included"
-_OVERRULED_HINT = "move it to multiline.on_too_long, whose default is split, or delete it"
+_OVERRULED_HINT = "delete one of the two"
 _MARKER = get_args(Regex)[1]
 
 

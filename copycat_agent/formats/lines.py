@@ -33,7 +33,7 @@ class TextLineOptions(Options):
         "dlq",
         description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. truncate: sent cut at the end of a character, "
         "with the header copycat.truncated. split: all of it is sent, in numbered parts, with the headers copycat.part. drop: counted and "
-        "passed. Of lines only: of records of several, see `multiline.on_too_long`.",
+        "passed. With `multiline`, what is written there goes first.",
     )
     skip_empty: bool = Field(False, description="true passes empty lines over.")
 

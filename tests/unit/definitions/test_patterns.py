@@ -59,12 +59,19 @@ def test_what_it_does_with_a_line_over_the_limit_is_what_the_line_s_options_say(
 
 
 def test_a_policy_for_lines_that_another_one_overrules_is_a_warning(load: Load) -> None:
+    multiline = "multiline: {preset: java, on_too_long: split}"
+    source = f"source: {{type: log_file, include: [/var/log/app.log], {multiline}, line: {{on_too_long: truncate}}}}"
+    loaded = load(f"name: app\n{source}\nrecord: {{topic: t}}\n")
+    assert [(one.code, one.line, one.hint) for one in loaded.warnings] == [("unused", 2, "delete one of the two")]
+    assert load(f"name: app\n{source.replace('truncate', 'split')}\nrecord: {{topic: t}}\n").warnings == ()
+
+
+def test_a_policy_that_is_written_for_lines_alone_holds_for_records_of_several(load: Load) -> None:
     source = "source: {type: log_file, include: [/var/log/app.log], multiline: {preset: java}, line: {on_too_long: truncate}}"
     loaded = load(f"name: app\n{source}\nrecord: {{topic: t}}\n")
-    assert [(one.code, one.line, one.hint) for one in loaded.warnings] == [
-        ("unused", 2, "move it to multiline.on_too_long, whose default is split, or delete it")
-    ]
-    assert load(f"name: app\n{source.replace('truncate', 'split')}\nrecord: {{topic: t}}\n").warnings == ()
+    (definition,) = loaded.definitions.values()
+    assert definition.source.multiline.on_too_long == "truncate"  # type: ignore[attr-defined]
+    assert loaded.warnings == ()
 
 
 def test_what_is_said_about_several_lines_stays_as_it_is(load: Load) -> None:
