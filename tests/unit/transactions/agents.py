@@ -1,7 +1,7 @@
 """An agent for the simulation: its disk, its driver and its runners, each a generator that stops before every step it takes.
 
-The driver follows `delivery.exactly_once.driver`: open, plan over files that belong to no lane, keep files in flight while an outcome is not
-known, save to SQLite as steps of their own. The runners execute the very `LaneWriter`, the openings are the very `open_lanes`.
+The driver follows `delivery.exactly_once.driver`: open, plan over files that belong to no lane, keep files in flight while an outcome is
+not known, save to SQLite as steps of their own. The runners execute the very `LaneWriter`, the openings are the very `open_lanes`.
 """
 
 from __future__ import annotations
