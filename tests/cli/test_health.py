@@ -78,10 +78,14 @@ def test_one_that_starts_is_alive_and_not_ready_and_says_why(serve: Serve, healt
     assert health() == (1, "not ready: nginx: it has not looked at its files yet\n")
 
 
-def test_one_whose_loop_hangs_is_not_alive(serve: Serve, health: Callable[..., tuple[int, str]]) -> None:
+def test_one_whose_store_hangs_is_not_alive_and_one_with_a_connector_that_hangs_is(
+    serve: Serve, health: Callable[..., tuple[int, str]]
+) -> None:
     agent = serve(running("a"), running("b"))
-    agent.now = replace(agent.now, stuck=("a", "b"))
-    assert health("--live") == (1, "not alive: a: its loop does not turn; b: its loop does not turn\n")
+    agent.now = replace(agent.now, stuck=("a",))
+    assert health("--live") == (0, "alive\n")
+    agent.now = replace(agent.now, hangs=True)
+    assert health("--live") == (1, "not alive: what all connectors need does not answer\n")
 
 
 def test_no_agent_is_neither(path: Path, health: Callable[..., tuple[int, str]]) -> None:
