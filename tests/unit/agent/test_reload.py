@@ -305,7 +305,7 @@ def test_a_name_that_has_saved_nothing_yet_hands_over_what_it_saves_at_its_end(h
     (host.root / "old-logs").mkdir()
     (host.root / "old-logs" / "a").write_text("one\n")
     commit, held = host.store.commit, threading.Event()
-    host.store.commit = lambda *values: (held.wait(10), commit(*values))[1]  # type: ignore[method-assign]
+    host.store.commit = lambda *values, **more: (held.wait(10), commit(*values, **more))[1]  # type: ignore[method-assign]
     path = host.define("old")
     host.reload()
     source = {"type": "log_file", "include": [f"{host.root}/old-logs/*"], "scan_interval": "100ms"}
