@@ -208,7 +208,8 @@ class Rounds:
             self._source.finish(self._patience.for_source(one.results), one.changes)
             if one.results:
                 self._patience.judge(one.results)
-                if more_to_read(one.results) or self._source.lag().bytes > self._definition.delivery.max_batch_bytes:
+                is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
+                if more_to_read(one.results) or is_behind:
                     self._plan_at = 0.0  # no pause
 
     def _accounts(self, unsaved: Iterable[Unsaved]) -> dict[SourcePartition, Account]:

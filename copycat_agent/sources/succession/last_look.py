@@ -101,7 +101,7 @@ class LastLook:
         if row is not None and self._usual.at_ns:
             known_ns = min([self._usual.doubt_ns, *open_since_ns, *(since.doubt_ns for since in self._blind.values())])
             changes.offsets[self._started] = replace(
-                row, size=known_ns // 1_000_000, records=len(open_since_ns), mtime_ns=self._ahead_ns, trouble=clock.boot()
+                row, size=max(1, known_ns // 1_000_000), records=len(open_since_ns), mtime_ns=self._ahead_ns, trouble=clock.boot()
             )
 
     def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> Since:

@@ -55,9 +55,7 @@ class Search:
                 continue
             name = None
             try:
-                name = whereabouts.find(offset.path, identity)
-                if name is not None and _inode_key(name) in self.followed:
-                    name = None  # another file has its inode, and is read as what it is
+                name = self._name_of(identity, offset, whereabouts)
                 if name is not None and self.discovery.may_match(name):
                     continue
                 is_dropped = not offset.gone_ms and self.discovery.excludes(offset.path)
@@ -65,6 +63,8 @@ class Search:
                 if name is not None and left and self._take_up(name, identity, offset, changes):
                     continue
             except OSError as error:
+                if self.follow_kept(identity, offset, changes, True):
+                    continue
                 if name is not None:
                     all_opened = False
                     self.passed_over.warn(name, f"{why_not(error)}; {NOBODY_LOOKED}")
@@ -76,6 +76,11 @@ class Search:
             else:
                 changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
         return all_opened
+
+    def _name_of(self, identity: Identity, offset: SourceOffset, whereabouts: Whereabouts) -> str | None:
+        """None also where another file has its inode, and is read as what it is. Raises OSError."""
+        name = whereabouts.find(offset.path, identity)
+        return None if name is not None and _inode_key(name) in self.followed else name
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
         """Follow the file if it is still what was read. Raises OSError."""

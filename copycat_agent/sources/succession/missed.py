@@ -25,7 +25,7 @@ from copycat_agent.sources.followed import Followed
 from copycat_agent.sources.identity import Identity, identify, identify_by_name, is_at
 from copycat_agent.sources.packing import packed_files
 from copycat_agent.sources.paths.discovery import Discovery
-from copycat_agent.sources.paths.opening import Opener, why_not
+from copycat_agent.sources.paths.opening import Opener, PassedOverError, why_not
 from copycat_agent.sources.paths.passed_over import PassedOver
 from copycat_agent.sources.rotation import family, is_newest, kin, unpacked_name
 from copycat_agent.sources.succession import holding, likeness
@@ -199,6 +199,8 @@ class Missed:
             return True
         except OSError as error:
             self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
+            if isinstance(error, PassedOverError):
+                return True
             return isinstance(error, PermissionError) and self._leave_for_later(path, rotation, changes)
         file, is_decided = None, True
         try:
@@ -230,7 +232,8 @@ class Missed:
             changes.offsets[partition] = offset = SourceOffset(0, path=path, size=info.st_size, gone_ms=time.time_ns() // 1_000_000)
             self._followed.absent.add(partition, offset)
             self.has_closed = True
-        return True
+            return True
+        return partition in changes.offsets or not rotation.is_in_doubt
 
     def _is_owed(self, fd: int, info: os.stat_result, identity: Identity, rotation: _Rotation, changes: Changes) -> bool:
         """Whether the open file was made since, or was written over since, or may have been made since. Raises OSError."""

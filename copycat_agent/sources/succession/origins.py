@@ -167,14 +167,10 @@ class Origins:
                 return False  # who reads it will say why
 
     def _is_landing(self, file: TrackedFile) -> bool:
-        """Whether a task still reads a relative, as it did when `file` was first looked at.
-
-        How far it came is not known, nor whether it is written over, and `file` has what it held.
-        """
+        """Whether a task still reads a relative, as it did when `file` was first looked at: how far it came is not known."""
         flights = self._flights.get(file)
         if flights is None:
-            others = [*self._followed.relatives(file.path), *self._relatives(file)]
-            flights = self._flights[file] = {one: one.planned_at for one in others if one.in_flight}
+            flights = self._flights[file] = {one: one.planned_at for one in self._relatives(file) if one.in_flight}
         return any(one.in_flight and one.planned_at == turn for one, turn in flights.items())
 
     def _is_unsettled(self, file: TrackedFile) -> bool:
