@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Results, Unsaved, is_empty, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import AtLeastOncePlan
+from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -88,7 +88,7 @@ class AtLeastOnce:
 
     def plan(self, _task: int, _splits: Sequence[Split]) -> AtLeastOncePlan:
         """See `Delivery.plan`."""
-        return AtLeastOncePlan()
+        return AT_LEAST_ONCE
 
     def take_in(self, _batch: Batch, results: Results) -> Results:
         """See `Delivery.take_in`."""

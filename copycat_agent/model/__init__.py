@@ -5,12 +5,23 @@ one partition) from committed *offsets*, sends them to a runner as one *batch* p
 """
 
 from copycat_agent.model.accounts import Account, AccountState, Counts, Delivered, Loss, LossReason, LossTotal, Rejection, StepFailure
-from copycat_agent.model.batches import AtLeastOncePlan, Batch, BrokerView, ClientView, DeliveryPlan, Sample, Split, SplitResult
+from copycat_agent.model.batches import (
+    AT_LEAST_ONCE,
+    AtLeastOncePlan,
+    Batch,
+    BrokerView,
+    ClientView,
+    DeliveryPlan,
+    Sample,
+    Split,
+    SplitResult,
+)
 from copycat_agent.model.lanes import OFFSETS_TOPIC, Head, LaneId, LaneOutcome, LanePlan, LaneState, Place, Position
 from copycat_agent.model.offsets import Fingerprint, Reduced, SourceOffset, SourcePartition, TaskId
 from copycat_agent.model.records import Column, Record, Schema
 
 __all__ = [
+    "AT_LEAST_ONCE",
     "OFFSETS_TOPIC",
     "Account",
     "AccountState",
