@@ -255,7 +255,9 @@ class LogFiles:
                     self._timers.add(file)
                 if file.is_packed and file.rest:
                     self._unfinished.add(file)
-            file.rewritten = result.changed
+            file.rewritten = False
+            if result.changed:
+                file.note_rewritten()
             self._needs_scan |= file.needs_scan
             self._catalog.touch(file)
 
@@ -361,7 +363,8 @@ class LogFiles:
                 return False
             if file.open(self._catalog.opener):
                 self._take_note(file)
-                file.rewritten = file.rewritten or file.begins_otherwise()
+                if file.begins_otherwise():
+                    file.note_rewritten()
                 self._needs_scan |= file.needs_scan
                 return file.unread
         except FileNotFoundError:

@@ -195,6 +195,11 @@ class TrackedFile:
             with contextlib.suppress(OSError):
                 self.observe(os.fstat(self.fd))
 
+    def note_rewritten(self) -> None:
+        """It holds other bytes than were read of it. What it was cut from by now had been read: only a later cut takes what nobody saw."""
+        self.refresh()
+        self.rewritten = True
+
     def waits(self) -> bool:
         """Whether the file it was rotated from still has lines that go first. An ailing predecessor is not waited for.
 

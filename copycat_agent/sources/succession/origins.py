@@ -245,7 +245,8 @@ class Origins:
         if self._is_cut(one):
             return True
         if one.offset.position and not (one.in_flight or one.holds()):
-            one.rewritten = self.needs_scan = True  # cut, and grown beyond its offset since
+            one.note_rewritten()  # cut, and grown beyond its offset since
+            self.needs_scan = True
             return True
         if not likeness.begins_like(file, one, file.size):
             one.refresh()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from copycat_agent.model import Loss, SourcePartition, SplitResult
+from copycat_agent.sources.tracked import TrackedFile
 from tests.unit.sources.rig import Agent, agent_for
 
 LINES = b"1\n22\n333\n"
@@ -293,3 +295,47 @@ def test_rotated_and_cut_files_are_counted(tmp_path: Path) -> None:
     os.truncate(tmp_path / "app.log.1", 0)
     agent.drain()
     assert agent.source.lag().truncated_files == 1
+
+
+def test_a_copied_log_that_is_cut_while_its_copy_is_compared_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cut falls between the look at its size and the look at what it holds: what it held is read and in the copy."""
+    log = tmp_path / "app.log"
+    log.write_bytes(LINES)
+    agent = agent_for(tmp_path)
+    agent.drain()
+    shutil.copyfile(log, tmp_path / "app.log.1")
+    looked, holds = [], TrackedFile.holds
+
+    def cut_then_look(file: TrackedFile) -> bool:
+        if not looked:
+            looked.append(file.path)
+            log.write_bytes(b"new\n")
+        return holds(file)
+
+    monkeypatch.setattr(TrackedFile, "holds", cut_then_look)
+    agent.drain()
+    assert looked == [str(log)]
+    assert agent.lines == [*LINES.split(), b"new"]
+    assert agent.losses == []
+
+
+@pytest.mark.parametrize("moment", ["before the task", "after the task"])
+def test_a_cut_that_a_task_sees_first_loses_what_is_unread_once(tmp_path: Path, moment: str) -> None:
+    """What was written over it and cut before anybody read it is entered too. Whether 9 to 14 was the log still, nobody knows then."""
+    log = tmp_path / "app.log"
+    log.write_bytes(LINES)
+    agent = agent_for(tmp_path)
+    agent.drain()
+    log.write_bytes(LINES + b"4444\n")
+    agent.scan()
+
+    def cut() -> str:
+        log.write_bytes(b"other, and as long as that\n" if moment == "before the task" else b"")
+        return "read"
+
+    agent.work(cut)
+    log.write_bytes(b"new\n")
+    agent.drain()
+    assert agent.lines == [*LINES.split(), b"new"]
+    destroyed = [(loss.start, loss.end) for loss in agent.losses]
+    assert destroyed == ([(0, 27)] if moment == "before the task" else [(9, 14)])
