@@ -304,7 +304,8 @@ def test_a_copied_log_that_is_cut_while_its_copy_is_compared_loses_nothing(tmp_p
     agent = agent_for(tmp_path)
     agent.drain()
     shutil.copyfile(log, tmp_path / "app.log.1")
-    looked, holds = [], TrackedFile.holds
+    looked: list[str] = []
+    holds = TrackedFile.holds
 
     def cut_then_look(file: TrackedFile) -> bool:
         if not looked:
