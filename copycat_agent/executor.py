@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Carries batches to where they run. Called from one thread per connector; every method is thread-safe."""
+    """Carries batches to where they run. Every method is thread-safe."""
 
     def submit(self, batch: Batch) -> Results:
         """Start `batch`; at most one batch per task is under way (the caller's duty).

@@ -67,50 +67,67 @@ class Wake(FileSystemEventHandler):
     def __init__(self, linger: float = LINGER_SECONDS) -> None:
         """`linger`: how long its connector paces itself. Events may come later by a little less than that."""
         self.step_seconds = STEP_SHARE * min(linger, LINGER_SECONDS)
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
         self._grown: set[str] = set()
         self._other = False
         self._nudged = False
-        self._listening = False
+        self._call: Callable[[], None] | None = None
+        self._deaf = True
 
     def dispatch(self, event: FileSystemEvent) -> None:
         """Called by watchdog's thread."""
-        with self._condition:
+        with self._lock:
             if type(event) is FileModifiedEvent and len(self._grown) < MAX_GROWN:
                 self._grown.add(os.fsdecode(event.src_path))
             else:
                 self._other = True
-            if self._listening:
-                self._condition.notify()
+            call = None if self._deaf else self._take_call()
+        if call is not None:
+            call()
 
     def nudge(self) -> None:
         """Wake the connector for something that is no file's event."""
-        with self._condition:
+        with self._lock:
             self._nudged = True
-            self._condition.notify()
+            call = self._take_call()
+        if call is not None:
+            call()
+
+    def arm(self, call: Callable[[], None], *, deaf: bool) -> bool:
+        """Have `call` called once, from any thread, as soon as something happens. False when it has happened: then it is not called.
+
+        `deaf`: only a nudge counts, events are kept for the next `take`. A connector that paces itself waits deaf: being woken for every
+        line would cost more than reading it.
+        """
+        with self._lock:
+            if self._nudged or (not deaf and (self._grown or self._other)):
+                self._nudged = False
+                return False
+            self._call, self._deaf = call, deaf
+            return True
+
+    def disarm(self) -> None:
+        """The wait is over: who waited looks at everything now."""
+        with self._lock:
+            self._nudged, self._call = False, None
 
     def wait(self, seconds: float, *, deaf: bool = False) -> None:
-        """Wait until something happens, at most `seconds`. `deaf`: only a nudge counts, events are kept for the next `take`.
-
-        A connector that paces itself waits deaf: being woken for every line would cost more than reading it.
-        """
-        deadline = time.monotonic() + seconds
-        with self._condition:
-            while not self._nudged and (deaf or not (self._grown or self._other)):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    break
-                self._listening = not deaf
-                self._condition.wait(left)
-            self._listening = False
-            self._nudged = False
+        """Wait in this thread until something happens, at most `seconds`. See `arm`."""
+        over = threading.Event()
+        if self.arm(over.set, deaf=deaf):
+            over.wait(seconds)
+        self.disarm()
 
     def take(self) -> tuple[set[str], bool]:
         """Paths of files that were written to, and whether anything else happened; both are forgotten here."""
-        with self._condition:
+        with self._lock:
             grown, self._grown = self._grown, set()
             other, self._other = self._other, False
         return grown, other
+
+    def _take_call(self) -> Callable[[], None] | None:
+        call, self._call = self._call, None
+        return call
 
 
 class _EndingFilter(logging.Filter):

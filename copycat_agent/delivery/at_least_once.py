@@ -67,6 +67,7 @@ class AtLeastOnce:
     """See `base.Delivery`."""
 
     pace_seconds = 0.0
+    has_work = False
     trouble: RetriableError | None = None
     unanswered: frozenset[int] = frozenset()
 

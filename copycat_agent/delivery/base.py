@@ -52,6 +52,10 @@ class Delivery(Protocol):
     def pace_seconds(self) -> float:
         """Least time between two batches of a connector that is up to date."""
 
+    @property
+    def has_work(self) -> bool:
+        """Whether `tend` or `quiet` will have something to do, though nothing is in flight."""
+
     def view(self) -> DeliveryView:
         """What a status says of it."""
 

@@ -1,10 +1,10 @@
-"""The thread of one connector: starts it, starts it again after what is not fatal, and ends when asked or when it failed."""
+"""One connector from its first start to its end: started, started again after what is not fatal, stopped when asked or when it failed."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from copycat_agent import logs
@@ -12,6 +12,7 @@ from copycat_agent.delivery.base import Report
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.patience import Patience
+from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.rounds import Rounds
 from copycat_agent.worker.standing import Now, Standing
 from copycat_agent.worker.status import State, Status
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Counts
     from copycat_agent.options import Definition
     from copycat_agent.sources import Source
+    from copycat_agent.worker.poll_loop import Running, Steps
     from copycat_agent.worker.tally import Tally
     from copycat_agent.worker.taps import Taps
 
@@ -38,9 +40,9 @@ TELL_SECONDS = 1.0
 AFTER = "waits until what ran before under its name has come to its end"
 """Reason of a connector that does not begin yet."""
 OPENING_SECONDS = 0.2
-"""Longest wait for a delivery that is being opened before the thread shows that it lives."""
+"""Between two looks at a delivery that is being opened."""
 STUCK_SECONDS = 120.0
-"""Longer than any step of the loop may take: who does not come round for so long hangs, mostly in a file system."""
+"""Longer than any step of a connector may take: one that takes so long hangs, mostly in a file system."""
 HANGS = "its loop does not turn: a file system that it reads from may hang; it goes on by itself"
 """Reason of a connector that hangs."""
 ASK_SECONDS = 2.0
@@ -48,7 +50,7 @@ ASK_SECONDS = 2.0
 
 
 class Connector:
-    """A definition and the thread that runs it. Public methods are thread-safe."""
+    """A definition and what runs it, step by step, in the poll loop. Public methods are thread-safe."""
 
     def __init__(  # noqa: PLR0913 - what one connector is told; the worker is the only caller
         self,
@@ -67,7 +69,7 @@ class Connector:
         """It begins once those in `after` have come to their end, with a call of `prepare`, which is tried again while it raises.
 
         `earlier` are names under which Kafka may know it, where the store does not, see `attempts.Opener`.
-        `on_change` is called when the state changes and when the thread has ended.
+        `on_change` is called when the state changes and when it has ended.
         """
         self.definition = definition
         self._tools = tools
@@ -84,7 +86,7 @@ class Connector:
         self._rounds: Rounds | None = None
         self._pause_seconds = 0.0
         self._bugs: list[float] = []
-        self._thread = threading.Thread(target=self._run, name=f"connector-{definition.name}", daemon=True)
+        self._running: Running | None = None
         self._ended = threading.Event()
 
     @property
@@ -92,7 +94,7 @@ class Connector:
         """How it is now."""
         now, tally, rounds = self._standing.now, self._tally, self._rounds
         if self.hangs:
-            now = Now(State.BLOCKED, HANGS, time.time() - time.monotonic() + self.beat_at)
+            now = Now(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
         return Status(
             self.definition.name,
             state=now.state,
@@ -124,23 +126,25 @@ class Connector:
         return self._standing.unsaved
 
     @property
-    def beat_at(self) -> float:
-        """When the loop last turned (`time.monotonic()`); while it waits for its predecessor, when that one's did."""
-        return min([self._standing.beat_at, *(one.beat_at for one in self._after if not one.ended)])
+    def busy_seconds(self) -> float:
+        """Seconds for which its present step has been under way; while it waits for its predecessor, also that one's."""
+        since = self._running.busy_since if self._running else None
+        own = 0.0 if since is None else time.monotonic() - since
+        return max([own, *(one.busy_seconds for one in self._after if not one.ended)])
 
     @property
     def hangs(self) -> bool:
-        """Whether its loop has not turned for longer than any of its steps may take."""
-        return not self.ended and time.monotonic() - self.beat_at > STUCK_SECONDS
+        """Whether its present step has taken longer than any may."""
+        return not self.ended and self.busy_seconds > STUCK_SECONDS
 
     @property
     def ended(self) -> bool:
-        """Whether its thread has come to its end."""
+        """Whether it has come to its end."""
         return self._ended.is_set()
 
     def start(self) -> None:
         """Begin. Called once."""
-        self._thread.start()
+        self._running = self._tools.loop.start(self._run(), self._orders.wake)
 
     def stop(self, deadline: float) -> None:
         """Stop reading now; settle what is in flight until `deadline` (`time.monotonic()`). Returns at once."""
@@ -148,8 +152,7 @@ class Connector:
 
     def join(self, seconds: float) -> bool:
         """Wait for the end that `stop` asked for, or that came by itself; False when it did not come."""
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
+        return self._ended.wait(max(0.0, seconds))
 
     def pause(self) -> None:
         """Read nothing new, settle what is in flight, keep files open. Returns at once."""
@@ -160,7 +163,7 @@ class Connector:
         self._orders.resume()
 
     def ask(self, question: Callable[[Source], T], seconds: float = ASK_SECONDS) -> T | None:
-        """What `question` says of the source, called in the connector's thread. None when there is no source now.
+        """What `question` says of the source, called between two steps. None when there is no source now.
 
         BusyError when there is no answer within `seconds`.
         """
@@ -171,11 +174,11 @@ class Connector:
             msg = f"connector {self.definition.name} is busy and did not answer within {seconds:g} s"
             raise BusyError(msg, "try again") from None
 
-    def _run(self) -> None:
+    def _run(self) -> Steps:
         try:
-            if self._wait_for_those_before():
+            if (yield from self._wait_for_those_before()):
                 self._standing.become(State.STARTING)
-                while self._once() and self._rest():
+                while (yield from self._once()) and (yield from self._rest()):
                     pass
             if self._standing.state is not State.FAILED:
                 self._standing.become(State.STOPPED)
@@ -187,8 +190,8 @@ class Connector:
                 self._ended.set()
                 self._on_change()
 
-    def _wait_for_those_before(self) -> bool:
-        """Two threads must not plan from the same offsets. False when a stop was asked for meanwhile."""
+    def _wait_for_those_before(self) -> Generator[Wait, None, bool]:
+        """Two must not plan from the same offsets. False when a stop was asked for meanwhile."""
         begun = time.monotonic()
         while self._orders.stop_at is None:
             self._after = [one for one in self._after if not one.ended]
@@ -196,21 +199,21 @@ class Connector:
                 return True
             if time.monotonic() - begun > TELL_SECONDS:
                 self._standing.become(State.STARTING, AFTER)
-            self._orders.rest(0.05, self._standing.beat)
+            yield from self._orders.rest(0.05)
         return False
 
-    def _once(self) -> bool:
+    def _once(self) -> Generator[Wait, None, bool]:
         """From opening to closing. True when it is to be started again."""
         begun = time.monotonic()
         try:
             self._prepare()
             books = Books(self._orders, self._standing, self._tally, self._taps, self._log)
-            delivery = self._open()
+            delivery = yield from self._open()
             if delivery is None:
                 return False
             careful = self._pause_seconds > 0
             self._rounds = Rounds(self.definition, self._tools, books, delivery, until_idle=self._until_idle, careful=careful)
-            self._rounds.run()
+            yield from self._rounds.run()
         except RetriableError as error:
             self._falls(begun, str(error))
         except CopycatError as error:
@@ -243,7 +246,7 @@ class Connector:
             self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]
         return len(self._bugs) >= BUGS_MAX
 
-    def _open(self) -> Delivery | None:
+    def _open(self) -> Generator[Wait, None, Delivery | None]:
         """The connector's delivery, open; None when a stop was asked for meanwhile. Raises what ends the connector.
 
         STARTING meanwhile, or RETRYING or BLOCKED while Kafka does not let it.
@@ -261,23 +264,18 @@ class Connector:
                 except RetriableError as error:
                     self._tally.count_error("open", type(error).__name__)
                     patience.retry(error)
-                    orders.rest(max(patience.backoff.seconds_left(), opening.seconds_left() if opening else 0.0), standing.beat)
+                    yield from orders.rest(max(patience.backoff.seconds_left(), opening.seconds_left() if opening else 0.0))
                     continue
                 if delivery is not None:
                     return delivery
-                self._wait_for(opening)
+                orders.answer(None)
+                if opening.doing and standing.state is State.STARTING:
+                    standing.become(State.STARTING, opening.doing)
+                yield Wait(time.monotonic() + OPENING_SECONDS)
         finally:
             if opening is not None and delivery is None:
                 opening.cancel()
         return None
-
-    def _wait_for(self, opening: Opening) -> None:
-        orders, standing = self._orders, self._standing
-        standing.beat()
-        orders.answer(None)
-        if opening.doing and standing.state is State.STARTING:
-            standing.become(State.STARTING, opening.doing)
-        orders.wake.wait(OPENING_SECONDS, deaf=True)
 
     def _count_recovered(self, counts: Counts) -> None:
         """Records of batches of this process whose end nobody had seen. What earlier processes sent is not this one's to count."""
@@ -298,9 +296,9 @@ class Connector:
         self._log.warning("connector ended and is started again", why=reason, retry_s=self._pause_seconds)
         self._standing.become(State.RETRYING, f"{reason}; it is started again within {self._pause_seconds:g} s")
 
-    def _rest(self) -> bool:
+    def _rest(self) -> Generator[Wait, None, bool]:
         """Wait for the next start. False when a stop was asked for."""
-        go_on = self._orders.rest(self._pause_seconds, self._standing.beat)
+        go_on = yield from self._orders.rest(self._pause_seconds)
         if go_on:
             self._standing.become(State.STARTING, self._standing.now.reason)
         return go_on

@@ -5,11 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.watch import Wake
+from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:
     from copycat_agent.sources import Source
@@ -79,17 +80,15 @@ class Orders:
             self._closed = True
         self.answer(None)
 
-    def rest(self, seconds: float, beat: Callable[[], None]) -> bool:
+    def rest(self, seconds: float) -> Generator[Wait, None, bool]:
         """Wait; False when a stop was asked for, True when it is time to go on: also when a pause ends or begins.
 
-        Questions are answered meanwhile; `beat` is called at least every second.
+        Questions are answered meanwhile.
         """
         until, paused = time.monotonic() + seconds, self.paused
         while self.stop_at is None and self.paused is paused and not self.at_once():
-            beat()
             self.answer(None)
-            left = until - time.monotonic()
-            if left <= 0:
+            if time.monotonic() >= until:
                 break
-            self.wake.wait(min(left, 1.0), deaf=True)
+            yield Wait(until)
         return self.stop_at is None

@@ -17,6 +17,7 @@ from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.flights import Flight, accounts_of
 from copycat_agent.worker.limits import Limits
 from copycat_agent.worker.patience import Patience
+from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import more_to_read
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.delivery.base import Delivery, DeliveryView
     from copycat_agent.options import Definition
+    from copycat_agent.worker.poll_loop import Steps
     from copycat_agent.worker.tools import Books, Tools
 
 T = TypeVar("T")
@@ -36,8 +38,8 @@ PROBE_BYTES = 2**20
 """Size of the first batch after an error: if it fails as well, little is repeated."""
 FAILED_SETTLE_SECONDS = 5.0
 """When one task's error ends the connector, how long the other tasks' batches may still be settled."""
-IDLE_SECONDS = 1.0
-"""Longest wait without a look at the clock."""
+BUSY_SECONDS = 1.0
+"""Longest wait while there is something to do: a file that failed, an answer of Kafka, a query that is examined."""
 PAUSED_SECONDS = 0.5
 """Least time between two looks at files that grow while nothing of them is to be read."""
 PAUSED = "paused on request; go on with: copycat ctl resume {}"
@@ -45,7 +47,7 @@ PAUSED = "paused on request; go on with: copycat ctl resume {}"
 
 
 class Rounds:
-    """Used once, from one thread. The source is opened when this is made: what the store or the source raise comes as it is."""
+    """Used once, by one thread at a time. The source is opened when this is made: what the store or the source raise comes as it is."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class Rounds:
         """`careful`: something has gone wrong before, so begin with a small batch. `delivery` is open; it is closed at the end."""
         self._definition = definition
         self._delivery = delivery
-        self._store, self._executor, self._watcher, _, self._keeps_accounts, make_source, self._tracked, keeper = tools
+        self._store, self._executor, self._watcher, _, _, self._keeps_accounts, make_source, self._tracked, keeper = tools
         self._orders, self._standing, self._tally, self._taps, self._log = books
         self._wake = self._orders.wake
         self._until_idle = until_idle
@@ -70,6 +72,8 @@ class Rounds:
         self._linger = max(definition.delivery.linger, QUERY_SECONDS if has_query else 0.0, pace_seconds)
         executor = self._executor
         self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None
+        if self._examined is not None:
+            self._examined.add_done_callback(lambda _: self._wake.nudge())
         self._flying: dict[TaskId, Flight] = {}
         self._uncommitted: list[Unsaved] = []
         self._patience = Patience(definition, self._standing, self._tally, self._log, careful=careful)
@@ -80,6 +84,7 @@ class Rounds:
         self._ripe_at = math.inf
         self._scanned = False
         self._pausing = False
+        self._has_work = True
         self._finalised = False
         self.has_results = False
         """Whether a batch has come back: of what it sent, all that cannot be saved is sent again by the next start."""
@@ -99,17 +104,15 @@ class Rounds:
         """What a `Status` says of the delivery. For any thread."""
         return self._delivery.view()
 
-    def run(self) -> None:
+    def run(self) -> Steps:
         """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
         try:
             while not self._finished():
                 self._cycle()
-                self._standing.beat()
-                if not self._may_be_over():
-                    self._wait()
+                yield Wait(0.0) if self._may_be_over() else self._next_wait()
         finally:
             try:
-                self._settle_what_flies()
+                yield from self._settle_what_flies()
             finally:
                 try:
                     self._leave()
@@ -138,6 +141,7 @@ class Rounds:
             self._delivery.quiet()
         lag = self._source.lag()
         self._tally.look(lag)
+        self._has_work = bool(lag.bytes or lag.blocked_files or lag.troubled_files)
         if self._scanned and not self._pausing:
             self._patience.go_on(lag.blocked_files, self._delivery.trouble)
 
@@ -253,16 +257,15 @@ class Rounds:
             results.add_done_callback(lambda _: self._wake.nudge())
             self._plan_at = now + self._linger
 
-    def _wait(self) -> None:
-        """Sleep until there is a reason not to."""
+    def _next_wait(self) -> Wait:
+        """Until there is a reason to look again."""
         now = time.monotonic()
         begin = max(self._plan_at, self._patience.retry_at, now + self._limits.seconds_left())
         if self._pausing:
             begin = now + PAUSED_SECONDS
-        if begin > now:
-            self._wake.wait(min(begin - now, max(0.0, self._next_scan - now), IDLE_SECONDS), deaf=True)
-        else:
-            self._wake.wait(max(0.0, min(self._next_scan - now, self._ripe_at - now, IDLE_SECONDS)))
+        is_idle = not (self._has_work or self._flying or self._uncommitted or self._until_idle or self._delivery.has_work)
+        latest = min(self._next_scan, math.inf if is_idle else now + BUSY_SECONDS)
+        return Wait(min(begin, latest)) if begin > now else Wait(min(latest, self._ripe_at), deaf=False)
 
     def _obey_pause(self) -> None:
         """Nothing new is read; what flies is settled. Scans go on, so that files are followed through rotations."""
@@ -293,7 +296,7 @@ class Rounds:
             self._source.finalise()
         return self._source.drained() and not self._uncommitted
 
-    def _settle_what_flies(self) -> None:
+    def _settle_what_flies(self) -> Steps:
         """Let batches under way come to their end, until the deadline; what is not settled then is read again next time.
 
         Raises the first error that ends the connector, once all that could be saved is saved.
@@ -312,8 +315,7 @@ class Rounds:
             if left <= 0:
                 break
             if self._flies_for_sure or self._uncommitted:
-                self._standing.beat()
-                self._wake.wait(min(left, 0.2), deaf=True)
+                yield Wait(time.monotonic() + min(left, 0.2))
         self._tell_what_is_left()
         if failure is not None:
             raise failure

@@ -22,7 +22,7 @@ class Now(NamedTuple):
 
 
 class Standing:
-    """Written by the connector's thread; `now`, `unsaved` and `beat_at` are read by any."""
+    """Written by the connector's thread; `now` and `unsaved` are read by any."""
 
     def __init__(self, log: Log, on_change: Callable[[], None] = lambda: None) -> None:
         self.now = Now(State.STARTING, "", time.time())
@@ -30,8 +30,6 @@ class Standing:
         """Why offsets cannot be saved at the moment, "" when they can."""
         self.lost_grip = False
         """It stopped and could not save offsets."""
-        self.beat_at = time.monotonic()
-        """When the loop last turned."""
         self._log = log
         self._on_change = on_change
 
@@ -49,7 +47,3 @@ class Standing:
         log.info("connector state", always=True, state=state)
         self.now = Now(state, reason, before.since if state is before.state else time.time())
         self._on_change()
-
-    def beat(self) -> None:
-        """The loop turns."""
-        self.beat_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a connector's thread works with, and where it writes what it did."""
+"""What a connector works with, and where it writes what it did."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources import Keeper, Source
     from copycat_agent.watch import Watcher
     from copycat_agent.worker.orders import Orders
+    from copycat_agent.worker.poll_loop import PollLoop
     from copycat_agent.worker.standing import Standing
     from copycat_agent.worker.tally import Tally
     from copycat_agent.worker.taps import Taps
@@ -31,6 +32,7 @@ class Tools(NamedTuple):
     executor: Executor
     watcher: Watcher
     deliveries: Deliveries
+    loop: PollLoop
     accounts: bool = False
     make_source: Callable[..., Source] | None = None
     tracked: bool = False
@@ -38,7 +40,7 @@ class Tools(NamedTuple):
 
 
 class Books(NamedTuple):
-    """Where a connector's thread reads what it should do, and writes what it did."""
+    """Where a connector reads what it should do, and writes what it did."""
 
     orders: Orders
     standing: Standing

@@ -14,6 +14,7 @@ from copycat_agent.delivery.opening import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector
 from copycat_agent.worker.life import Life
+from copycat_agent.worker.poll_loop import PollLoop
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.targets import Target, Targets
 from copycat_agent.worker.tools import Tools
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 15.0
 """How long what is in flight may take to be acknowledged when connectors are stopped."""
 LEAVE_SECONDS = 3.0
-"""How much longer a thread may take to close its files. One that hangs in a file system is left behind."""
+"""How much longer a connector may take to close its files. One that hangs in a file system is left behind."""
 START_SECONDS = 10.0
 """How long an operation waits for a connector's first look at its directories."""
 
@@ -57,7 +58,7 @@ class Worker:
         `accounts`, `make_source`, `tracked`, `keeper`: see `tools.Tools`; `make_world`: see `Deliveries`.
         """
         deliveries = Deliveries(store, keeps_accounts=accounts, make_world=make_world)
-        self._tools = Tools(store, executor, watcher, deliveries, accounts, make_source, tracked, keeper)
+        self._tools = Tools(store, executor, watcher, deliveries, PollLoop(), accounts, make_source, tracked, keeper)
         self._store = store
         self._until_idle = until_idle
         self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
@@ -244,6 +245,7 @@ class Worker:
             self._drain(lives, seconds)
             for life in lives:
                 life.taps.close()
+            self._tools.loop.close()
 
     def _find(self, name: str) -> Life:
         life = self._lives.get(name)

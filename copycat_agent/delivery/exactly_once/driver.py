@@ -182,6 +182,11 @@ class ExactlyOnce:
         """See `Delivery.unanswered`."""
         return frozenset(number for number, one in self._flights.items() if one.recovery and not one.recovery.results.done())
 
+    @property
+    def has_work(self) -> bool:
+        """See `Delivery.has_work`."""
+        return bool(self._flights) or self._publisher.has_work
+
     def left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """See `Delivery.left`. Kafka has the offsets that could not be saved here."""
         del unsaved

@@ -57,6 +57,11 @@ class OffsetPublisher:
         return self._attempt is not None or self._error is not None
 
     @property
+    def has_work(self) -> bool:
+        """Whether it publishes something, or will when its time has come."""
+        return self.is_under_way or self._at < math.inf
+
+    @property
     def trouble(self) -> RetriableError | None:
         """Why its lane is not used now, None while all is well."""
         if self._error is None:

@@ -1,0 +1,186 @@
+"""The poll loop: runs all connectors on a few threads.
+
+A connector is a generator: it does what is to be done now and yields a `Wait`. It owns no thread, so a thousand idle connectors need
+no more threads than one. A step that takes long, because a file system hangs, keeps its thread; the loop then adds another one, so that
+no connector waits behind it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent import logs
+
+if TYPE_CHECKING:
+    from copycat_agent.watch import Wake
+
+THREADS = 8
+"""Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""
+SLOW_SECONDS = 0.5
+"""A step that has taken this long may hang: another thread takes its place."""
+
+_log = logs.get("worker")
+
+
+class Wait(NamedTuple):
+    """Resume at `until` (`time.monotonic()`) or when the connector's `Wake` is nudged. `deaf`: file events alone do not resume it."""
+
+    until: float
+    deaf: bool = True
+
+
+Steps = Generator[Wait, None, None]
+"""The steps of a connector, each ended by a `Wait`. It handles its own exceptions: one that escapes is logged and ends it."""
+
+
+@dataclass(eq=False, slots=True)
+class Running:
+    """A connector in the loop. `busy_since` is when its present step began (`time.monotonic()`), None between two steps."""
+
+    steps: Steps
+    wake: Wake
+    busy_since: float | None = None
+    wait: int = 0
+    """Number of its present wait, 0 while it does not wait."""
+
+
+class PollLoop:
+    """Runs connectors. Thread-safe. Threads are started on demand, as daemons, because a step may hang for good."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._has_ready = threading.Condition(self._lock)
+        self._has_news = threading.Condition(self._lock)  # for the thread that keeps the time
+        self._ready: deque[Running] = deque()
+        self._waits: list[tuple[float, int, Running]] = []  # a heap; those that ended early stay in it for a while
+        self._waiting = self._threads = self._idle = 0
+        self._busy: set[Running] = set()
+        self._numbers = itertools.count(1)
+        self._timer: threading.Thread | None = None
+        self._closed = False
+
+    def start(self, steps: Steps, wake: Wake) -> Running:
+        """Adds a connector, whose first step runs soon. `wake` belongs to it alone."""
+        running = Running(steps, wake)
+        with self._lock:
+            if self._timer is None:
+                self._timer = threading.Thread(target=self._keep_time, name="poll-loop", daemon=True)
+                self._timer.start()
+            self._make_ready(running)
+        return running
+
+    def close(self) -> None:
+        """Runs no further step. Steps under way are left to end, or to hang."""
+        with self._lock:
+            self._closed = True
+            self._has_ready.notify_all()
+            self._has_news.notify_all()
+
+    def _make_ready(self, running: Running) -> None:
+        self._ready.append(running)
+        if len(self._ready) <= self._idle:
+            self._has_ready.notify()
+        else:
+            self._has_news.notify()
+
+    def _go_on(self, running: Running, wait: int) -> None:
+        """Ends wait number `wait`, unless it has ended before."""
+        with self._lock:
+            if running.wait == wait:
+                self._end_wait(running)
+
+    def _end_wait(self, running: Running) -> None:
+        running.wait = 0
+        self._waiting -= 1
+        self._make_ready(running)
+
+    def _keep_time(self) -> None:
+        """Thread: ends waits whose time has come, and starts threads when there are too few."""
+        with self._lock:
+            while not self._closed:
+                now = time.monotonic()
+                while self._waits and self._waits[0][0] <= now:
+                    _, wait, running = heapq.heappop(self._waits)
+                    if running.wait == wait:
+                        self._end_wait(running)
+                left = self._waits[0][0] - now if self._waits else math.inf
+                if len(self._ready) > self._idle and not self._add_threads(now):
+                    left = min(left, SLOW_SECONDS / 2)
+                self._has_news.wait(min(left, threading.TIMEOUT_MAX))
+
+    def _add_threads(self, now: float) -> bool:
+        """Starts threads for connectors that are ready. Returns whether there is one for each. Threads with a slow step do not count."""
+        slow = sum(now - (running.busy_since or now) > SLOW_SECONDS for running in self._busy)
+        while len(self._ready) > self._idle and self._threads - slow < THREADS:
+            try:
+                threading.Thread(target=self._serve, name=f"connectors-{next(self._numbers)}", daemon=True).start()
+            except RuntimeError:  # no more threads: those that are there come round
+                return False
+            self._threads += 1
+            self._idle += 1
+        return len(self._ready) <= self._idle
+
+    def _serve(self) -> None:
+        with self._lock:
+            self._idle -= 1  # it was counted when it was made
+        running = self._next()
+        while running is not None:
+            running.wake.disarm()
+            wait = None
+            try:
+                wait = next(running.steps, None)
+            except Exception as error:  # noqa: BLE001 - the other connectors go on
+                _log.error("a connector ended unexpectedly; please report it", why=type(error).__name__, error=error)
+            self._park(running, wait)
+            running = self._next()
+
+    def _park(self, running: Running, wait: Wait | None) -> None:
+        """Ends the step that has yielded `wait`; None: the connector has ended.
+
+        The wake is armed under the lock: once the wait is over another thread may go on, and a late `arm` would take that thread's nudge.
+        """
+        number = next(self._numbers)
+        with self._lock:
+            self._busy.discard(running)
+            running.busy_since = None
+            if wait is None:
+                return
+            running.wait = number
+            self._waiting += 1
+            is_over = wait.until <= time.monotonic()
+            if is_over or not running.wake.arm(lambda: self._go_on(running, number), deaf=wait.deaf):
+                self._end_wait(running)
+            elif wait.until < math.inf:
+                self._remember(wait.until, running)
+
+    def _remember(self, until: float, running: Running) -> None:
+        """Has the timer end this wait. Waits that ended early are dropped from the heap once they are most of it."""
+        heapq.heappush(self._waits, (until, running.wait, running))
+        if self._waits[0][1] == running.wait:
+            self._has_news.notify()
+        if len(self._waits) > 64 + 4 * self._waiting:
+            self._waits = [one for one in self._waits if one[2].wait == one[1]]
+            heapq.heapify(self._waits)
+
+    def _next(self) -> Running | None:
+        """Waits for a connector that is ready and returns it; None when the calling thread is to end."""
+        with self._lock:
+            while not self._ready:
+                if self._closed or self._idle >= THREADS:
+                    self._threads -= 1
+                    return None
+                self._idle += 1
+                self._has_ready.wait()
+                self._idle -= 1
+            running = self._ready.popleft()
+            running.busy_since = time.monotonic()
+            self._busy.add(running)
+            return running

@@ -1,0 +1,211 @@
+"""The poll loop: many connectors on a few threads, no wake-up lost, nobody behind one that hangs."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from copycat_agent.watch import Wake
+from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
+from tests.rig.waiting import wait_until
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+    from copycat_agent.worker.poll_loop import Steps
+
+
+@pytest.fixture
+def loop() -> Iterator[PollLoop]:
+    loop = PollLoop()
+    yield loop
+    loop.close()
+
+
+def threads_of_connectors() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("connectors-")}
+
+
+def test_a_thousand_connectors_that_wait_share_a_few_threads(loop: PollLoop) -> None:
+    before, turns, wakes = threads_of_connectors(), [0] * 1000, [Wake() for _ in range(1000)]
+
+    def steps(number: int) -> Steps:
+        while True:
+            turns[number] += 1
+            yield Wait(math.inf)
+
+    for number, wake in enumerate(wakes):
+        loop.start(steps(number), wake)
+    wait_until(lambda: all(turns), message="each has had its first turn")
+    for wake in wakes:
+        wake.nudge()
+    wait_until(lambda: min(turns) == 2, message="each has had its second turn")
+    assert len(threads_of_connectors() - before) <= THREADS
+
+
+def test_a_connector_goes_on_when_its_time_has_come(loop: PollLoop) -> None:
+    went_on = threading.Event()
+
+    def steps() -> Steps:
+        until = time.monotonic() + 0.05
+        yield Wait(until)
+        assert time.monotonic() >= until
+        went_on.set()
+
+    loop.start(steps(), Wake())
+    assert went_on.wait(30)
+
+
+def test_steps_of_one_connector_never_overlap(loop: PollLoop) -> None:
+    wake, inside, most, turns = Wake(), 0, 0, 0
+
+    def steps() -> Steps:
+        nonlocal inside, most, turns
+        while turns < 2000:
+            inside += 1
+            most, turns = max(most, inside), turns + 1
+            inside -= 1
+            yield Wait(time.monotonic() + 0.0001)
+
+    loop.start(steps(), wake)
+
+    def nudge() -> None:
+        for _ in range(2000):
+            wake.nudge()
+
+    nudgers = [threading.Thread(target=nudge) for _ in range(4)]
+    for one in nudgers:
+        one.start()
+    for one in nudgers:
+        one.join()
+    wait_until(lambda: turns == 2000, message=lambda: f"{turns} turns")
+    assert most == 1
+
+
+@pytest.fixture
+def many_switches() -> Iterator[None]:
+    """Threads take turns as often as they can, so that races have a chance."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("many_switches")
+def test_no_nudge_is_lost(loop: PollLoop, rng: random.Random) -> None:
+    """Each nudge is followed by a step that begins after it, whatever wait ends at the same moment."""
+    wakes = [Wake() for _ in range(8)]
+    asked, seen, has_seen = [0] * 8, [0] * 8, [threading.Event() for _ in range(8)]
+
+    def steps(one: int) -> Steps:
+        while True:
+            if seen[one] < asked[one]:
+                seen[one] = asked[one]
+                has_seen[one].set()
+            yield Wait(math.inf if rng.random() < 0.3 else time.monotonic() + rng.random() / 10_000)
+
+    for one, wake in enumerate(wakes):
+        loop.start(steps(one), wake)
+    for number in range(1, 1501):
+        for one, wake in enumerate(wakes):
+            has_seen[one].clear()
+            asked[one] = number
+            wake.nudge()
+        assert all(event.wait(10) for event in has_seen), f"nudge {number} was lost"
+
+
+class LateWake(Wake):
+    """Takes its time to be armed for the first time, in which the wait it is armed for comes to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_arm, self.is_armed = threading.Event(), threading.Event()
+
+    def arm(self, call: Callable[[], None], *, deaf: bool) -> bool:
+        self.may_arm.wait(0.2)  # nobody sets it where no step begins meanwhile
+        armed = super().arm(call, deaf=deaf)
+        self.is_armed.set()
+        return armed
+
+
+def test_the_wake_of_a_wait_that_is_over_takes_no_later_nudge(loop: PollLoop) -> None:
+    wake, second, third = LateWake(), threading.Event(), threading.Event()
+
+    def steps() -> Steps:
+        yield Wait(time.monotonic() + 0.01)
+        second.set()
+        wake.is_armed.wait(10)
+        yield Wait(math.inf)
+        third.set()
+
+    loop.start(steps(), wake)
+    assert second.wait(10)
+    wake.nudge()
+    wake.may_arm.set()
+    assert third.wait(10), "the nudge is lost"
+
+
+def test_nobody_waits_behind_steps_that_hang(loop: PollLoop) -> None:
+    hangs, turns = threading.Event(), [0] * 20
+
+    def hanging() -> Steps:
+        hangs.wait()
+        yield Wait(math.inf)
+
+    def steps(number: int) -> Steps:
+        while True:
+            turns[number] += 1
+            yield Wait(time.monotonic() + 0.01)
+
+    try:
+        stuck = [loop.start(hanging(), Wake()) for _ in range(3 * THREADS)]
+        for number in range(len(turns)):
+            loop.start(steps(number), Wake())
+        wait_until(lambda: min(turns) >= 3, message=lambda: f"turns: {turns}")
+        busy = [one.busy_since for one in stuck]
+        assert any(since is not None and since < time.monotonic() for since in busy)
+    finally:
+        hangs.set()
+    wait_until(lambda: all(one.busy_since is None for one in stuck), message="those that hung have gone on")
+
+
+def test_an_exception_ends_its_connector_alone(loop: PollLoop, caplog: pytest.LogCaptureFixture) -> None:
+    turns = 0
+
+    def bad() -> Steps:
+        yield Wait(0.0)
+        raise ZeroDivisionError
+
+    def good() -> Steps:
+        nonlocal turns
+        while True:
+            turns += 1
+            yield Wait(time.monotonic() + 0.001)
+
+    loop.start(bad(), Wake())
+    loop.start(good(), Wake())
+    wait_until(lambda: turns > 20)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_nothing_runs_after_close(loop: PollLoop) -> None:
+    before, wake, turns = threads_of_connectors(), Wake(), 0
+
+    def steps() -> Steps:
+        nonlocal turns
+        while True:
+            turns += 1
+            yield Wait(math.inf)
+
+    loop.start(steps(), wake)
+    wait_until(lambda: turns == 1)
+    loop.close()
+    wait_until(lambda: not threads_of_connectors() - before, message="its threads have ended")
+    wake.nudge()
+    assert turns == 1
