@@ -5,48 +5,37 @@ Events that only reading causes (opened, closed without a write) are not asked f
 
 from __future__ import annotations
 
-import logging
+import contextlib
+import errno
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
-from watchdog.observers.api import BaseObserver
-from watchdog.observers.inotify import InotifyEmitter
-from watchdog.observers.inotify_c import DEFAULT_EVENT_BUFFER_SIZE, InotifyEvent, InotifyFD
+from watchdog.observers.inotify_c import DEFAULT_EVENT_BUFFER_SIZE, CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask
 
 from copycat_agent import logs
 
 if TYPE_CHECKING:
-    from watchdog.observers.api import ObservedWatch
+    from watchdog.observers.inotify_c import WatchDescriptor
 
-_EVENTS: list[type[FileSystemEvent]] = [
-    FileModifiedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-]
-MAX_SINGLE_WATCHES = 64
-"""A watch costs a thread. With more directories than this, their common roots are watched with everything below."""
-MAX_DIRECTORIES_BELOW = 8192
-"""A root with more directories below it is not watched: it would use up what the kernel allows the whole host."""
+_EVENTS = Mask(
+    InotifyConstants.IN_MODIFY
+    | InotifyConstants.IN_CREATE
+    | InotifyConstants.IN_DELETE
+    | InotifyConstants.IN_MOVED_FROM
+    | InotifyConstants.IN_MOVED_TO
+    | InotifyConstants.IN_DELETE_SELF
+    | InotifyConstants.IN_MOVE_SELF
+)
+KERNEL_LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
+"""How many directories the kernel lets one user watch."""
+MOST_SHARE = 0.5
+"""Most watches that this agent takes, as a share of `KERNEL_LIMIT`: other programs of its user need some, too."""
 MAX_TOLD = 100
 """Directories that cannot be watched and are told one by one."""
 LINGER_SECONDS = 0.05
@@ -61,7 +50,7 @@ MAX_GROWN = 10_000
 _log = logs.get("watch")
 
 
-class Wake(FileSystemEventHandler):
+class Wake:
     """What has happened in one connector's directories since it last looked. Filled by events, emptied by the connector."""
 
     def __init__(self, linger: float = LINGER_SECONDS) -> None:
@@ -74,13 +63,21 @@ class Wake(FileSystemEventHandler):
         self._call: Callable[[], None] | None = None
         self._deaf = True
 
-    def dispatch(self, event: FileSystemEvent) -> None:
-        """Called by watchdog's thread."""
+    def written(self, path: str) -> None:
+        """Something was written to the file at `path`. Called by the thread that reads the kernel's queue."""
         with self._lock:
-            if type(event) is FileModifiedEvent and len(self._grown) < MAX_GROWN:
-                self._grown.add(os.fsdecode(event.src_path))
+            if len(self._grown) < MAX_GROWN:
+                self._grown.add(path)
             else:
                 self._other = True
+            call = None if self._deaf else self._take_call()
+        if call is not None:
+            call()
+
+    def changed(self) -> None:
+        """A name was made, removed or moved: only a scan can tell what happened. Called as `written`."""
+        with self._lock:
+            self._other = True
             call = None if self._deaf else self._take_call()
         if call is not None:
             call()
@@ -130,23 +127,11 @@ class Wake(FileSystemEventHandler):
         return call
 
 
-class _EndingFilter(logging.Filter):
-    """Leaves out what watchdog calls an error: an event that comes while a watch ends. Nobody waits for it any more."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """See `logging.Filter`."""
-        return "thread is inactive" not in record.getMessage()
-
-
-logging.getLogger("watchdog.observers.inotify").addFilter(_EndingFilter())
-
-
 class PacedQueue(InotifyFD):
     """The kernel's queue of events, read in steps.
 
-    watchdog wakes three threads for every event, which for a file that is written to 200 times a second was more than half of
-    what following it cost. A first event is read at once; what follows it within a step comes together, and a file that was
-    written to several times in it comes once.
+    A first event is read at once; what follows it within a step comes together, and a file that was written to several times in it comes
+    once: to be woken for each of 200 writes a second would cost more than half of what following the file costs.
     """
 
     def __init__(self) -> None:
@@ -182,50 +167,77 @@ def folded(events: list[InotifyEvent]) -> list[InotifyEvent]:
     return kept
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Place:
-    """One watch, shared by all connectors that want it. `directory` is its device and inode: made anew, it needs a new watch."""
+    """A directory under one of its names, watched for all connectors that want it; what watchdog calls a `WatchCallback`.
 
-    watch: ObservedWatch
+    `directory` is its device and inode. `wakes` is replaced, never changed: the queue's thread reads it without a lock.
+    """
+
+    path: str
     directory: tuple[int, int]
-    wakes: set[Wake] = field(default_factory=set)
+    wakes: frozenset[Wake] = frozenset()
+    descriptor: WatchDescriptor | None = None
+    """None once the directory is gone, and its watch with it."""
+
+    def on_event(self, event: InotifyEvent) -> None:
+        """Called by the queue's thread."""
+        path = os.path.join(self.path, os.fsdecode(event.name)) if event.is_modify and not event.is_directory else ""  # noqa: PTH118 - hot
+        for wake in self.wakes:
+            if path:
+                wake.written(path)
+            else:
+                wake.changed()
+
+    def on_watch_deleted(self, _descriptor: WatchDescriptor) -> None:
+        """The directory is gone. Called by the queue's thread."""
+        self.descriptor = None
+        for wake in self.wakes:
+            wake.changed()
+
+    def on_queue_overflow(self) -> None:
+        """The kernel has dropped events. A write to the directory itself makes a connector look at everything."""
+        for wake in self.wakes:
+            wake.written(self.path)
 
 
 class Watcher:
-    """File-system events for all connectors of the agent. Thread-safe. Where events cannot be had, scans do alone."""
+    """File-system events for all connectors of the agent, read by one thread. Thread-safe. Where events cannot be had, scans do alone."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._observer: BaseObserver | None = None
-        self._places: dict[tuple[str, bool], _Place] = {}
+        self.queue: PacedQueue | None = None
+        """The kernel's queue of events, None where it cannot be had."""
+        self._places: dict[str, _Place] = {}
+        self._wanted: dict[Wake, frozenset[str]] = {}
+        """By connector, the names under which it watches directories."""
+        self._steps: Counter[float] = Counter()
+        """How many connectors want to be told within so many seconds."""
         self._told: set[str] = set()
         try:
-            self._queue = PacedQueue()
+            self.queue = PacedQueue()
         except OSError as error:
             self._cannot("", error.strerror or "")
             return
-        self._queue.on_overflow = self._lose_track
-        self._queue.start()
-        self._observer = BaseObserver(InotifyEmitter, inotify_fd=self._queue)
-        self._observer.start()
+        self.queue.on_overflow = self._tell_of_dropped_events
+        self.queue.start()
 
     def watch(self, wake: Wake, directories: Collection[str]) -> None:
         """From now on events in exactly `directories` reach `wake`. What cannot be watched is left to scans, with one warning."""
-        recursive = len(directories) > MAX_SINGLE_WATCHES
-        wanted = _roots(directories) if recursive else set(directories)
-        present = {(path, recursive): directory for path in wanted if (directory := _directory(path))}
-        with self._lock:
-            for key, place in list(self._places.items()):
-                if key in present and place.directory != present[key]:
-                    self._renew(key, place, present[key])
-                if wake in place.wakes and key not in present:
-                    self._leave(key, place, wake)
-            for key, directory in present.items():
-                if key not in self._places or wake not in self._places[key].wakes:
-                    self._join(key, directory, wake)
-            steps = [wake.step_seconds for place in self._places.values() for wake in place.wakes]
-            if steps:
-                self._queue.step_seconds = min(steps)
+        if self.queue is None:
+            return
+        present = {path: directory for path in directories if (directory := _directory(path))}
+        opened = self._open(wake, present)  # before the lock: a mount may hang
+        try:
+            with self._lock:
+                for path in self._wanted.get(wake, frozenset()) - present.keys():
+                    self._leave(path, wake)
+                for path, descriptor in opened.items():
+                    self._join(self.queue, path, descriptor, wake)
+                self.queue.step_seconds = min(self._steps, default=self.queue.step_seconds)
+        finally:
+            for descriptor in opened.values():
+                os.close(descriptor)
 
     def unwatch(self, wake: Wake) -> None:
         """No more events for `wake`."""
@@ -234,64 +246,80 @@ class Watcher:
     @property
     def step_seconds(self) -> float:
         """How long an event may wait for the next look into the kernel's queue."""
-        return self._queue.step_seconds if self._observer is not None else 0.0
+        return self.queue.step_seconds if self.queue is not None else 0.0
+
+    def watches(self, directory: str) -> bool:
+        """Whether somebody hears of events in `directory`."""
+        place = self._places.get(directory)
+        return place is not None and place.descriptor is not None
 
     def close(self) -> None:
         """Stop watching."""
-        if self._observer is not None:
-            self._observer.stop()
-            self._observer.join()
-            self._queue.stop()
-            self._queue.join()
+        if self.queue is not None:
+            self.queue.stop()
+            self.queue.join()
 
-    def _lose_track(self) -> None:
-        """The kernel has dropped events: anything may have happened in any of the directories. Called by the queue's thread."""
+    def _tell_of_dropped_events(self) -> None:
+        """Called by the queue's thread."""
         hint = "nothing is lost; if it comes often, raise fs.inotify.max_queued_events"
         _log.warning("file events were dropped by the kernel, everything is looked at", hint=hint)
-        with self._lock:
-            for (path, _), place in self._places.items():
-                for wake in place.wakes:
-                    wake.dispatch(FileModifiedEvent(path))
 
-    def _join(self, key: tuple[str, bool], directory: tuple[int, int], wake: Wake) -> None:
-        place = self._places.get(key)
-        watch = self._schedule(key, wake)
-        if watch is None:
-            return
-        if place is None:
-            place = self._places[key] = _Place(watch, directory)
-        place.wakes.add(wake)
+    def _open(self, wake: Wake, present: dict[str, tuple[int, int]]) -> dict[str, int]:
+        """Descriptors of the directories that have to be watched anew, or for the first time for `wake`. The caller closes them."""
+        opened = {}
+        for path, directory in present.items():
+            place = self._places.get(path)
+            if place is None or place.descriptor is None or place.directory != directory or wake not in place.wakes:
+                with contextlib.suppress(OSError):  # gone meanwhile, or closed to the agent: the source tells of that
+                    opened[path] = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return opened
 
-    def _leave(self, key: tuple[str, bool], place: _Place, wake: Wake) -> None:
-        assert self._observer is not None
-        place.wakes.discard(wake)
-        self._observer.remove_handler_for_watch(wake, place.watch)
-        if not place.wakes:
-            self._observer.unschedule(place.watch)
-            del self._places[key]
+    def _join(self, queue: PacedQueue, path: str, opened: int, wake: Wake) -> None:
+        """Watch the directory for `wake`; for those who watched what had its name before, too."""
+        info = os.fstat(opened)
+        directory, place = (info.st_dev, info.st_ino), self._places.get(path)
+        if place is None or place.descriptor is None or place.directory != directory:
+            wakes = place.wakes if place is not None else frozenset()
+            if place is not None:
+                self._end(queue, place)
+            place = self._begin(queue, _Place(path, directory, wakes), opened)
+        if place is not None:
+            place.wakes |= {wake}
+            if wake not in self._wanted:
+                self._steps[wake.step_seconds] += 1
+            self._wanted[wake] = self._wanted.get(wake, frozenset()) | {path}
 
-    def _renew(self, key: tuple[str, bool], place: _Place, directory: tuple[int, int]) -> None:
-        """The directory was made anew: everyone's watch is on the old one. Who cannot be moved asks again at its next scan."""
-        assert self._observer is not None
-        self._observer.unschedule(place.watch)
-        del self._places[key]
-        for wake in place.wakes:
-            self._join(key, directory, wake)
-
-    def _schedule(self, key: tuple[str, bool], wake: Wake) -> ObservedWatch | None:
-        if self._observer is None:
+    def _begin(self, queue: PacedQueue, place: _Place, opened: int) -> _Place | None:
+        """Has the kernel tell of events in an open directory. None when it does not; those who wanted it ask again at their next scan."""
+        try:
+            if len(self._places) >= most_watches():
+                raise OSError(errno.ENOSPC, "other programs of this user need the rest of what the kernel allows")  # noqa: TRY301
+            link = f"/proc/self/fd/{opened}".encode()  # a name would be looked up once more, under watchdog's lock
+            place.descriptor = queue.add_callback(link, _EVENTS, place, CallbackId(id(place)))
+        except OSError as error:
+            self._cannot(place.path, error.strerror or str(error))
             return None
-        path, recursive = key
-        if recursive and key not in self._places and _has_too_much_below(path):
-            self._cannot(path, f"more than {MAX_DIRECTORIES_BELOW} directories lie below it")
-            return None
-        try:  # watchdog follows links below a recursive watch without end, hence only a single directory's
-            watch = self._observer.schedule(wake, path, recursive=recursive, event_filter=_EVENTS, follow_symlink=not recursive)
-        except (OSError, RuntimeError) as error:  # RuntimeError: no more threads
-            self._cannot(path, str(error))
-            return None
-        self._told.discard(path)
-        return watch
+        self._places[place.path] = place
+        self._told.discard(place.path)
+        return place
+
+    def _leave(self, path: str, wake: Wake) -> None:
+        assert self.queue is not None
+        self._wanted[wake] -= {path}
+        if not self._wanted[wake]:
+            del self._wanted[wake]
+            self._steps -= Counter({wake.step_seconds: 1})  # leaves no zero behind
+        place = self._places.get(path)
+        if place is not None:
+            place.wakes -= {wake}
+            if not place.wakes:
+                self._end(self.queue, place)
+
+    def _end(self, queue: PacedQueue, place: _Place) -> None:
+        descriptor, place.descriptor = place.descriptor, None
+        if descriptor is not None:
+            queue.remove_callbacks([(descriptor, CallbackId(id(place)))])
+        del self._places[place.path]
 
     def _cannot(self, path: str, why: str) -> None:
         if path not in self._told and len(self._told) < MAX_TOLD:
@@ -304,25 +332,12 @@ class Watcher:
             )
 
 
-def _roots(directories: Collection[str]) -> set[str]:
-    """Those of `directories` that lie in none of the others."""
-    roots: set[str] = set()
-    latest = "\0"
-    for path in sorted(directories, key=lambda path: path.split("/")):
-        if path != latest and not path.startswith(latest.rstrip("/") + "/"):
-            roots.add(path)
-            latest = path
-    return roots
-
-
-def _has_too_much_below(root: str) -> bool:
-    """Whether there are more than `MAX_DIRECTORIES_BELOW` directories; counts no further."""
-    count = 0
-    for _, names, _ in os.walk(root):
-        count += len(names)
-        if count > MAX_DIRECTORIES_BELOW:
-            return True
-    return False
+def most_watches() -> int:
+    """How many directories this agent watches at most."""
+    try:
+        return int(MOST_SHARE * int(KERNEL_LIMIT.read_text("ascii")))
+    except (OSError, ValueError):
+        return 4096  # half of what old kernels allow
 
 
 def _directory(path: str) -> tuple[int, int] | None:

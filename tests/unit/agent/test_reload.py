@@ -391,7 +391,7 @@ def following(host: Host, watcher: Watcher, scan_seconds: float) -> Follower:
 def test_a_change_is_seen_by_its_event(host: Host, watcher: Watcher) -> None:
     host.define("a")
     follower = following(host, watcher, 3600.0)
-    wait_until(lambda: any(place.wakes for key, place in watcher._places.items() if key[0] == str(host.directory)), message="it watches")
+    wait_until(lambda: watcher.watches(str(host.directory)), message="it watches")
     host.define("b")
     wait_until(lambda: host.names == ["a", "b"], message="the new one")
     (host.directory / "b.yaml").unlink()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from watchdog.events import FileModifiedEvent
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, WatchDescriptor
 
 from copycat_agent import watch
 from copycat_agent.sources.glance import Glance
-from copycat_agent.watch import Wake, Watcher
+from copycat_agent.watch import PacedQueue, Wake, Watcher
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import agent_for
 
@@ -87,14 +87,69 @@ def test_a_directory_behind_a_link_is_watched_under_the_links_name(watcher: Watc
     expect(wake, tmp_path / "link" / "f")
 
 
-def test_many_directories_are_watched_by_their_root(watcher: Watcher, tmp_path: Path) -> None:
-    directories = [tmp_path / str(number) for number in range(watch.MAX_SINGLE_WATCHES + 1)]
+def test_many_directories_cost_no_threads(watcher: Watcher, tmp_path: Path) -> None:
+    directories = [tmp_path / str(number) for number in range(200)]
+    for directory in directories:
+        directory.mkdir()
+    wake, threads = Wake(), threading.active_count()
+    watcher.watch(wake, {str(tmp_path), *map(str, directories)})
+    for directory in (directories[0], directories[-1]):
+        expect(wake, directory / "f")
+    assert threading.active_count() == threads
+
+
+def test_no_more_than_its_share_of_the_kernels_watches_is_taken(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit = tmp_path / "max_user_watches"
+    limit.write_text("4\n")
+    monkeypatch.setattr(watch, "KERNEL_LIMIT", limit)
+    directories = [tmp_path / str(number) for number in range(3)]
     for directory in directories:
         directory.mkdir()
     wake = Wake()
-    watcher.watch(wake, {str(tmp_path), *map(str, directories)})
-    expect(wake, directories[-1] / "f")
-    assert len(watcher._places) == 1
+    for _ in range(2):
+        watcher.watch(wake, [str(directory) for directory in directories])
+    assert sum(watcher.watches(str(directory)) for directory in directories) == 2
+    assert len(caplog.records) == 1
+
+
+def test_a_directory_that_is_deleted_and_made_anew_with_the_same_inode_is_watched_again(watcher: Watcher, tmp_path: Path) -> None:
+    directory, wake = tmp_path / "d", Wake()
+    for _ in range(50):  # inodes are given again, mostly
+        directory.mkdir()
+        before = directory.stat().st_ino
+        watcher.watch(wake, {str(directory)})
+        expect(wake, directory / "f")
+        (directory / "f").unlink()
+        directory.rmdir()
+        directory.mkdir()
+        if directory.stat().st_ino == before:
+            break
+        directory.rmdir()
+    wait_until(lambda: not watcher.watches(str(directory)), 10, "the kernel has said that it is gone")
+    watcher.watch(wake, {str(directory)})
+    expect(wake, directory / "f")
+
+
+def test_a_directory_under_two_names_is_watched_under_both(watcher: Watcher, tmp_path: Path) -> None:
+    real, link, wake = tmp_path / "real", tmp_path / "link", Wake()
+    real.mkdir()
+    link.symlink_to(real)
+    watcher.watch(wake, {str(real), str(link)})
+    (real / "f").touch()
+    seen: set[str] = set()
+
+    def arrived() -> bool:
+        with (real / "f").open("a") as file:
+            file.write("x")
+        seen.update(wake.take()[0])
+        return seen == {str(real / "f"), str(link / "f")}
+
+    wait_until(arrived, 10, lambda: f"seen: {seen}")
+    watcher.watch(wake, {str(link)})
+    wake.take()
+    expect(wake, link / "f")
 
 
 def test_a_directory_that_is_not_there_is_watched_once_it_is(watcher: Watcher, tmp_path: Path) -> None:
@@ -115,7 +170,8 @@ def test_when_the_kernel_drops_events_everyone_looks_at_everything(
     agent.drain()
     watcher.watch(one, {str(tmp_path)})
     watcher.watch(other, {str(tmp_path)})
-    watcher._queue.handle_event(InotifyEvent(WatchDescriptor(-1), InotifyConstants.IN_Q_OVERFLOW, 0, b""))
+    assert watcher.queue is not None
+    watcher.queue.handle_event(InotifyEvent(WatchDescriptor(-1), InotifyConstants.IN_Q_OVERFLOW, 0, b""))
     assert str(tmp_path) in other.take()[0]
     grown, _ = one.take()
     assert not agent.source.wake(grown)
@@ -145,8 +201,7 @@ def test_a_directory_that_cannot_be_watched_is_told_once(
 
     wake = Wake()
     with monkeypatch.context() as patch:
-        assert watcher._observer is not None
-        patch.setattr(watcher._observer, "schedule", exhausted)
+        patch.setattr(PacedQueue, "add_callback", exhausted)
         for _ in range(3):
             watcher.watch(wake, {str(tmp_path)})
     assert len(caplog.records) == 1
@@ -158,6 +213,6 @@ def test_a_connector_that_never_asks_is_told_to_look_at_everything(monkeypatch: 
     monkeypatch.setattr(watch, "MAX_GROWN", 3)
     wake = Wake()
     for number in range(10):
-        wake.dispatch(FileModifiedEvent(f"/{number}"))
+        wake.written(f"/{number}")
     grown, other = wake.take()
     assert (len(grown), other) == (3, True)
