@@ -11,10 +11,13 @@ from copycat_agent.errors import FileError, RetriableError
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import DeliveryOptions
+from copycat_agent.sources import clock
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.log_file import LOG_FILE, LogFiles
 from copycat_agent.sources.log_options import LogFileOptions
 from copycat_agent.sources.packing.packed_stream import open_stream
+from copycat_agent.sources.succession.last_look import SLACK_NS
+from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import told_alike
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from copycat_agent.sources.base import Keeper
     from copycat_agent.sources.stream import Stream
 
+_STEP_NS = 10_000_000
+"""How far the kernel's stamps may be behind its clock."""
+_now_ns = clock.now_ns  # the true one, whatever a test makes the agent believe
 Behaviour = Callable[[], str]
 """What a task does with a split: `read` all of it, `stop` after one record, `fail` before it has sent anything."""
 
@@ -137,6 +143,12 @@ class Agent:
         if not stream.is_still(offset.position):
             return SplitResult(split, split.offset, changed=True)
         return stream.complete(SplitResult(split, offset, at_end=stream.waits or stream.is_exhausted(limit)))
+
+
+def tick() -> None:
+    """Waits until the clock of the file system is on, so that what comes now is newer also for who allows for the kernel's steps."""
+    latest = _now_ns() + _STEP_NS  # no file has a later stamp by now
+    wait_until(lambda: _now_ns() > latest + SLACK_NS + _STEP_NS, message="the kernel's clock goes on")
 
 
 def agent_for(directory: Path, pattern: str = "*", **options: Any) -> Agent:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from copycat_agent.sources.succession import likeness
-from tests.unit.sources.rig import Agent, agent_for
+from tests.unit.sources.rig import Agent, agent_for, tick
 
 
 def lines(begin: int, end: int) -> list[bytes]:
@@ -21,11 +20,6 @@ def lines(begin: int, end: int) -> list[bytes]:
 def append(path: Path, *some: bytes) -> None:
     with path.open("ab") as file:
         file.write(b"".join(line + b"\n" for line in some))
-
-
-def tick() -> None:
-    """Let the clock of the file system get on, so that what comes now is certainly newer."""
-    time.sleep(0.025)
 
 
 def copy_over(source: Path, target: Path) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.unit.sources.rig import Agent, agent_for
+from tests.unit.sources.rig import Agent, agent_for, tick
 
 
 def append(path: Path, *some: bytes) -> None:
@@ -21,11 +20,11 @@ def append(path: Path, *some: bytes) -> None:
 def started(directory: Path, how: str = "read", *, exclude: tuple[str, ...] = ("*.bak", "*.gz")) -> Agent:
     """An agent over `app.log`, which holds two lines of which it has read both, or one."""
     append(directory / "app.log", b"line 1 of the log", b"line 2 of the log")
-    time.sleep(0.025)
+    tick()
     agent = agent_for(directory, "app.log", exclude=exclude)
     agent.scan()
     agent.work(lambda: how)
-    time.sleep(0.025)
+    tick()
     return agent
 
 

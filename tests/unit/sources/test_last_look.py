@@ -14,7 +14,8 @@ import pytest
 from copycat_agent.model import SourcePartition
 from copycat_agent.sources import clock
 from copycat_agent.sources.followed import STARTED
-from tests.unit.sources.rig import Agent, agent_for
+from copycat_agent.sources.succession.last_look import SLACK_NS
+from tests.unit.sources.rig import Agent, agent_for, tick
 
 HOUR = 3600 * 10**9
 SetClock = Callable[[int], None]
@@ -24,7 +25,7 @@ SetClock = Callable[[int], None]
 def append(path: Path, line: bytes) -> None:
     with path.open("ab") as file:
         file.write(line + b"\n")
-    time.sleep(0.025)
+    tick()
 
 
 def shift(log: Path) -> None:
@@ -69,7 +70,7 @@ def started(directory: Path) -> tuple[Path, Agent]:
     agent = agent_for(directory, "app.log")
     agent.drain()
     shutil.copy(log, directory / "app.log.bak")
-    time.sleep(0.05)
+    tick()
     agent.drain()
     agent.stop()  # which saves when it looked last
     agent.drain()
@@ -172,3 +173,16 @@ def test_the_kernel_s_time_is_what_files_get(tmp_path: Path) -> None:
     assert before <= (tmp_path / "file").stat().st_mtime_ns <= time.time_ns()
     assert clock.is_local(tmp_path.stat().st_dev)
     assert not clock.is_local(os.makedev(0, 2**19))
+
+
+def test_a_process_that_loses_the_processor_does_not_see_a_clock_that_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    true_ns, slow_reads, read = clock.ahead_ns(), iter(range(3)), clock.now_ns
+
+    def disturbed() -> int:
+        now = read()
+        if next(slow_reads, None) is not None:
+            time.sleep(0.1)
+        return now
+
+    monkeypatch.setattr(clock, "now_ns", disturbed)
+    assert true_ns - clock.ahead_ns() < SLACK_NS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.sources.rig import Agent, agent_for
+from tests.unit.sources.rig import Agent, agent_for, tick
 
 LOGROTATE = "/usr/sbin/logrotate"
 
@@ -46,11 +46,6 @@ def shift(log: Path, keep: int = 9, *, packed: bool = False) -> None:
     log.rename(log.with_name(f"{log.name}.1"))
     if packed:
         pack(log.with_name(f"{log.name}.1"))
-
-
-def tick() -> None:
-    """Let the clock of the file system get on, so that what comes now is certainly newer."""
-    time.sleep(0.025)
 
 
 def settle(agent: Agent, expected: list[bytes]) -> None:
