@@ -1,3 +1,3 @@
-"""copycat-agent: log files and dropped files into Kafka, with nothing lost and nothing silent."""
+"""copycat-agent: log files and dropped files into Kafka, at least once or exactly once."""
 
 __version__ = "0.1.0"

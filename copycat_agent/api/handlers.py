@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from copycat_agent import logs
 from copycat_agent.api import views
 from copycat_agent.api.client import is_name
 from copycat_agent.api.errors import RefusedError
@@ -189,6 +190,11 @@ def log(control: Control, request: Request) -> object:
     return {"level": view.log_level, "until": view.log_until}
 
 
+def recent_log(_control: Control, _request: Request) -> object:
+    """The latest lines of the log."""
+    return {"lines": logs.recent()}
+
+
 def pause(control: Control, request: Request) -> object:
     """See `Control.pause`."""
     return views.status(control.pause(request.connector), _loss_totals(control))
@@ -236,6 +242,7 @@ ENDPOINTS: tuple[tuple[str, str, Callable[[Control, Request], object]], ...] = (
     ("POST", "/v1/connectors/<name:connector>/stop", stop),
     ("POST", "/v1/connectors/<name:connector>/restart", restart),
     ("POST", "/v1/reload", reload),
+    ("GET", "/v1/log", recent_log),
     ("POST", "/v1/log", log),
 )
 """Method, address, handler."""

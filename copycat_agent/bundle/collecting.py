@@ -166,6 +166,7 @@ def _asked(client: AgentClient) -> Iterator[Part]:
     yield _part(
         "losses.json", f"the newest {_LOSSES:,} entries of the loss ledger", lambda: _json(client.get(f"/v1/losses?limit={_LOSSES}"))
     )
+    yield _part("agent-log.txt", "the latest lines of the running agent's log", lambda: "\n".join(client.get("/v1/log")["lines"]))
     for path in ("/livez", "/readyz", "/metrics"):
         yield _part(f"{path[1:]}.txt", f"what {path} answers", partial(client.text, path))
 
@@ -199,7 +200,7 @@ def _log() -> str:
     text = _said("journalctl", f"--unit={_UNIT}", f"--lines={_LOG_LINES}", "--no-pager", "--output=short-iso-precise", "--quiet")
     if not text.strip():
         raise CopycatError(
-            "the journal has no lines of it, or this user may not read them", "outside systemd, add the agent's stderr by hand"
+            "the journal has no lines of it, or this user may not read them", "outside systemd, add what the agent wrote to stderr"
         )
     return text
 

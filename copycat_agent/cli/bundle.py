@@ -30,10 +30,10 @@ _HERE = Path("connectors.d")
 _PACKAGED = Path("/etc/copycat/connectors.d")
 _PACKAGED_STATE = Path("/var/lib/copycat")
 _INSIDE = """\
-In it: versions, definitions, states, metrics, the service's log, what doctor says, the shape of the offset store.
-That includes names of connectors, topics, hosts, users and paths of files.
-Not in it: records, keys of records, offsets, comments and tests of definitions, secrets. What definitions hold or
-refer to as a secret is replaced wherever it would appear, as far as this user can read it."""
+In it: versions, definitions, states, metrics, the log, what doctor says, the shape of the offset store.
+That includes names of connectors, topics, hosts and users, and paths of files with the positions in them.
+Not in it: records, keys of records, comments and tests of definitions, secrets. What definitions hold or refer to
+as a secret is replaced wherever it would appear, as far as this user can read it."""
 
 
 def bundle(

@@ -35,7 +35,7 @@ def copycat(
     ] = False,
     output: Annotated[Format, typer.Option("--format", help="With --failpoints: text or json.")] = Format.TEXT,
 ) -> None:
-    """Ships log files to Kafka: nothing lost, nothing silent."""
+    """Ships log files and spool directories to Kafka, at least once or exactly once."""
     if show_failpoints:
         typer.echo(listing(output))
         raise typer.Exit(exits.GOOD)

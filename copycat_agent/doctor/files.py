@@ -71,13 +71,16 @@ def examine_files(notes: Notes, definition: Definition, user: User, mounted: lis
 
 
 def examine_secrets(notes: Notes, path: Path, definition: Definition, user: User, credentials: str | None) -> None:
-    """The files that `${file:}` and `${cred:}` name, and those of TLS, as far as the agent's user may read them."""
-    wanted = {"definition": str(path)}
+    """The files that `${file:}` and `${cred:}` name, and those of TLS, as far as the agent's user may read them.
+
+    Credentials only where that user asks: for another one, systemd reads them as root and hands them over.
+    """
+    wanted = {"the definition": str(path)}
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
     for match in _REFERENCE.finditer(text):
         if match[1]:
             wanted[f"${{file:{match[1]}}}"] = match[1]
-        elif credentials:
+        elif credentials and user.is_current:
             wanted[f"${{cred:{match[2]}}}"] = os.path.join(credentials, match[2])  # noqa: PTH118 - as the loader joins them
     security = definition.kafka.security
     wanted |= {name: value for name in ("ca_file", "cert_file", "key_file") if (value := getattr(security, name))}

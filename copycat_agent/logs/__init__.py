@@ -28,7 +28,7 @@ from copycat_agent.logs.level import PassingLevel, level, set_level
 from copycat_agent.logs.lines import journal_json_line, journal_line, json_line, text_line
 from copycat_agent.logs.sink import Sink
 
-__all__ = ["Log", "PassingLevel", "get", "level", "setup"]
+__all__ = ["Log", "PassingLevel", "get", "level", "recent", "setup"]
 
 
 class Log:
@@ -71,6 +71,11 @@ class Log:
 def get(name: str) -> Log:
     """The log of one part of the agent, such as `worker`. May be called at import, before `setup`."""
     return Log(name)
+
+
+def recent() -> tuple[str, ...]:
+    """The latest lines of this process's log as text, oldest first; none before `setup`."""
+    return tuple(line for one in logging.getLogger().handlers if isinstance(one, Handler) for line in one.recent())
 
 
 def setup(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:  # noqa: A002 - the options' names

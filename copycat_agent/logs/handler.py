@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 
 from copycat_agent.logs.event import Event, event_of
+from copycat_agent.logs.lines import text_line
+from copycat_agent.logs.recent import Recent
 from copycat_agent.logs.repeats import Repeats
 from copycat_agent.logs.sink import Sink
 
@@ -23,6 +25,7 @@ class Handler(logging.Handler):
         self._sink = sink
         self._line = line
         self._repeats = Repeats(clock)
+        self._recent = Recent()
         self._lost = 0
         self._timer: threading.Timer | None = None
 
@@ -47,8 +50,14 @@ class Handler(logging.Handler):
                 self._timer.cancel()
         super().close()
 
+    def recent(self) -> tuple[str, ...]:
+        """The latest lines as text, oldest first, those included that could not be written."""
+        with self.lock or threading.RLock():
+            return self._recent.lines()
+
     def _put(self, event: Event) -> None:
         """Write a line, and before it how many could not be written."""
+        self._recent.add(text_line(event))
         if self._lost:
             words = f"{self._lost} lines of this log could not be written"
             if not self._sink.write(self._line(Event(event.created, logging.WARNING, "logs", words, {"lines": self._lost}))):

@@ -60,6 +60,7 @@ def test_a_running_agent_is_described_without_its_records_and_secrets(
     assert json.loads(found["connectors/app.json"])["files"][0]["path"] == f"{tmp_path}/logs/app.log"
     assert json.loads(found["store.json"])["store"]["offsets"]["app"] == 2, "the file's, and when the connector first looked"
     assert "copycat_" in found["metrics.txt"]
+    assert "connector state connector=app state=running" in found["agent-log.txt"]
     assert str(agent.pid) in found["processes.txt"]
     assert {"versions.json", "doctor.json", "agent.json", "losses.json", "readyz.txt", "connectors.d/app.yaml"} <= found.keys()
     assert "the service's log: MISSING" in found["MANIFEST.txt"] or "log.txt" in found

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.cli import exits
+from copycat_agent.definitions import load_agent
 from copycat_agent.spark.jvm import EXIT_SECONDS, RECORD_SECONDS
 from copycat_agent.worker.worker import STOP_SECONDS
 from tests.packaging.confined import settings, system_calls
@@ -70,6 +71,13 @@ def test_systemd_understands_the_drop_ins(tmp_path: Path, drop_in: Path) -> None
     assert complaints(tmp_path) == ""
     (place / drop_in.name).write_text("[Service]\nMemmoryMax=1G\n", "utf-8")
     assert "copycat.service.d" in complaints(tmp_path), "drop-ins are looked at"
+
+
+def test_commands_find_what_the_service_keeps_by_the_packaged_agent_file(unit: dict[str, list[str]]) -> None:
+    """`copycat plan /etc/copycat/connectors.d` reads the agent.yaml beside that directory, and is not told the service's environment."""
+    agent = load_agent(SYSTEMD.parent / "nfpm/agent.yaml")
+    assert agent.state_dir == f"/var/lib/{unit['StateDirectory'][0]}"
+    assert agent.api.socket == f"/run/{unit['RuntimeDirectory'][0]}/agent.sock"
 
 
 def test_a_stop_has_the_time_it_needs(unit: dict[str, list[str]]) -> None:

@@ -212,6 +212,40 @@ def whole(piece: str) -> str:
     return "".join(f"{key}: {text}\n" for key, text in rest.items()) + given + "\n"
 
 
+TEST = re.compile(r"(?!tests/$)(?:tests/)?(?P<file>(?:\w+/)*test_\w+\.py)?(?:::(?P<name>\w+))?")
+"""A test as pages name it: a file below tests/, a test in it, or one in the file that was named last on the line."""
+
+
+@cache
+def files_named(name: str) -> tuple[Path, ...]:
+    """Those below tests/ that this name, or end of a path, means."""
+    return tuple(path for path in (ROOT / "tests").rglob(name.rpartition("/")[2]) if path.as_posix().endswith(f"/{name}"))
+
+
+def wrongly_named_tests(line: str) -> list[str]:
+    """Names that mean no test, or several files."""
+    wrong: list[str] = []
+    files: tuple[Path, ...] = ()
+    for found in filter(None, map(TEST.fullmatch, re.findall(r"`([^`\n]+)`", line))):
+        files = files_named(found["file"]) if found["file"] else files
+        if len(files) != 1 or (found["name"] and f"def {found['name']}(" not in content(files[0])):
+            wrong.append(found[0])
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_test_that_a_page_names_is_there(page: Path) -> None:
+    lines = content(page).splitlines()
+    assert [wrong for line in lines for wrong in wrongly_named_tests(line)] == []
+
+
+def test_no_fault_is_told_twice() -> None:
+    faults = content(ROOT / "docs/reliability.md").partition("\n## By fault\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \|", faults, re.MULTILINE)
+    assert len(rows) > 50
+    assert [row for row in set(rows) if rows.count(row) > 1] == []
+
+
 def test_each_definition_on_a_page_loads(tmp_path: Path) -> None:
     found = [(page.name, block) for page in PAGES for block in blocks(page, "yaml") if is_whole(block)]
     assert len(found) > 14

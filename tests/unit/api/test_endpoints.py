@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from copycat_agent import logs
 from copycat_agent.api import AgentClient, RefusedError, address, views
 from copycat_agent.api.client import HOST
 from copycat_agent.api.errors import MissingError
@@ -89,6 +91,13 @@ def test_a_level_that_makes_no_sense_is_refused(client: AgentClient, control: Me
     with pytest.raises(RefusedError, match=r"level is none of|seconds is no number|unknown field"):
         client.post("/v1/log", body)
     assert control.log == ("info", None)
+
+
+def test_the_latest_lines_of_the_log_can_be_asked_for(client: AgentClient) -> None:
+    logs.setup("info", "text", io.StringIO())
+    logs.get("worker").info("something happened", connector="app")
+    assert [line.rpartition("worker: ")[2] for line in client.get("/v1/log")["lines"]] == ["something happened connector=app"]
+    logs.setup()
 
 
 def test_offsets_go_out_and_come_back_unchanged(client: AgentClient, control: MemoryControl) -> None:

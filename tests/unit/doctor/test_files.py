@@ -214,3 +214,12 @@ def test_files_of_secrets_have_to_be_readable_for_the_agents_user_and_are_not_sh
     secret.chmod(0o644)
     examine_secrets(notes, path, definition(logs), NOBODY, None)
     assert notes.steps[-1].verdict is Verdict.OK
+
+
+def test_credentials_are_judged_for_who_asks_and_not_for_a_service_that_gets_them_of_systemd(logs: Path) -> None:
+    path = logs / "app.yaml"
+    path.write_text("kafka: {security: {password: '${cred:kafka_password}'}}\n")
+    for user, verdict in ((NOBODY, Verdict.OK), (ME, Verdict.FAIL)):
+        notes = Notes("connector app")
+        examine_secrets(notes, path, definition(logs), user, str(logs / "credentials"))
+        assert [step.verdict for step in notes.steps] == [verdict]
