@@ -10,9 +10,11 @@ from copycat_agent.converters import CONVERTERS, Converter, ConverterKind, Site
 from copycat_agent.errors import BlockedError, DamageError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, RecordFile, RecordFormat, SkippedRest, Unparsed
 from copycat_agent.formats.records import FORMATS, FormatKind, FormatOptions
-from copycat_agent.model import Column, Schema
+from copycat_agent.model import Column, Schema, Stretch
 from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Regex, Secret, SourceOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
+from copycat_agent.sources.contract import AuthorSource, Found, PolledOptions
+from copycat_agent.sources.contract_kind import source_kind
 from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
 from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.paths import FieldName, FieldNames, finder, putter, taker
@@ -23,6 +25,7 @@ __all__ = [
     "MISSING",
     "SOURCES",
     "TRANSFORMS",
+    "AuthorSource",
     "BlockedError",
     "ByteSize",
     "Chunk",
@@ -42,11 +45,13 @@ __all__ = [
     "FileError",
     "FormatKind",
     "FormatOptions",
+    "Found",
     "Frame",
     "Gap",
     "LongLine",
     "Options",
     "Parsed",
+    "PolledOptions",
     "RecordFile",
     "RecordFormat",
     "Regex",
@@ -62,6 +67,7 @@ __all__ = [
     "Steady",
     "Step",
     "StepOptions",
+    "Stretch",
     "Transform",
     "TransformKind",
     "Unparsed",
@@ -69,5 +75,6 @@ __all__ = [
     "compile_template",
     "finder",
     "putter",
+    "source_kind",
     "taker",
 ]

@@ -63,6 +63,7 @@ __all__ = [
     "Options",
     "Patterns",
     "PlainSerializer",
+    "PrivateAttr",
     "RecordOptions",
     "Regex",
     "RegistryOauthOptions",

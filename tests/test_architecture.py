@@ -36,12 +36,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 SIBLINGS: dict[tuple[str, str], str] = {
     ("transforms", "formats"): "a step that parses reads JSON, rows and types of fields as files are read: one meaning of each",
+    ("sources", "transforms"): "a schema that a data source gives as text is read as the columns of queries are: one meaning of each type",
     ("sources", "formats"): "a source opens a file through the reader of its format, which also says how much of the tail to hash",
 }
 """Imports between siblings that are meant: (importer, imported) -> reason."""
 
 DOORS: dict[str, tuple[str, ...]] = {
-    "pyspark": ("spark",),
+    "pyspark": ("spark", "sources"),
     "py4j": ("spark",),
     "confluent_kafka": ("producer", "converters"),
     "sqlite3": ("offsets",),
@@ -91,6 +92,7 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
     ("spark", "pyspark"): "as the runner: what runs in an executor looks first whether it can",
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",
+    ("sources", "copycat_agent.sources.datasource.reader"): "imports SQL of pyspark, 0.5 s, for connectors of data sources alone",
     ("sources", "copycat_agent.sources.remote.remote_handle"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",

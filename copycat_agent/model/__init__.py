@@ -15,6 +15,7 @@ from copycat_agent.model.batches import (
     Sample,
     Split,
     SplitResult,
+    Stretch,
 )
 from copycat_agent.model.lanes import OFFSETS_TOPIC, Head, LaneId, LaneOutcome, LanePlan, LaneState, Place, Position
 from copycat_agent.model.offsets import Fingerprint, Reduced, SourceOffset, SourcePartition, TaskId
@@ -54,5 +55,6 @@ __all__ = [
     "Split",
     "SplitResult",
     "StepFailure",
+    "Stretch",
     "TaskId",
 ]

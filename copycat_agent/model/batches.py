@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.model.accounts import Counts, Delivered, Loss, Rejection, StepFailure
 from copycat_agent.model.lanes import LaneOutcome
 from copycat_agent.model.offsets import Reduced, SourceOffset, SourcePartition, TaskId
 from copycat_agent.model.records import Schema
+
+
+class Stretch(NamedTuple):
+    """What a task reads of a source whose positions are its own: what lies between two of them, JSON values that only the source compares.
+
+    `name` is for people and templates. `work` is whatever else the source's `read` needs, such as a pickled plan. `whole`: it goes as one,
+    in one batch, or not at all, and may then be no larger than `most_bytes` (0: no matter).
+    """
+
+    key: str
+    name: str
+    start: Any
+    end: Any = None
+    work: bytes = b""
+    whole: bool = False
+    most_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +37,8 @@ class Split:
     finish it. `flush` ends an open group of lines: it has been quiet for long enough, what is written later is another record.
     `origins` are offsets of files that this packed one may be the rest of: the task goes on behind the first of them whose bytes
     it holds, and begins at byte 0 when it holds those of none. `after`: the older generation of the same log, of which what is left
-    goes first: in a batch that has a split of it nothing of this one is sent before. Replaying a split is always safe.
+    goes first: in a batch that has a split of it nothing of this one is sent before. `stretch`: what to read of a source that has no
+    files; positions are numbers of records then. Replaying a split is always safe.
     """
 
     partition: SourcePartition
@@ -35,10 +52,11 @@ class Split:
     flush: bool = False
     origins: tuple[SourceOffset, ...] = ()
     after: SourcePartition | None = None
+    stretch: Stretch | None = None
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        file = (self.inode, self.mtime_ms, self.flush, self.origins, self.after)
+        file = (self.inode, self.mtime_ms, self.flush, self.origins, self.after, self.stretch)
         return Split, (self.partition, self.path, self.open_path, self.offset, self.end, self.final, *file)
 
 

@@ -54,7 +54,8 @@ class SourceOffset:
     unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read. Of a spooled file:
     `mtime_ns` is when what was read of it was last changed, and `trouble` says why it cannot be read to its end: `done` means
     then that it is given up, and has to be set aside. `cut`: `position` lies between two parts of a record that goes in parts, and this
-    is what its format has to know of it (`formats.parts`); `skipping` then, too.
+    is what its format has to know of it (`formats.parts`); `skipping` then, too. `cursor` is where the source itself says it is, any JSON
+    value as text, which only the source compares; `position` then counts the records before it. "" for files.
     """
 
     position: int
@@ -69,8 +70,9 @@ class SourceOffset:
     mtime_ns: int = 0
     trouble: str = ""
     cut: str = ""
+    cursor: str = ""
 
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
-        words = (self.path, self.size, self.gone_ms, self.fingerprint, self.compression, self.mtime_ns, self.trouble, self.cut)
+        words = (self.path, self.size, self.gone_ms, self.fingerprint, self.compression, self.mtime_ns, self.trouble, self.cut, self.cursor)
         return SourceOffset, (self.position, self.records, self.done, self.skipping, *words)

@@ -25,7 +25,7 @@ _LARGEST_TIME = 10**9 * 2**63
 _KEY = re.compile(r"[!-~]{1,255}")
 _KINDS: Kinds = {
     "position": int, "records": int, "size": int, "gone_ms": int, "done": bool, "skipping": bool, "path": str, "compression": str,
-    "mtime_ns": int, "trouble": str, "cut": str,
+    "mtime_ns": int, "trouble": str, "cut": str, "cursor": str,
 }  # fmt: skip
 _PRINT_KINDS: Kinds = {"head_bytes": int, "head": str, "tail_bytes": int, "tail": str}
 _WORDS: dict[type, str] = {int: "a whole number from 0", bool: "true or false", str: "text"}

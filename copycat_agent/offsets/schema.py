@@ -61,6 +61,10 @@ _ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
 UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
 
 
+_CURSOR = "cursor:"
+"""Column `cut` of a source that has positions of its own holds one, as JSON behind this word: its records never go in parts."""
+
+
 def bounded(number: int) -> int:
     """`number`, or the nearest one that SQLite takes."""
     return min(max(number, -LARGEST - 1), LARGEST)
@@ -92,7 +96,7 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         offset.compression,
         _time_in_full(offset.mtime_ns),
         offset.trouble,
-        offset.cut,
+        f"{_CURSOR}{offset.cursor}" if offset.cursor else offset.cut,
     )
     return (*row, offset_checksum(row))
 
@@ -112,9 +116,14 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
         compression=later[0],
         mtime_ns=int(later[1]),
         trouble=later[2],
-        cut=later[3],
+        **_of_cut(later[3]),
     )
     return SourcePartition(connector, key), offset
+
+
+def _of_cut(text: str) -> dict[str, str]:
+    """What column `cut` holds: a format's note about a record that goes in parts, or a source's own position."""
+    return {"cursor": text[len(_CURSOR) :]} if text.startswith(_CURSOR) else {"cut": text}
 
 
 def select(connection: sqlite3.Connection) -> str:

@@ -19,6 +19,7 @@ from copycat_agent.sources.base import (
     SourceKind,
     only_looking,
 )
+from copycat_agent.sources.datasource.source import DATASOURCE
 from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.log_file import LOG_FILE
 from copycat_agent.sources.spool.spool_dir import SPOOL_DIR
@@ -28,7 +29,7 @@ __all__ = [
     "only_looking",
 ]  # fmt: skip
 
-_BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR}
+_BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR, "datasource": DATASOURCE}
 
 
 def _wrong(name: str, part: SourceKind) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.model import Account, Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
+from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.stream import Stream
 
 Offsets = Mapping[SourcePartition, SourceOffset]
@@ -70,7 +71,8 @@ class FileView(NamedTuple):
     A path that matches and cannot be opened or listed is `failing`, with an empty `key`: nothing is known of what is there.
     `unread`: bytes that are known to be there and unread; of a packed file an estimate, for its `size` is the packed one.
     `why`: what put it at this position when it was met, or why it cannot be read. `after`: the older file it waits for.
-    `compression`: how it is packed, "" for all others. `counts_records`: `position` is a record number, not a byte.
+    `compression`: how it is packed, "" for all others. `counts_records`: `position` is a record number, not a byte. `cursor`: where a
+    source that has no files is, see `SourceOffset`.
     """
 
     path: str
@@ -86,6 +88,7 @@ class FileView(NamedTuple):
     after: str = ""
     compression: str = ""
     counts_records: bool = False
+    cursor: str = ""
 
 
 class Closeup(NamedTuple):
@@ -116,7 +119,10 @@ class Source(Protocol):
         """Whether something was found that only a scan can sort out; it should not wait for the next one."""
 
     def scan(self) -> Changes:
-        """Look at everything that is there. Returns what has to be saved before the next plan. Raises nothing for bad files."""
+        """Look at everything that is there. Returns what has to be saved before the next plan. Raises nothing for bad files.
+
+        RetriableError where nothing can be told of what is there now: it is called again once `needs_scan` says that more is known.
+        """
 
     def wake(self, paths: Collection[str]) -> bool:
         """Files at `paths` have grown. False when only a scan can tell what happened, as with the path of a directory."""
@@ -206,6 +212,14 @@ class KeepsFiles(Protocol):
         """Called once, before the first scan."""
 
 
+@runtime_checkable
+class LooksLater(Protocol):
+    """A `Source` whose `scan` only asks what is there, and has the answer later."""
+
+    def look_now(self) -> None:
+        """For people: look until it is known what a task would be given next, and wait for it. What that asks to be saved is not."""
+
+
 Saved = tuple[SourceOffset, tuple[Loss, ...]]
 """An offset, and what was given up on before it."""
 
@@ -236,5 +250,7 @@ class SourceKind:
 
 def only_looking(options: SourceOptions) -> SourceOptions:
     """The same source for who only looks, and saves nothing: it touches no file, whatever becomes of those that are delivered."""
+    if isinstance(options, PolledOptions):
+        return options.looking()
     cleanup = getattr(options, "cleanup", None)
     return options if cleanup is None else options.model_copy(update={"cleanup": type(cleanup)()})

@@ -6,10 +6,13 @@ from copycat_agent.formats.records import FORMATS
 from copycat_agent.formats.records.base import one_line
 from copycat_agent.model import Column
 from copycat_agent.options import SourceOptions
+from copycat_agent.sources.contract import PolledOptions
 
 
 def declared_columns(options: SourceOptions) -> tuple[Column, ...] | None:
-    """None where only the files say it. A source of lines has one: `message`, which is what a step sees of a line."""
+    """None where only what is read says it. A source of lines has one: `message`, which is what a step sees of a line."""
+    if isinstance(options, PolledOptions):
+        return None
     form = getattr(options, "format", None)
     if form is None:
         return one_line(options)

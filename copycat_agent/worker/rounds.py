@@ -82,7 +82,7 @@ class Rounds:
         self._scan_allowed_at = 0.0
         self._plan_at = 0.0
         self._ripe_at = math.inf
-        self._scanned = False
+        self._scanned = self._is_blind = False
         self._pausing = False
         self._has_work = True
         self._finalised = False
@@ -165,7 +165,15 @@ class Rounds:
 
     def _scan(self) -> None:
         begin = time.monotonic()
-        changes = self._source.scan()
+        try:
+            changes = self._source.scan()
+        except RetriableError as error:
+            self._patience.retry(error)
+            self._is_blind, self._next_scan = True, math.inf  # until the source says that it knows more
+            return
+        if self._is_blind:
+            self._is_blind = False
+            self._patience.backoff.succeeded()
         cost = time.monotonic() - begin  # without saving it: where that is slow, logs would be rotated unseen
         if is_empty(changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
             self._source.finish((), changes)

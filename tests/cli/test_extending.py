@@ -48,7 +48,11 @@ def test_check_schema_and_explain_know_the_parts_of_a_package(copycat: Callable[
     here = {"PYTHONPATH": f"{PROJECT}:{extras}"}
     done = copycat("check", EXAMPLE / "connectors.d", env=here)
     assert (done.returncode, "error[" in done.stderr) == (0, False)
-    assert done.stdout.splitlines() == ["good contacts: spool_dir -> contacts", "good payments-pods: pod_logs -> logs.payments"]
+    assert done.stdout.splitlines() == [
+        "good contacts: spool_dir -> contacts",
+        "good payments-pods: pod_logs -> logs.payments",
+        "good shop-tables: tables -> shop",
+    ]
     made = json.loads(copycat("schema", env=here).stdout)
     jsonschema.Draft202012Validator.check_schema(made)
     validator = jsonschema.Draft202012Validator(made)
@@ -62,7 +66,13 @@ def test_check_schema_and_explain_know_the_parts_of_a_package(copycat: Callable[
 def test_without_the_package_its_names_are_unknown(copycat: Callable[..., Done]) -> None:
     done = copycat("check", EXAMPLE / "connectors.d")
     assert done.returncode == 78
-    for words in ("unknown source 'pod_logs'", "unknown format 'stanzas'", "unknown transform 'shorten'", "unknown converter 'tsv'"):
+    for words in (
+        "unknown source 'pod_logs'",
+        "unknown source 'tables'",
+        "unknown format 'stanzas'",
+        "unknown transform 'shorten'",
+        "unknown converter 'tsv'",
+    ):
         assert done.stderr.count(words) == 2 - (words.partition("'")[2] != "shorten'")
 
 

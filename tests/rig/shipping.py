@@ -43,11 +43,15 @@ class Shipping:
 
     def definition(self, *, source: dict[str, Any] | None = None, record: dict[str, Any] | None = None, **sections: Any) -> Definition:
         """A definition through the real loader: `logs/*`, scanned every 200 ms, origin headers on, over which the arguments go."""
-        is_spool = (source or {}).get("type") == "spool_dir"
-        where = {"dir": str(self.logs)} if is_spool else {"type": "log_file", "include": [f"{self.logs}/*"]}
+        kind = (source or {}).get("type", "log_file")
+        where: dict[str, Any] = {"scan_interval": SCAN_INTERVAL, "dir": str(self.logs)}
+        if kind == "log_file":
+            where = {"scan_interval": SCAN_INTERVAL, "type": "log_file", "include": [f"{self.logs}/*"]}
+        elif kind != "spool_dir":
+            where = {"poll_interval": SCAN_INTERVAL}
         document = {
             "name": self.name,
-            "source": {**where, "scan_interval": SCAN_INTERVAL, **(source or {})},
+            "source": {**where, **(source or {})},
             "record": {"topic": self.topic, "origin_headers": True, **(record or {})},
             **sections,
         }

@@ -195,6 +195,8 @@ class LaneBatch:
         results = tuple(SplitResult(one.split, one.split.offset, error=one.error) for one in run.progresses)
         if outcome.state != "undone" or not isinstance(why, RefusedError):
             return _Done(outcome, results, why, aside, is_worthwhile=outcome.state == "undone" and bool(aside))
+        if (one := next((one for one in part.splits if one.stretch is not None and one.stretch.whole), None)) is not None:
+            return _Done(outcome, results, _refused_whole(one, why.reason))
         is_first = self._search.refused(part, run.progresses, handle.sent)
         return _Done(outcome, results, why, refused=why.reason if is_first else None, is_worthwhile=True)
 
@@ -284,6 +286,13 @@ def _doubt(run: BatchRun, handle: Any, failure: CopycatError | None, clock: _Clo
     if clock.is_late():
         return failure or RetriableError("the transaction took too long to be committed in time: it is undone")
     return None
+
+
+def _refused_whole(split: Split, reason: DataError) -> FatalError:
+    """What goes as one cannot be sent in parts to find the record that Kafka refuses."""
+    words = f"{split.path}: Kafka refuses a record, and which one cannot be looked for in what goes as one transaction: {reason.message}"
+    hint = "give the topic a larger max.message.bytes, or set kafka.client message.max.bytes to the topic's, so that such a record is bad"
+    return FatalError(words, f"{hint}; or set source.replayable: true, if the reader gives the same records again")
 
 
 def _also(plan: LanePlan) -> list[Position]:

@@ -1,0 +1,109 @@
+"""What an author writes to bring a source of records: what is there, what next, what a result changes, and how to read.
+
+The agent does the rest: what is under way, tasks and their shares, retries, the lag, saving. Positions are any JSON value of up to
+256 KiB, and only their source compares them. `source_kind` (in `sources.contract_kind`) makes an entry of `SOURCES` of such a class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, Self
+
+from copycat_agent.errors import FatalError
+from copycat_agent.model import Stretch
+from copycat_agent.options import Duration, Field, PrivateAttr, SourceOptions
+
+Position = Any
+"""A JSON value: where a partition is read next."""
+
+Record = dict[str, Any] | bytes
+"""Fields, or a value that goes as it is."""
+
+POSITION_BYTES_MAX = 256 * 2**10
+"""A position as JSON is no larger: it is saved with every batch."""
+
+
+class PolledOptions(SourceOptions):
+    """Base of the options of a source that is asked now and then what is there."""
+
+    poll_interval: Duration = Field(1.0, ge=0.05, le=86400, description="Time between two looks while there is nothing to read.")
+    _only_looks: bool = PrivateAttr(False)
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether these are for somebody who only looks: the source is told of nothing that it may take for delivered."""
+        return self._only_looks
+
+    def looking(self) -> Self:
+        """The same, for somebody who only looks."""
+        copy = self.model_copy()
+        copy.__pydantic_private__ = {**(copy.__pydantic_private__ or {}), "_only_looks": True}
+        return copy
+
+
+class Found(NamedTuple):
+    """A partition that is there. `key` is its own for ever, up to 200 printable ASCII characters without spaces.
+
+    `start` is where its first reading begins: that is saved before anything is read. `end` says how far it goes now. `unread` is about
+    how much is unread, in bytes, for the lag. `name` is for people and templates, `key` without one. `work` is whatever `read`
+    needs besides.
+    """
+
+    key: str
+    start: Position = None
+    end: Position = None
+    unread: int = 0
+    name: str = ""
+    work: bytes = b""
+
+
+class AuthorSource(Protocol):
+    """A source, made with a connector's options: `Class(options)`. One lives in the agent, others in the processes of the tasks.
+
+    `look`, `committed` and `close` may do what takes time: they are called from a thread of the connector's own. `plan` and `apply`
+    must not: they only compare and compute. `RetriableError` from `look` or `read` is tried again, `FatalError` ends the connector.
+    """
+
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
+        """What is there now. `saved` are the positions of the partitions that were met before.
+
+        `to_the_end`: the connector ends once it has read what is there at present. What is written meanwhile need not be told.
+        """
+
+    def plan(self, found: Found, position: Position) -> Stretch | None:
+        """What to read next of a partition that has been read up to `position`; None when there is nothing."""
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
+        """In a task: the stretch's records in order, each with the position behind it, from which this may be called again."""
+
+    def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
+        """Where the partition is once Kafka has everything up to `position`, the last that `read` gave; None when it gave none.
+
+        `finished`: that is all of the stretch.
+        """
+
+    def committed(self, positions: Mapping[str, Position]) -> None:
+        """These positions are saved: what lies before them is never asked for again. Called again after a start, and when it raises."""
+
+    def close(self) -> None:
+        """The connector ends."""
+
+
+def as_text(position: Position) -> str:
+    """A position as it is saved. Raises FatalError for one that is no JSON, or too large."""
+    try:
+        text = json.dumps(position, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise FatalError(
+            "a position of the source is no JSON value", "positions are made of null, numbers, texts, lists and maps"
+        ) from None
+    if len(text) > POSITION_BYTES_MAX:
+        words = f"a position of the source has {len(text):,} bytes as JSON, {POSITION_BYTES_MAX:,} are the most"
+        raise FatalError(words, "keep what is larger elsewhere, and its address in the position")
+    return text
+
+
+def from_text(text: str) -> Position:
+    """The reverse of `as_text`."""
+    return json.loads(text)

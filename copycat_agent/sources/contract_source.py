@@ -1,0 +1,312 @@
+"""The driver's half of every source on the contract: what is under way, whose turn it is, what is saved, what is left.
+
+A partition is planned once where it begins is saved, one stretch at a time. After a failure what is there is looked at anew: a stretch
+of which nothing is saved may be another one then.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
+from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
+from copycat_agent.registry import FAULT, told
+from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan
+from copycat_agent.sources.contract import as_text, from_text
+from copycat_agent.sources.contract_looker import Looker
+from copycat_agent.sources.contract_stream import ENDLESS
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions
+    from copycat_agent.sources.contract import AuthorSource, Found, PolledOptions, Position
+
+WHOLE_SECONDS = 300.0
+"""How long a stretch that goes as one may take, where the guarantee does not say less."""
+LOOK_AGAIN_SECONDS = 0.02
+"""How often a look that is under way is asked for its answer, at first."""
+RETRY_SECONDS = (0.2, 5.0)
+"""First and longest wait before a source that failed is asked again."""
+_KEY = re.compile(r"[!-~]{1,200}")
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One that is known. `offset` is saved unless `met`: then where it begins has yet to be. `found`: as the last look has it.
+
+    `next` is what to read next. `reading`: a task does. `why`: what went wrong last, after `errors` times in a row;
+    it is not planned before `retry_at`. `unread_since_ms`: since when something is, 0 while nothing is.
+    """
+
+    partition: SourcePartition
+    offset: SourceOffset
+    position: Position
+    met: bool = False
+    found: Found | None = None
+    next: Stretch | None = None
+    reading: bool = False
+    why: str = ""
+    errors: int = 0
+    retry_at: float = 0.0
+    unread_since_ms: int = 0
+    read_at: float = 0.0
+
+    @property
+    def unread(self) -> int:
+        return self.found.unread if self.found is not None and (self.next is not None or self.reading) else 0
+
+
+class ContractSource:
+    """See `base.Source`."""
+
+    directories: Collection[str] = ()
+
+    def __init__(
+        self, connector: str, options: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log, source: AuthorSource
+    ) -> None:
+        """`offsets` are the connector's saved ones."""
+        self._connector = connector
+        self._delivery = delivery
+        self._log = log
+        self._source = source
+        self._type = options.type
+        self.scan_seconds = options.poll_interval
+        self._looker = Looker(source, connector)
+        self._known: dict[str, _Partition] = {}
+        for partition, offset in offsets.items():
+            if offset.cursor:
+                self._known[partition.key] = _Partition(partition, offset, from_text(offset.cursor))
+        self._tells = not options.only_looks
+        if told := {key: one.position for key, one in self._known.items() if one.offset.records and self._tells}:
+            self._looker.committed(told)  # what ran before may not have come to it
+        self._turns = deque(self._known)
+        self._unsaved: list[Changes] = []
+        self._is_wanted = True
+        self._look_at = 0.0
+        self._errors = 0
+        self._asked_at = 0.0
+        self._to_the_end = self._is_over = False
+
+    @property
+    def needs_scan(self) -> bool:
+        """See `Source.needs_scan`."""
+        return self._looker.is_done
+
+    def scan(self) -> Changes:
+        """See `Source.scan`: takes what a look has found, or asks for one. Raises RetriableError while the source cannot be asked."""
+        changes = Changes()
+        try:
+            found = self._looker.take()
+        except RetriableError:
+            self._errors += 1
+            self._is_wanted = True
+            self._look_at = time.monotonic() + _wait(self._errors)
+            raise
+        except CopycatError:
+            raise
+        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
+            words = f"source {self._type}: {told(error)}"
+            raise FatalError(words, FAULT) from None
+        if found is None:
+            self._is_wanted = not self._is_over
+            return changes
+        self._errors = 0
+        for one in found:
+            self._meet(one, changes)
+        if changes.offsets:
+            self._unsaved.append(changes)
+        return changes
+
+    def _meet(self, found: Found, changes: Changes) -> None:
+        known = self._known.get(found.key)
+        if known is None:
+            known = self._begin(found)
+            changes.offsets[known.partition] = known.offset
+        known.found = found
+        if not known.reading:
+            self._choose(known)
+
+    def _begin(self, found: Found) -> _Partition:
+        if not _KEY.fullmatch(found.key):
+            msg = f"a key of the source is no word of up to 200 plain characters: {found.key!a:.80}"
+            raise FatalError(msg, "give each partition a short key of its own")
+        offset = SourceOffset(0, path=found.name or found.key, cursor=as_text(found.start))
+        known = _Partition(SourcePartition(self._connector, found.key), offset, found.start, met=True)
+        self._known[found.key] = known
+        self._turns.append(found.key)
+        self._log.info("partition begins", partition=found.key)
+        return known
+
+    def _choose(self, known: _Partition) -> None:
+        """What to read next of it."""
+        known.next = None if known.found is None else self._source.plan(known.found, known.position)
+        if known.next is None:
+            known.unread_since_ms = 0
+        elif not known.unread_since_ms:
+            known.unread_since_ms = int(time.time() * 1000)
+
+    def wake(self, paths: Collection[str]) -> bool:
+        """See `Source.wake`: there are no files."""
+        del paths
+        return True
+
+    def plan(self, shares: int) -> Plan:
+        """See `Source.plan`."""
+        ready = [self._known[key] for key in self._turns if self._is_ready(self._known[key])]
+        splits, size_bytes = list[Split](), 0
+        for known in ready[: -(-len(ready) // max(1, shares))]:
+            if size_bytes >= self._delivery.max_batch_bytes:
+                break
+            splits.append(self._split(known))
+            size_bytes += known.unread
+            known.reading = True
+            self._turns.remove(known.partition.key)
+            self._turns.append(known.partition.key)
+        is_whole = any(one.stretch is not None and one.stretch.whole for one in splits)
+        return Plan(tuple(splits), max(WHOLE_SECONDS, self._delivery.max_batch_time) if is_whole else self._delivery.max_batch_time)
+
+    def _is_ready(self, known: _Partition) -> bool:
+        return known.next is not None and not (known.reading or known.met) and time.monotonic() >= known.retry_at
+
+    def _split(self, known: _Partition) -> Split:
+        assert known.next is not None
+        return Split(known.partition, known.next.name, "", known.offset, ENDLESS, stretch=known.next)
+
+    def settle(self, results: Sequence[SplitResult]) -> Changes:
+        """See `Source.settle`."""
+        changes = Changes()
+        for result in results:
+            if result.offset != result.split.offset:
+                changes.offsets[result.split.partition] = result.offset
+            changes.losses.extend(result.losses)
+        self._unsaved.append(changes)
+        return changes
+
+    def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        """See `Source.finish`."""
+        self._unsaved = [one for one in self._unsaved if one is not changes]
+        for partition in changes.offsets:
+            self._known[partition.key].met = False
+        told: dict[str, Position] = {}
+        for result in results:
+            known = self._known[result.split.partition.key]
+            known.reading = False
+            if result.offset != result.split.offset:
+                known.offset, known.position = result.offset, from_text(result.offset.cursor)
+                known.read_at = time.time()
+                told[known.partition.key] = known.position
+            self._go_on(known, result)
+        if told and self._tells:
+            self._looker.committed(told)
+
+    def _go_on(self, known: _Partition, result: SplitResult) -> None:
+        """Plan what follows, or have everything looked at anew."""
+        known.why = "" if result.error is None else result.error.message
+        if result.error is not None or result.changed:
+            known.found = known.next = None
+            self._is_wanted = True
+            if isinstance(result.error, FileError | BlockedError):  # its own trouble; what is everybody's is paced by the connector
+                known.errors += 1
+                known.retry_at = time.monotonic() + _wait(known.errors)
+            return
+        known.errors, known.retry_at = 0, 0.0
+        self._choose(known)
+        if known.next is None:
+            self._is_wanted = True
+
+    def ripen(self, *, at_once: bool) -> float:
+        """See `Source.ripen`: asks the source once it is time."""
+        self._to_the_end = at_once
+        now = time.monotonic()
+        if self._looker.is_done:
+            return now
+        if self._is_wanted and not self._looker.is_busy:
+            if now < self._look_at:
+                return self._look_at
+            self._is_wanted, self._asked_at = False, now
+            self._looker.look({key: one.position for key, one in self._known.items() if not one.met}, to_the_end=at_once)
+        if self._looker.is_busy:
+            return now + max(LOOK_AGAIN_SECONDS, min(0.5, (now - self._asked_at) / 10))
+        return math.inf
+
+    def look_now(self) -> None:
+        """See `LooksLater.look_now`. Raises what the source raises, RetriableError too."""
+        for _ in range(2):  # where it begins, and what is there from there on
+            self._is_wanted = True
+            while not self._looker.is_done:
+                self.ripen(at_once=False)
+                time.sleep(LOOK_AGAIN_SECONDS)
+            self.finish((), self.scan())
+            if any(one.next is not None for one in self._known.values()):
+                return
+
+    def drained(self) -> bool:
+        """See `Source.drained`."""
+        if self._is_wanted and not self._is_over:
+            return False
+        if self._looker.is_busy or self._looker.is_done:
+            return False
+        if any(one.next is not None or one.reading or one.met for one in self._known.values()):
+            return False
+        self._is_over = self._to_the_end
+        return True
+
+    def finalise(self) -> None:
+        """See `Source.finalise`: records are whole."""
+
+    def files(self) -> tuple[FileView, ...]:
+        """See `Source.files`: its partitions."""
+        return tuple(sorted((_view(one) for one in self._known.values()), key=lambda view: (view.path, view.key)))
+
+    def passed_over(self) -> Mapping[str, str]:
+        """See `Source.passed_over`."""
+        return {}
+
+    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+        """See `Source.look_closely`: by the partition's name or key."""
+        del most_bytes
+        known = next((one for one in self._known.values() if path in (one.offset.path, one.partition.key)), None)
+        if known is None:
+            return None
+        return Closeup(_view(known), (known.offset.path,), known.offset, None if known.next is None else self._split(known))
+
+    def lag(self) -> Lag:
+        """See `Source.lag`."""
+        waiting = [one for one in self._known.values() if one.next is not None or one.reading]
+        return Lag(
+            bytes=sum(one.unread for one in waiting),
+            files=len(waiting),
+            known_files=len(self._known),
+            troubled_files=sum(bool(one.why) for one in self._known.values()),
+            oldest_unread_ms=min((one.unread_since_ms for one in waiting if one.unread_since_ms), default=0),
+        )
+
+    def leave(self) -> Changes:
+        """See `Source.leave`."""
+        changes = Changes()
+        for one in self._unsaved:
+            changes.offsets.update(one.offsets)
+            changes.losses.extend(one.losses)
+        return changes
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._looker.close()
+
+
+def _wait(errors: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2.0 ** min(errors, 10))
+
+
+def _view(known: _Partition) -> FileView:
+    state: FileState = "failing" if known.why else "following"
+    offset = known.offset
+    view = FileView(offset.path, known.partition.key, offset.position, 0, offset.records, state, is_open=False)
+    return view._replace(read_at=known.read_at, unread=known.unread, why=known.why, counts_records=True, cursor=offset.cursor)

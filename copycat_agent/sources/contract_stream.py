@@ -1,0 +1,199 @@
+"""The task's half of every source on the contract: records with positions of their own, as frames of a batch.
+
+A batch counts records; which position lies behind the last settled one is known here, and goes into the result's offset.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.formats import Frame, Parsed
+from copycat_agent.model import Fingerprint, Split, SplitResult, Stretch
+from copycat_agent.registry import FAULT, told
+from copycat_agent.sources.contract import AuthorSource, Position, Record, as_text
+
+RUN_RECORDS = 1000
+RUN_BYTES = 2**20
+"""Records, and about how many bytes of them, that are handed on at once."""
+ENDLESS = 2**62
+"""End of a split: how many records it holds shows when they are read."""
+_LEAF_BYTES = 8
+
+
+class Records:
+    """What a task makes of a definition once: the source, and how its records count. See `SourceKind.framing`."""
+
+    counts_records = True
+    finds_end = True
+    makes_fields = True
+    on_too_long: Literal["dlq"] = "dlq"
+
+    def __init__(self, source: AuthorSource, noun: str) -> None:
+        """`noun` names the source in words about its faults."""
+        self.source = source
+        self.noun = noun
+
+
+class Whole(Parsed):
+    """Records that go as one: no budget cuts them."""
+
+    __slots__ = ()
+
+    def fitting(self, records: int, size_bytes: int) -> int:
+        """See `Parsed.fitting`: all of them, whatever is left of a budget."""
+        del records, size_bytes
+        return len(self.values)
+
+
+class RecordStream:
+    """See `stream.Stream`. Positions of frames are numbers of records, from the split's offset on."""
+
+    origin = -1
+    waits = False
+    is_whole = True
+
+    def __init__(self, split: Split, records: Records) -> None:
+        assert split.stretch is not None, "a split of such a source says what to read"
+        self.offset = split.offset
+        self._stretch: Stretch = split.stretch
+        self._base = split.offset.position
+        self._source = records.source
+        self._noun = records.noun
+        self._positions: list[Position] = []
+        self._total: int | None = None
+        self._all: Whole | None = None
+
+    def is_what_was_read(self) -> bool:
+        """See `Stream.is_what_was_read`: only the source could tell."""
+        return True
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `Stream.read`: there are no bytes."""
+        del position, size
+        return b""
+
+    def tail(self, position: int) -> bytes:
+        """See `Stream.tail`."""
+        del position
+        return b""
+
+    def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - nothing that concerns it
+        """See `Stream.frames`. Called again from a record that was handed on before, when something has to be sent again."""
+        del framing, end, how
+        if self._stretch.whole:
+            whole = self._all = self._all or self._read_all()
+            if whole.total:
+                yield whole if start == self._base else whole.cut(start - self._base)[1]
+            return
+        begun = start - self._base
+        stretch = self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch
+        del self._positions[begun:]
+        pairs = self._fenced(self._source.read(stretch))
+        while run := _run(pairs):
+            self._positions += [position for _, position in run]
+            values, next_start = [record for record, _ in run], start + len(run)
+            yield Parsed(values, range(start, next_start + 1), max(len(run), sum(map(weight, values))))
+            start = next_start
+        self._total = len(self._positions)
+
+    def _read_all(self) -> Whole:
+        """The whole stretch. FatalError when that is more than a batch may hold."""
+        stretch, values, size_bytes = self._stretch, list[Any](), 0
+        for record, position in self._fenced(self._source.read(stretch)):
+            values.append(record)
+            self._positions.append(position)
+            size_bytes += weight(record)
+            if 0 < stretch.most_bytes < size_bytes:
+                raise FatalError(*too_large(stretch))
+        self._total = len(values)
+        return Whole(values, range(self._base, self._base + len(values) + 1), max(len(values), size_bytes))
+
+    def _fenced(self, pairs: Iterator[tuple[Record, Position]]) -> Iterator[tuple[Record, Position]]:
+        """Raises FatalError, which names the place, for what is no error of ours: its text may hold data."""
+        words = ""
+        try:
+            yield from pairs
+        except (CopycatError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
+            words = f"{self._noun}: {told(error)}"
+        if words:
+            raise FatalError(words, FAULT)
+
+    def bounds(self, limit: int) -> tuple[int, bool]:
+        """See `Stream.bounds`."""
+        return limit, True
+
+    def is_exhausted(self, limit: int) -> bool:
+        """See `Stream.is_exhausted`."""
+        del limit
+        return True
+
+    def is_still(self, position: int) -> bool:
+        """See `Stream.is_still`. Raises RetriableError where a stretch that goes as one would be settled in part."""
+        if self._stretch.whole and self._base < position != self._base + (self._total or 0):
+            sent, total = position - self._base, self._total or 0
+            words = f"{self._stretch.name}: {sent:,} of {total:,} records were sent before the batch had to end, and they go together"
+            raise RetriableError(words, "they are asked for anew; a stretch of fewer records takes less time")
+        return True
+
+    def was_still(self, position: int) -> bool:
+        """See `Stream.was_still`."""
+        del position
+        return True
+
+    def complete(self, result: SplitResult) -> SplitResult:
+        """See `Stream.complete`: with the source's own position behind what is settled."""
+        settled = result.offset.position - self._base
+        finished = result.at_end and not result.changed and settled == self._total
+        if not (settled or finished):
+            return result
+        last = self._positions[settled - 1] if settled else None
+        position = self._source.apply(self._stretch, last, finished=finished)
+        return replace(result, offset=replace(result.offset, cursor=as_text(position), path=self._stretch.name))
+
+    def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
+        """See `Stream.fingerprint`: there is nothing to compare."""
+        del position, tail
+        return Fingerprint()
+
+    def close(self) -> None:
+        """See `Stream.close`."""
+
+
+def too_large(stretch: Stretch) -> tuple[str, str]:
+    """What to say of a stretch that goes as one and does not fit into a batch: words and hint."""
+    words = f"{stretch.name}: what lies between two positions is more than delivery.max_batch_bytes ({stretch.most_bytes:,} bytes)"
+    return (
+        words,
+        "raise delivery.max_batch_bytes, let the reader limit what it gives at once, or set replayable: true if it can give it again",
+    )
+
+
+def weight(record: Record) -> int:
+    """About how many bytes a record has: what budgets and rates count where nothing was read from a file."""
+    return len(record) if isinstance(record, bytes) else _weigh(record)
+
+
+def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
+    if isinstance(value, str | bytes):
+        return len(value) + 2
+    if isinstance(value, dict):
+        return sum(len(name) + 4 + _weigh(one) for name, one in value.items()) + 2 if value else 2
+    return sum(map(_weigh, value)) + 2 if isinstance(value, list | tuple) else _LEAF_BYTES
+
+
+def _run(pairs: Iterator[tuple[Record, Position]]) -> list[tuple[Record, Position]]:
+    """The next records, so many as are handed on at once; none at the end."""
+    run: list[tuple[Record, Position]] = []
+    size_bytes = 0
+    for pair in itertools.islice(pairs, RUN_RECORDS):
+        run.append(pair)
+        size_bytes += weight(pair[0])
+        if size_bytes >= RUN_BYTES:
+            break
+    return run

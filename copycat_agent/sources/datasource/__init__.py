@@ -1,0 +1,1 @@
+"""Source `datasource`: any stream reader of PySpark's `pyspark.sql.datasource` as a connector."""

@@ -1,0 +1,111 @@
+"""The agent's end of the process in which a reader plans: asks, waits so long, and kills."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from copycat_agent.errors import FatalError, RetriableError
+
+MODULE = "copycat_agent.sources.datasource.process"
+
+
+class Answer(NamedTuple):
+    """What the process says: values, and bytes that only a task reads."""
+
+    values: dict[str, Any]
+    work: bytes
+
+
+class ReaderFaultError(RetriableError):
+    """The reader raised something. `text` is what that said: for people who ask, once secrets are hidden in it."""
+
+    def __init__(self, message: str, hint: str = "", text: str = "") -> None:
+        super().__init__(message, hint)
+        self.text = text
+
+
+class UnusableReaderError(FatalError):
+    """The definition does not name a reader that can be made; `option` of its source says so, "" where none does."""
+
+    def __init__(self, message: str, hint: str = "", option: str = "") -> None:
+        super().__init__(message, hint)
+        self.option = option
+
+
+class Planner:
+    """One process. `ask` is called from one thread, `kill` from any."""
+
+    def __init__(self, name: str, options: dict[str, str], timeout: float) -> None:
+        """Start it and have the reader made: `made` is what is known of it. Raises what `ask` raises."""
+        self._name = name
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-P", "-m", MODULE, str(theirs.fileno())]
+            nowhere = subprocess.DEVNULL
+            self._process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], close_fds=True, stdin=nowhere, stdout=nowhere, stderr=nowhere
+            )
+        self._connection = Connection(ours.detach())
+        try:
+            self.made = self.ask("open", **{"class": name, "options": options, "path": sys.path}).values
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def ask(self, what: str, **values: Any) -> Answer:  # noqa: ANN401 - JSON values
+        """Ask one question.
+
+        Raises UnusableReaderError for what stays as it is, ReaderFaultError for what the reader raises, and RetriableError where the
+        process is gone, or is killed because no answer came in time.
+        """
+        try:
+            self._connection.send_bytes(json.dumps({"ask": what, **values}).encode())
+            if not self._connection.poll(self._timeout):
+                self.kill()
+                words = f"the reader {self._name} has not answered ({what}) within {self._timeout:g} s: its process was killed"
+                raise RetriableError(words, "it is started again; source.timeout is how long it may take")
+            answer = json.loads(self._connection.recv_bytes())
+            work = self._connection.recv_bytes() if answer.pop("work") else b""
+        except (EOFError, OSError):
+            self.kill()
+            why = f"ended with {self._process.returncode}"
+            raise RetriableError(f"the process of the reader {self._name} {why} ({what})", "it is started again") from None
+        if "error" in answer:
+            raise self._error(what, answer)
+        return Answer(answer, work)
+
+    def _error(self, what: str, answer: dict[str, Any]) -> Exception:
+        if answer["is_fatal"]:
+            return UnusableReaderError(answer["error"], answer["hint"], answer["option"])
+        return ReaderFaultError(f"the reader {self._name} failed ({what}): {answer['error']}", answer["hint"], answer.get("text", ""))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was killed, or has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End it at once. What waits for an answer raises RetriableError."""
+        with self._lock:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """Kill it and close its socket. For the thread that asks."""
+        self.kill()
+        with contextlib.suppress(OSError):
+            self._connection.close()

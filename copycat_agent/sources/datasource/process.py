@@ -1,0 +1,126 @@
+"""The process in which a reader plans: `python -m copycat_agent.sources.datasource.process FD`. It can be killed at any time.
+
+It answers questions over the socket FD, in the order they come: JSON, and where an answer has `work`, those bytes behind it. Where the
+reader prints to is nowhere: what it prints may hold data.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pickle
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+from copycat_agent.errors import CopycatError, FatalError
+from copycat_agent.registry import told
+from copycat_agent.sources.datasource.reader import NotThisError, Reader
+
+_PR_SET_PDEATHSIG = 1
+_TEXT_MOST = 500
+"""Characters of what an exception of a reader says, for people who ask for it."""
+
+Answer = tuple[dict[str, Any], bytes]
+
+
+class Session:
+    """One reader, and the questions about it."""
+
+    def __init__(self) -> None:
+        self._reader: Reader | None = None
+
+    def answer(self, question: dict[str, Any]) -> Answer:
+        """The answer to one question. Raises whatever the reader raises."""
+        if question["ask"] == "open":
+            return self._open(question)
+        assert self._reader is not None, "it is opened first"
+        answer: Answer = getattr(self, f"_{question['ask']}")(self._reader, question)
+        return answer
+
+    def _open(self, question: dict[str, Any]) -> Answer:
+        sys.path.extend(one for one in question["path"] if one not in sys.path)
+        try:
+            self._reader = Reader(question["class"], question["options"])
+        except (ImportError, SyntaxError) as error:
+            raise NotThisError(f"{question['class']}: {told(error)}", "install what it needs for the Python that runs the agent") from None
+        reader = self._reader
+        columns = [[column.name, column.type] for column in reader.schema.columns]
+        return {"simple": reader.is_simple, "limit": reader.has_limit, "knows_end": reader.knows_its_end, "columns": columns}, b""
+
+    def _initial(self, reader: Reader, question: dict[str, Any]) -> Answer:
+        del question
+        return {"offset": reader.initial()}, b""
+
+    def _prepare(self, reader: Reader, question: dict[str, Any]) -> Answer:
+        del question
+        reader.prepare_end()
+        return {}, b""
+
+    def _latest(self, reader: Reader, question: dict[str, Any]) -> Answer:
+        return {"offset": reader.latest(question["start"], everything=True)}, b""
+
+    def _next(self, reader: Reader, question: dict[str, Any]) -> Answer:
+        """What lies behind `start`: its end, and with it the records themselves of a simple reader, or the partitions."""
+        start = question["start"]
+        if reader.is_simple:
+            end, rows = reader.read_on(start, question["most_bytes"])
+            if rows is None:
+                return {"offset": end, "too_large": True}, b""
+            return {"offset": end, "rows": True, "records": len(rows)}, pickle.dumps(rows)
+        end = reader.latest(start, everything=False)
+        return {"offset": end}, b"" if end == start else reader.plan(start, end)
+
+    def _plan(self, reader: Reader, question: dict[str, Any]) -> Answer:
+        return {}, reader.plan(question["start"], question["end"])
+
+    def _commit(self, reader: Reader, question: dict[str, Any]) -> Answer:
+        reader.commit(question["end"])
+        return {}, b""
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        if self._reader is not None:
+            self._reader.stop()
+
+
+def serve(connection: Connection) -> None:
+    """Answer until the other end is closed."""
+    session = Session()
+    while True:
+        try:
+            question = json.loads(connection.recv_bytes())
+        except EOFError:
+            return session.close()
+        try:
+            answer, work = session.answer(question)
+        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
+            answer, work = _failure(error), b""
+        connection.send_bytes(json.dumps(answer | {"work": bool(work)}).encode())
+        if work:
+            connection.send_bytes(work)
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    """Of an exception that is none of ours type and place are told; its text goes to people who ask for it."""
+    if isinstance(error, CopycatError):
+        option = error.option if isinstance(error, NotThisError) else ""
+        return {"error": error.message, "hint": error.hint, "is_fatal": isinstance(error, FatalError), "option": option}
+    return {"error": told(error), "hint": "", "is_fatal": False, "option": "", "text": str(error)[:_TEXT_MOST]}
+
+
+def main() -> None:
+    """Serve the socket that the command line names, with nothing but that shared with the agent."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the agent, which closes the socket
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    with Connection(int(sys.argv[1])) as connection:
+        serve(connection)
+
+
+if __name__ == "__main__":
+    main()

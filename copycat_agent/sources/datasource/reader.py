@@ -1,0 +1,156 @@
+"""A data source that somebody wrote, made: its reader, and what its records have. In the process that plans, and in tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import json
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+
+from copycat_agent.errors import FatalError
+from copycat_agent.sources.contract_stream import weight
+from copycat_agent.sources.datasource.rows import Fields, fields_of
+from copycat_agent.sources.datasource.schemas import columns_of, struct_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
+
+Offset = Any
+"""What a reader calls an offset: a JSON value, mostly a map."""
+
+
+class NotThisError(FatalError):
+    """What a definition names is no data source that can be streamed. `option` is the option of the definition that says so."""
+
+    def __init__(self, message: str, hint: str = "", option: str = "class") -> None:
+        super().__init__(message, hint)
+        self.option = option
+
+
+def find_class(name: str) -> type[DataSource]:
+    """The class of `package.module:Class`. Raises NotThisError; whatever the module raises when it is imported comes as it is."""
+    module_name, _, class_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        words = f"there is no module {error.name}" if error.name else f"module {module_name} cannot be imported"
+        raise NotThisError(words, "install its package for the Python that runs the agent, or correct the name") from None
+    found = getattr(module, class_name, None)
+    if found is None:
+        kinds = {one: value for one, value in vars(module).items() if isinstance(value, type) and value is not DataSource}
+        near = [one for one, value in kinds.items() if issubclass(value, DataSource)]
+        hint = f"data sources in it: {', '.join(sorted(near))}" if near else "correct the name"
+        raise NotThisError(f"module {module_name} has no {class_name}", hint)
+    if not (isinstance(found, type) and issubclass(found, DataSource)):
+        hint = "name a class derived from pyspark.sql.datasource.DataSource"
+        raise NotThisError(f"{class_name} of {module_name} is no data source", hint)
+    if found.streamReader is DataSource.streamReader and found.simpleStreamReader is DataSource.simpleStreamReader:
+        words = f"{class_name} of {module_name} cannot be streamed: it has neither streamReader nor simpleStreamReader"
+        raise NotThisError(words, "name a data source with one of them")
+    return found
+
+
+class Reader:
+    """The reader of a data source, whichever of PySpark's two kinds it is."""
+
+    def __init__(self, name: str, options: dict[str, str]) -> None:
+        """Raises FatalError, and whatever the data source raises."""
+        kind = find_class(name)
+        source = kind(CaseInsensitiveDict(options))
+        struct = struct_of(source.schema())
+        self.schema = columns_of(struct)
+        self.names = struct.fieldNames()
+        self.is_simple = kind.streamReader is DataSource.streamReader
+        self._simple: SimpleDataSourceStreamReader | None = source.simpleStreamReader(struct) if self.is_simple else None
+        self._reader: DataSourceStreamReader | None = None if self.is_simple else source.streamReader(struct)
+        self._takes_limit = not self.is_simple and bool(inspect.signature(self._planned.latestOffset).parameters)
+
+    @property
+    def _planned(self) -> DataSourceStreamReader:
+        assert self._reader is not None, "a reader of the kind that plans"
+        return self._reader
+
+    @property
+    def _any(self) -> Any:  # noqa: ANN401 - either kind
+        return self._simple or self._reader
+
+    @property
+    def knows_its_end(self) -> bool:
+        """Whether it can be told to come to an end, as for Spark's trigger `availableNow`."""
+        return isinstance(self._any, SupportsTriggerAvailableNow)
+
+    def prepare_end(self) -> None:
+        """From now on it gives what is there at present."""
+        self._any.prepareForTriggerAvailableNow()
+
+    def initial(self) -> Offset:
+        """Where a first start begins."""
+        return _checked(self._any.initialOffset(), "initialOffset")
+
+    def latest(self, start: Offset, *, everything: bool) -> Offset:
+        """Where what is there ends, for the kind that plans; with `everything` whatever limit it has."""
+        if not self._takes_limit:
+            return _checked(self._planned.latestOffset(), "latestOffset")  # type: ignore[call-arg]
+        limit = ReadAllAvailable() if everything else self._planned.getDefaultReadLimit()
+        return _checked(self._planned.latestOffset(start, limit), "latestOffset")
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether it does not give all that is there at once."""
+        return self._takes_limit and not isinstance(self._planned.getDefaultReadLimit(), ReadAllAvailable)
+
+    def read_on(self, start: Offset, most_bytes: int) -> tuple[Offset, list[Fields] | None]:
+        """What a simple reader has behind `start`: where that ends, and the records; None when they are more than `most_bytes`."""
+        assert self._simple is not None, "a simple reader"
+        given, end = self._simple.read(start)
+        found, size_bytes = list[Fields](), 0
+        for fields in fields_of(given, self.names):
+            found.append(fields)
+            size_bytes += weight(fields)
+            if size_bytes > most_bytes:
+                return _checked(end, "read"), None
+        if found and same(start, end):
+            raise FatalError("read() gives records, and the same offset as before", "the offset it returns has to lie behind them")
+        return _checked(end, "read"), found
+
+    def plan(self, start: Offset, end: Offset) -> bytes:
+        """The partitions of what lies between two offsets, for `read`."""
+        planned: bytes = cloudpickle.dumps([] if self.is_simple else list(self._planned.partitions(start, end)))  # type: ignore[no-untyped-call]
+        return planned
+
+    def commit(self, end: Offset) -> None:
+        """Everything before `end` is where it belongs."""
+        self._any.commit(end)
+
+    def stop(self) -> None:
+        """It is not needed any more."""
+        with contextlib.suppress(Exception):
+            getattr(self._any, "stop", lambda: None)()
+
+    def read(self, start: Offset, end: Offset, planned: bytes) -> Iterator[Fields]:
+        """The records of all partitions, in order; of a simple reader what it gives between the two offsets."""
+        if self._simple is not None:
+            yield from fields_of(self._simple.readBetweenOffsets(start, end), self.names)
+            return
+        for partition in pickle.loads(planned):  # noqa: S301 - from the process that plans, through the driver
+            yield from fields_of(self._planned.read(partition), self.names)
+
+
+def same(one: Offset, other: Offset) -> bool:
+    """Whether two offsets are the same, as Spark compares them: as JSON."""
+    return json.dumps(one) == json.dumps(other)
+
+
+def _checked(offset: Offset, what: str) -> Offset:
+    """An offset as JSON has it. Raises FatalError."""
+    try:
+        return json.loads(json.dumps(offset, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise FatalError(f"the offset that {what}() returns is no JSON value", "offsets are maps of texts, numbers and booleans") from None

@@ -1,0 +1,164 @@
+"""Source `datasource`: a stream reader of PySpark on the author's contract.
+
+It has one partition, whose position is the reader's offset: `{"offset": ...}`, or within a range that is sent in several batches also
+its `end` and how many `records` of it are settled.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.model import Stretch
+from copycat_agent.registry import told
+from copycat_agent.sources.contract import Found, Position, Record
+from copycat_agent.sources.contract_kind import source_kind
+from copycat_agent.sources.contract_source import ContractSource
+from copycat_agent.sources.contract_stream import too_large
+from copycat_agent.sources.datasource.options import DataSourceOptions
+from copycat_agent.sources.datasource.planner import Planner
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions
+    from copycat_agent.sources.base import Offsets, Source
+    from copycat_agent.sources.datasource.reader import Reader
+
+KEY = "stream"
+"""The partition."""
+MOST_BYTES = 64 * 2**20
+"""What lies between two offsets is at most this much, where the definition does not say less."""
+_ROWS, _PLAN = b"r", b"p"
+"""What `work` holds, by its first byte: records that were read where the reader plans, or its partitions."""
+
+
+class DataSourceReader:
+    """See `contract.AuthorSource`."""
+
+    def __init__(self, options: DataSourceOptions, most_bytes: int = MOST_BYTES) -> None:
+        self._options = options
+        self._most_bytes = most_bytes
+        self._planner: Planner | None = None
+        self._is_prepared = False
+        self._target: list[Any] = []
+        self._lock = threading.Lock()
+        self._reader: Reader | None = None
+        self._closed = False
+
+    def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
+        """See `AuthorSource.look`. What lies behind the saved offset is planned with it: later that may be something else."""
+        position = saved.get(KEY)
+        planner = self._running()
+        if position is None:
+            return [self._found({"offset": planner.ask("initial").values["offset"]})]
+        start = position["offset"]
+        if "end" in position:
+            work = _PLAN + planner.ask("plan", start=start, end=position["end"]).work
+            return [self._found(position, {"start": start, "end": position["end"]}, work)]
+        if to_the_end and self._is_over(planner, start):
+            return [self._found(position)]
+        answer, work = planner.ask("next", start=start, most_bytes=self._most_bytes)
+        end = answer["offset"]
+        if to_the_end and not (self._target or planner.made["knows_end"]):
+            self._target = [end]  # what comes later is for the next run
+        if end == start:
+            return [self._found(position)]
+        if answer.get("too_large"):
+            if not self._options.replayable:
+                raise FatalError(*too_large(self._stretch(position, end, b"")))
+            work = planner.ask("plan", start=start, end=end).work
+        return [self._found(position, {"start": start, "end": end}, (_ROWS if answer.get("rows") else _PLAN) + work)]
+
+    def _found(self, position: Position, end: Position = None, work: bytes = b"") -> Found:
+        return Found(KEY, position, end, unread=len(work), name=self._options.class_, work=work)
+
+    def _running(self) -> Planner:
+        if self._planner is not None and self._planner.is_gone:
+            self._planner.close()
+            self._planner = None
+        if self._planner is None:
+            planner = Planner(self._options.class_, dict(self._options.options), self._options.timeout)
+            with self._lock:
+                self._planner, self._is_prepared = planner, False
+                if self._closed:
+                    planner.kill()
+        return self._planner
+
+    def _is_over(self, planner: Planner, start: Any) -> bool:  # noqa: ANN401 - the reader's offset
+        """In a run to the end: whether what was there when it began is read. The reader is told of it, where it wants to know."""
+        if planner.made["knows_end"]:
+            if not self._is_prepared:
+                planner.ask("prepare")
+                self._is_prepared = True
+            return False
+        if not self._target and planner.made["limit"]:
+            self._target = [planner.ask("latest", start=start).values["offset"]]
+        return bool(self._target) and self._target[0] == start
+
+    def plan(self, found: Found, position: Position) -> Stretch | None:
+        """See `AuthorSource.plan`."""
+        if found.end is None or found.end["start"] != position["offset"] or position.get("end", found.end["end"]) != found.end["end"]:
+            return None
+        return self._stretch(position, found.end["end"], found.work)
+
+    def _stretch(self, position: Position, end: Any, work: bytes) -> Stretch:  # noqa: ANN401 - the reader's offset
+        options = self._options
+        return Stretch(KEY, options.class_, position, end, work, whole=not options.replayable, most_bytes=self._most_bytes)
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
+        """See `AuthorSource.read`."""
+        start, end = stretch.start["offset"], stretch.end
+        settled = stretch.start.get("records", 0)
+        words = ""
+        try:
+            for number, fields in enumerate(self._records(stretch), 1):
+                if number > settled:
+                    yield fields, None if stretch.whole else {"offset": start, "end": end, "records": number}
+        except (CopycatError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
+            words = f"the reader {self._options.class_} failed (read): {told(error)}"
+        if words:
+            raise RetriableError(words, "it is tried again")
+
+    def _records(self, stretch: Stretch) -> Iterator[dict[str, Any]]:
+        if stretch.work[:1] == _ROWS:
+            return iter(pickle.loads(stretch.work[1:]))  # noqa: S301 - from the process that plans, through the driver
+        return self._made().read(stretch.start["offset"], stretch.end, stretch.work[1:])
+
+    def _made(self) -> Reader:
+        """The reader of this process, made once: as in Spark, its `read` keeps nothing."""
+        from copycat_agent.sources.datasource.reader import Reader  # noqa: PLC0415 - SQL of pyspark, which nobody else needs
+
+        with self._lock:
+            self._reader = self._reader or Reader(self._options.class_, dict(self._options.options))
+            return self._reader
+
+    def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
+        """See `AuthorSource.apply`."""
+        return {"offset": stretch.end} if finished else position
+
+    def committed(self, positions: Mapping[str, Position]) -> None:
+        """See `AuthorSource.committed`. Between two offsets there is nothing to tell a reader."""
+        position = positions[KEY]
+        if "end" not in position:
+            self._running().ask("commit", end=position["offset"])
+
+    def close(self) -> None:
+        """See `AuthorSource.close`."""
+        with self._lock:
+            self._closed = True
+            if self._planner is not None:
+                self._planner.kill()
+
+
+def _make(connector: str, options: DataSourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
+    reader = DataSourceReader(options, delivery.max_batch_bytes)
+    return ContractSource(connector, options, delivery, offsets, log, reader)
+
+
+DATASOURCE = replace(source_kind(DataSourceOptions, DataSourceReader), make=_make)
