@@ -13,6 +13,7 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.check_queries import with_queries
+from copycat_agent.cli.check_readers import with_readers
 from copycat_agent.cli.options import Format, Output
 from copycat_agent.definitions import NO_ADDRESS, Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
 from copycat_agent.definitions.schema import definition_schema
@@ -34,7 +35,7 @@ def check(
 ) -> None:
     """Check all definitions of a directory, offline, with the loader that `run` uses. Exits 78 when any is bad.
 
-    Where one has a query, Spark is started to look at it.
+    Where one has a query, Spark is started to look at it; where one names a data source, that is made, in a process of its own.
     """
     agent_problems: tuple[Problem, ...] = ()
     agent = AgentOptions()
@@ -44,6 +45,7 @@ def check(
         agent_problems = error.problems
     loaded = load_directory(directory, agent, resolve_env=not no_env)
     loaded = _with_addresses(loaded, directory)
+    loaded = loaded if no_env else with_readers(loaded)
     loaded = with_queries(loaded, agent.spark, lambda words: typer.echo(words, err=True))
     problems = (*agent_problems, *loaded.problems)
     if output is Format.JSON:

@@ -68,7 +68,7 @@ def _show_files(followed: Mapping[str, Any], console: Console) -> None:
         return
     columns = [
         Column("state", [one["state"] for one in found], left=True),
-        Column("position", [f"{one['position']:,}{' records' if one['counts_records'] else ''}" for one in found]),
+        Column("position", [one.get("cursor") or f"{one['position']:,}{' records' if one['counts_records'] else ''}" for one in found]),
         Column("size", [f"{one['size']:,}" for one in found]),
         Column("unread", [size(one["unread"]) for one in found], rank=2),
         Column("records", [f"{one['records']:,}" for one in found], rank=3),

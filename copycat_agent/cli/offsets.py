@@ -13,6 +13,7 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.client import Name, SomeName
+from copycat_agent.cli.cursors import moved_cursor
 from copycat_agent.cli.offsets_access import Access, Changes, access, checked_name
 from copycat_agent.cli.offsets_adopt import adopt
 from copycat_agent.cli.offsets_rules import line_rules
@@ -76,7 +77,12 @@ def show(name: Name, output: Output = Format.TEXT, socket: Socket = None, state_
 def set_(  # noqa: PLR0913, PLR0917 - the command's options
     name: Name,
     position: Annotated[
-        str, typer.Option("--position", metavar="N|beginning|end", help="The next byte to read; end: behind the last whole line.")
+        str,
+        typer.Option(
+            "--position",
+            metavar="N|beginning|end|JSON",
+            help="The next byte to read; end: behind its last line. JSON: of a data source.",
+        ),
     ],
     path: FileOption = None,
     key: KeyOption = None,
@@ -96,11 +102,15 @@ def set_(  # noqa: PLR0913, PLR0917 - the command's options
 
     The file is looked at, so that the agent knows it again by what lies before that position. A position beyond its end, in the
     middle of a line, or of a file that is not there is refused without --force. Where no agent runs and no definition is given,
-    lines end with a line feed, in UTF-8 or what a byte order mark says.
+    lines end with a line feed, in UTF-8 or what a byte order mark says. A source without files has a position of its own, which export
+    shows as `cursor`; nobody can check it.
     """
     _one_of(path, key)
     with access(socket, state_dir, config) as store:
         saved = store.read(checked_name(name))
+        if moved := moved_cursor(name, saved, position, path=str(path or ""), key=key or ""):
+            _change(store, name, saved, moved, force=force, output=output)
+            return
         rules = line_rules(name, definition) if definition else store.line_rules(name)
         chosen = place(name, saved, position, path=os.path.abspath(path) if path else "", key=key or "", rules=rules)  # noqa: PTH100 - no links followed
         for doubt in chosen.doubts:
@@ -257,8 +267,9 @@ def _read_documents(name: str, source: str) -> Changes:
         msg = f"{source} is not JSON: {visible(str(error))}"
         raise DataError(msg, "copycat offsets export writes what can be imported") from error
     given = from_documents(name, body)
-    for partition in given:
-        if partition.key != STARTED and not (is_file_key(partition.key) or is_range_key(partition.key)):
+    for partition, offset in given.items():
+        cursor = offset.cursor if offset is not None else ""
+        if partition.key != STARTED and not (cursor or is_file_key(partition.key) or is_range_key(partition.key)):
             msg = f"{partition.key!a} is no key of a file"
             raise DataError(msg, "copycat offsets export shows what keys look like")
     return given

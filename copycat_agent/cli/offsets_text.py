@@ -25,7 +25,7 @@ def columns(rows: Iterable[Sequence[str]]) -> list[str]:
 def listed(offsets: Offsets) -> list[str]:
     """One line per file: how far it is settled, how large it was, what it is."""
     rows = [
-        (str(offset.position), str(offset.size), str(offset.records), _state(offset), partition.key, visible(offset.path))
+        (offset.cursor or str(offset.position), str(offset.size), str(offset.records), _state(offset), partition.key, visible(offset.path))
         for partition, offset in by_path(offsets)
     ]
     return columns([("position", "size", "records", "state", "key", "path"), *rows]) if rows else []
@@ -71,7 +71,7 @@ def by_path(offsets: Offsets, *, everything: bool = False) -> list[tuple[SourceP
 def _brief(partition: SourcePartition, offset: SourceOffset) -> str:
     if partition.key == STARTED:
         return f"first looked {age(time.time() - offset.position / 1000)} ago"
-    return f"{visible(offset.path)} ({partition.key}): position {offset.position}, {_state(offset)}"
+    return f"{visible(offset.path)} ({partition.key}): position {offset.cursor or offset.position}, {_state(offset)}"
 
 
 def _state(offset: SourceOffset) -> str:

@@ -18,10 +18,11 @@ from copycat_agent.cli.plan_view import Planned, entry, shared_files, text_of
 from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import Loaded, load_directory, render
+from copycat_agent.errors import RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES, Lag, only_looking
+from copycat_agent.sources import SOURCES, Lag, LooksLater, only_looking
 
 FILES_SHOWN = 50
 """Of each connector; those with something to read, or with trouble, come first."""
@@ -95,6 +96,10 @@ def _look(definition: Definition, saved: Mapping[SourcePartition, SourceOffset])
     source = kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets_of(definition, saved), log)
     try:
         losses = tuple(source.scan().losses)
+        if isinstance(source, LooksLater):
+            source.look_now()
         return Planned(definition, source.files(), source.lag(), source.passed_over(), losses)
+    except RetriableError as error:
+        return Planned(definition, source.files(), source.lag(), {definition.source.type: str(error)}, ())
     finally:
         source.close()

@@ -13,6 +13,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import Loss, Record
 from copycat_agent.options import Definition
 from copycat_agent.sources import FileView, Lag
+from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.rotation import family
 from copycat_agent.templates import SplitMeta, Template, compile_template
@@ -54,6 +55,8 @@ def _lines(one: Planned, most: int) -> Iterator[str]:
     rest = sum(file.unread for file in one.files)
     key = "" if record.key is None else f", key {visible(one.definition.mask.text(record.key))}"
     head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} files have {rest:,} bytes to read"
+    if isinstance(one.definition.source, PolledOptions):
+        head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} partitions have something to read"
     exactly = ", exactly once" if one.definition.delivery.guarantee == EXACTLY_ONCE else ""
     yield f"{head} -> {visible(record.topic)}{key}{exactly}"
     shown = sorted(one.files, key=lambda file: (_rank(file), file.path))
@@ -91,7 +94,9 @@ def _file(file: FileView, topic: _PerFile, usual: str) -> str:
         return f"{visible(file.path)}: {visible(file.why)}"
     left = f"{file.unread:,} to read" if file.unread > 0 else "read" if file.size else "empty"
     where = f"at {file.position:,} of {file.size:,}"
-    if file.counts_records:
+    if file.cursor:
+        where, left = f"at {visible(file.cursor)}", "there is more" if file.unread > 0 else "read"
+    elif file.counts_records:
         where = f"at record {file.position + 1:,} ({file.size:,} bytes)"
     elif file.compression:
         where = f"at {file.position:,} unpacked ({file.compression}, {file.size:,} on disk)"
@@ -126,7 +131,7 @@ class _PerFile:
         return ("" if topic is None else f" -> {visible(topic)}") + ("" if key is None else f", key {visible(key)}")
 
     def _render(self, template: Template | None, file: FileView) -> str | None:
-        if template is None or not file.key:
+        if template is None or not file.key or file.cursor:
             return None
         meta = SplitMeta(file.path, Identity.parse(file.key)[0].inode, host_name(), self._connector)
         try:

@@ -21,14 +21,18 @@ from copycat_agent.definitions import find_agent_file, load_agent, load_file, pr
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
 from copycat_agent.samples import MOST_RECORDS, Query, Samples, take
+from copycat_agent.sources.contract import PolledOptions
 
 STREAM_BYTES_MAX = 16 * 2**20
 """So much of stdin or a pipe is looked at: a sample, not a stream."""
 
 
 def try_(  # noqa: PLR0913, PLR0917 - the command's options
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file with sample records, packed or not; - is stdin.")],
     definition: Annotated[Path, typer.Option("--definition", "-d", metavar="DEFINITION", help="The definition's file.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", help="A file with sample records, packed or not; - is stdin. Without: what a data source has."),
+    ] = None,
     records: Annotated[int, typer.Option("-n", "--records", min=1, max=MOST_RECORDS, help="Take so many records of the file.")] = 20,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what each step changes.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again whenever one of the two files is saved, until Ctrl-C.")] = False,
@@ -48,7 +52,7 @@ def try_(  # noqa: PLR0913, PLR0917 - the command's options
         shown = Shown(make_console(no_color=no_color), output, use_color(no_color=no_color), verbose)
         trial = Trial(file, definition, config, records, queries, shown)
         if watch:
-            repeat(trial, [Path(file), definition], shown.console)
+            repeat(trial, [*([Path(file)] if file else []), definition], shown.console)
         else:
             raise typer.Exit(trial())
 
@@ -65,8 +69,8 @@ class Shown(NamedTuple):
 class Trial:
     """One definition and one sample, tried again whenever it is called."""
 
-    def __init__(self, file: str, definition: Path, config: Path | None, records: int, queries: Queries, shown: Shown) -> None:
-        self._content = _stream(file) if file == "-" or Path(file).is_fifo() else Path(file)
+    def __init__(self, file: str | None, definition: Path, config: Path | None, records: int, queries: Queries, shown: Shown) -> None:
+        self._content = None if file is None else _stream(file) if file == "-" or Path(file).is_fifo() else Path(file)
         self._definition = definition
         self._config = config
         self._records = records
@@ -81,6 +85,9 @@ class Trial:
             for problem in error.problems:
                 typer.echo(render(problem, color=self._shown.color) + "\n", err=True, color=self._shown.color)
             return exits.DEFINITION_ERROR
+        if self._content is None and not isinstance(definition.source, PolledOptions):
+            typer.echo(f"error: source {definition.source.type} reads files: name one with sample records", err=True)
+            return exits.USAGE
         try:
             samples = take(definition, self._content, most=self._records, query=query)
         except CopycatError as error:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from copycat_agent.definitions.document import printable
 from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile
 from copycat_agent.definitions.loading import find_agent_file, load_agent, load_content, load_directory, load_file
-from copycat_agent.definitions.origins import Origin, lines_of, origins
+from copycat_agent.definitions.origins import Origin, lines_of, origins, problem_in
 from copycat_agent.definitions.rendering import render
+from copycat_agent.definitions.wording import Finding
 
 __all__ = [
     "NO_ADDRESS",
+    "Finding",
     "Loaded",
     "LoadedFile",
     "Origin",
@@ -24,5 +26,6 @@ __all__ = [
     "load_file",
     "origins",
     "printable",
+    "problem_in",
     "render",
 ]

@@ -9,7 +9,11 @@ from typing import Any, Literal
 
 from copycat_agent.definitions.document import FILE_BYTES_MAX, Mapping, Mark, Node, Sequence, SyntaxProblem, decode, parse_mapping
 from copycat_agent.definitions.loading import load_file
+from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.models import Loc, key_of
+from copycat_agent.definitions.places import Places
+from copycat_agent.definitions.wording import Finding
+from copycat_agent.errors import Problem
 from copycat_agent.options import AgentOptions, Definition, Options
 from copycat_agent.small_files import read_small_file
 
@@ -50,6 +54,15 @@ def lines_of(path: Path, section: str) -> tuple[int, ...]:
     node = _tree(path)
     items = node.items.get(section) if node is not None else None
     return tuple(item.start.line for item in items.items) if isinstance(items, Sequence) else ()
+
+
+def problem_in(path: Path, finding: Finding) -> Problem:
+    """Something wrong in a definition that was loaded from `path`, with the place as its file has it now."""
+    try:
+        text = decode(read_small_file(path, FILE_BYTES_MAX))
+    except (OSError, SyntaxProblem):
+        text = ""
+    return Places(str(path), text, _tree(path), Masker()).problem(finding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ from copycat_agent.doctor.host import examine_host
 from copycat_agent.doctor.kafka import clusters, examine_clusters
 from copycat_agent.doctor.limits import examine_limits
 from copycat_agent.doctor.model import Notes, Step, Verdict
-from copycat_agent.doctor.mounts import mounts
+from copycat_agent.doctor.mounts import Mount, mounts
+from copycat_agent.doctor.readers import examine_reader
 from copycat_agent.doctor.registry import examine_registries, registries
 from copycat_agent.doctor.spool import examine_spool
 from copycat_agent.doctor.state import examine_state, holder
 from copycat_agent.doctor.users import User
 from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sources.datasource.options import DataSourceOptions
 from copycat_agent.sources.spool.spool_options import SpoolDirOptions
 
 
@@ -64,11 +66,17 @@ def _examine_connectors(subject: Subject) -> tuple[list[Step], list[Seen]]:
         one = notes.setdefault(label, Notes(f"connector {label}"))
         _examine_definition(one, file)
         if file.definition is not None and file.definition.enabled:
-            look = examine_spool if isinstance(file.definition.source, SpoolDirOptions) else examine_files
-            seen[label] = file.definition, look(one, file.definition, subject.user, mounted)
+            seen[label] = file.definition, _examine_source(one, file.definition, subject.user, mounted)
             examine_secrets(one, file.path, file.definition, subject.user, subject.environ.get("CREDENTIALS_DIRECTORY"))
     examine_shared(seen, notes)
     return [step for one in notes.values() for step in one.steps], [one for _, one in seen.values()]
+
+
+def _examine_source(notes: Notes, definition: Definition, user: User, mounted: list[Mount]) -> Seen:
+    if isinstance(definition.source, DataSourceOptions):
+        return examine_reader(notes, definition)
+    look = examine_spool if isinstance(definition.source, SpoolDirOptions) else examine_files
+    return look(notes, definition, user, mounted)
 
 
 def _examine_definition(notes: Notes, file: LoadedFile) -> None:

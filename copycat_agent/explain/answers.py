@@ -16,6 +16,7 @@ from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, Source, only_looking
 from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.beginning.placing import is_file_key
+from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.identity import Identity
 from copycat_agent.sources.paths.matching import excluded_by, fixed_depth, mismatch
 from copycat_agent.sources.spool.names import never_read
@@ -99,6 +100,8 @@ def _find(source: Source, names: list[str], most_bytes: int) -> tuple[Closeup | 
 
 def _by_patterns(definition: Definition, path: str) -> Refusal | None:
     """Why no pattern names the path, None when one does."""
+    if isinstance(definition.source, PolledOptions):
+        return Refusal(f"source {definition.source.type} reads no files")
     include, exclude = patterns_of(definition.source)
     far = mismatch(include, path)
     if far is not None:

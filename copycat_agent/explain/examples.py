@@ -70,6 +70,9 @@ EXAMPLES = {
 }
 """Values that say more than the type does."""
 EXAMPLES_OF = {
+    ("datasource", "source.type"): "datasource",
+    ("datasource", "source.class"): '"orders:Orders"',
+    ("datasource", "source.options"): "{database: /var/lib/shop/shop.db}",
     ("spool_dir", "source.type"): "spool_dir",
     ("spool_dir", "source.dir"): "/var/spool/in",
     ("spool_dir", "source.pattern"): '"orders-*.csv"',

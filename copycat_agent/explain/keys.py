@@ -239,6 +239,9 @@ def _example(key: str, schema: dict[str, Any], default: str | None, where: str) 
         beside = ""
     text = f"{beside}, {last}: {value}" if beside else f"{last}: {value}"
     for depth, section in reversed(list(enumerate(sections))):
+        if "source datasource" in where and sections == ["source"]:
+            wanted = {"source.type": "type: datasource", "source.class": 'class: "orders:Orders"'}
+            text = "".join(f"{part}, " for name, part in wanted.items() if name != key) + text
         if "source spool_dir" in where:
             text = _of_spool_dir(sections[: depth + 1], key, kind) + text
         text = f"{section}: [{{{text}}}]" if section in _LISTS else f"{section}: {{{text}}}"

@@ -17,9 +17,11 @@ from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, LimitsOptions
 from copycat_agent.producer import Outgoing
+from copycat_agent.samples.given import given, upcoming
 from copycat_agent.samples.model import Fate, Output, Sampled, Samples
 from copycat_agent.samples.standin import StandIn, StandIns
 from copycat_agent.samples.tracing import Entry, Made, Query, TracedPipeline, Where
+from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.packing import packed
 from copycat_agent.sources.spool.spool_stream import ENDLESS
 from copycat_agent.transforms import StepError
@@ -30,26 +32,26 @@ _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 _ANY_DLQ = DlqOptions(topic="dead-letters")
 MOST_RECORDS = 10_000
 """Of a sample that should be taken: each is kept with all its steps."""
+_ANY_BYTES = 2**20
+"""Of a sample that is no file."""
 _HERE = Where()
 _run = partial(BatchRun)
 """Without Spark, also where the definition has a query: the pipeline keeps what waits for it, see `TracedBound.ask`."""
 
 
-def take(definition: Definition, content: bytes | Path, *, most: int = 0, where: Where = _HERE, query: Query | None = None) -> Samples:
+def take(
+    definition: Definition, content: bytes | Path | None, *, most: int = 0, where: Where = _HERE, query: Query | None = None
+) -> Samples:
     """The records of a file as `definition` makes them: the first `most`, or all (0). Asks neither Kafka nor a registry, moves nothing.
 
     `content`: the file's bytes, or where it lies; bytes are called like a file that the source would read, unless `where` says another
-    name. `query` answers its `sql` step, if it has one. Raises FileError when the file cannot be read, other CopycatErrors for a
-    definition that cannot work.
+    name. None: what a source without files gives first, had it never run. `query` answers its `sql` step, if it has one. Raises
+    FileError when the file cannot be read, other CopycatErrors for a definition that cannot work.
     """
     pipeline = _pipeline(definition, where)
     keeper, trace = StandIn(), pipeline.trace
-    with _opened(content) as fd:
-        info = os.fstat(fd)
-        name = where.path or (str(content.absolute()) if isinstance(content, Path) else likely_path(definition))
-        mtime_ms = info.st_mtime_ns // 1_000_000 if where.mtime_ms is None else where.mtime_ms
-        split = _split(definition, pipeline, fd, name, mtime_ms)
-        batch = Batch(TaskId(definition.name, 0), b"", (split,), max(info.st_size, 1) * 2**12, _SECONDS, max_records=most and most + 1)
+    with _sample(definition, pipeline, content, where) as (split, size_bytes):
+        batch = Batch(TaskId(definition.name, 0), b"", (split,), max(size_bytes, 1) * 2**12, _SECONDS, max_records=most and most + 1)
         producers = StandIns(lambda _: keeper)
         try:
             (result,) = run_batch(batch, producers, lambda: 0 < most < len(trace.entries), pipeline, _run)
@@ -60,6 +62,23 @@ def take(definition: Definition, content: bytes | Path, *, most: int = 0, where:
     taken = records[:most] if most else records
     has_more = result.error is None and not result.damage and (not result.at_end or len(taken) < len(records))
     return Samples(taken, result.error, result.damage, has_more, pipeline.unchecked, _long_dropped(pipeline, result))
+
+
+@contextlib.contextmanager
+def _sample(definition: Definition, pipeline: TracedPipeline, content: bytes | Path | None, where: Where) -> Iterator[tuple[Split, int]]:
+    """What to read, and how large it is, packed or not."""
+    if content is None:
+        yield upcoming(definition), _ANY_BYTES
+        return
+    name = where.path or (str(content.absolute()) if isinstance(content, Path) else likely_path(definition))
+    if isinstance(definition.source, PolledOptions):
+        split, pipeline.frames = given(definition, content, name)  # type: ignore[assignment]
+        yield split, _ANY_BYTES
+        return
+    with _opened(content) as fd:
+        info = os.fstat(fd)
+        mtime_ms = info.st_mtime_ns // 1_000_000 if where.mtime_ms is None else where.mtime_ms
+        yield _split(definition, pipeline, fd, name, mtime_ms), info.st_size
 
 
 def _pipeline(definition: Definition, where: Where) -> TracedPipeline:
@@ -179,6 +198,8 @@ def _headers(message: Outgoing) -> dict[str, bytes]:
 def likely_path(definition: Definition) -> str:
     """A path that the source would read: its first pattern, with what is open filled in."""
     source = definition.source
+    if isinstance(source, PolledOptions):
+        return source.type
     patterns = getattr(source, "include", None) or [f"{source.dir.rstrip('/')}/{source.pattern[0]}"]  # type: ignore[attr-defined]
     return "/".join(_likely(part, definition.name) for part in patterns[0].split("/") if part != "**")
 

@@ -89,6 +89,7 @@ class RecordStream:
             if whole.total:
                 yield whole if start == self._base else whole.cut(start - self._base)[1]
             return
+        self._total = None
         begun = start - self._base
         stretch = self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch
         del self._positions[begun:]
@@ -149,7 +150,7 @@ class RecordStream:
     def complete(self, result: SplitResult) -> SplitResult:
         """See `Stream.complete`: with the source's own position behind what is settled."""
         settled = result.offset.position - self._base
-        finished = result.at_end and not result.changed and settled == self._total
+        finished = not result.changed and settled == self._total  # `at_end` or not: a budget may have ended just there
         if not (settled or finished):
             return result
         last = self._positions[settled - 1] if settled else None

@@ -17,6 +17,7 @@ from typing import Any
 
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.registry import told
+from copycat_agent.sources.datasource.faults import fault
 from copycat_agent.sources.datasource.reader import NotThisError, Reader
 
 _PR_SET_PDEATHSIG = 1
@@ -31,6 +32,7 @@ class Session:
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
+        self.name = ""
 
     def answer(self, question: dict[str, Any]) -> Answer:
         """The answer to one question. Raises whatever the reader raises."""
@@ -41,6 +43,7 @@ class Session:
         return answer
 
     def _open(self, question: dict[str, Any]) -> Answer:
+        self.name = question["class"]
         sys.path.extend(one for one in question["path"] if one not in sys.path)
         try:
             self._reader = Reader(question["class"], question["options"])
@@ -97,18 +100,18 @@ def serve(connection: Connection) -> None:
         try:
             answer, work = session.answer(question)
         except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
-            answer, work = _failure(error), b""
+            answer, work = _failure(error, session.name), b""
         connection.send_bytes(json.dumps(answer | {"work": bool(work)}).encode())
         if work:
             connection.send_bytes(work)
 
 
-def _failure(error: Exception) -> dict[str, Any]:
+def _failure(error: Exception, name: str) -> dict[str, Any]:
     """Of an exception that is none of ours type and place are told; its text goes to people who ask for it."""
     if isinstance(error, CopycatError):
         option = error.option if isinstance(error, NotThisError) else ""
         return {"error": error.message, "hint": error.hint, "is_fatal": isinstance(error, FatalError), "option": option}
-    return {"error": told(error), "hint": "", "is_fatal": False, "option": "", "text": str(error)[:_TEXT_MOST]}
+    return {"error": fault(error, name), "hint": "", "is_fatal": False, "option": "", "text": str(error)[:_TEXT_MOST]}
 
 
 def main() -> None:

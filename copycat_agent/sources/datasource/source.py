@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Stretch
-from copycat_agent.registry import told
 from copycat_agent.sources.contract import Found, Position, Record
 from copycat_agent.sources.contract_kind import source_kind
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import too_large
+from copycat_agent.sources.datasource.faults import fault
 from copycat_agent.sources.datasource.options import DataSourceOptions
 from copycat_agent.sources.datasource.planner import Planner
 
@@ -55,6 +55,9 @@ class DataSourceReader:
         planner = self._running()
         if position is None:
             return [self._found({"offset": planner.ask("initial").values["offset"]})]
+        if not (isinstance(position, dict) and "offset" in position):
+            words = f"the saved position of {self._options.class_} is none of a data source"
+            raise FatalError(words, 'it looks like {"offset": ...}: copycat offsets show NAME, and copycat offsets set NAME --key stream')
         start = position["offset"]
         if "end" in position:
             work = _PLAN + planner.ask("plan", start=start, end=position["end"]).work
@@ -74,7 +77,8 @@ class DataSourceReader:
         return [self._found(position, {"start": start, "end": end}, (_ROWS if answer.get("rows") else _PLAN) + work)]
 
     def _found(self, position: Position, end: Position = None, work: bytes = b"") -> Found:
-        return Found(KEY, position, end, unread=len(work), name=self._options.class_, work=work)
+        unread = len(work) if work[:1] == _ROWS else int(end is not None)  # how much a plan stands for nobody knows
+        return Found(KEY, position, end, unread=unread, name=self._options.class_, work=work)
 
     def _running(self) -> Planner:
         if self._planner is not None and self._planner.is_gone:
@@ -121,7 +125,7 @@ class DataSourceReader:
         except (CopycatError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
-            words = f"the reader {self._options.class_} failed (read): {told(error)}"
+            words = f"the reader {self._options.class_} failed (read): {fault(error, self._options.class_)}"
         if words:
             raise RetriableError(words, "it is tried again")
 
@@ -140,6 +144,7 @@ class DataSourceReader:
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
         """See `AuthorSource.apply`."""
+        assert finished or position is not None, "what goes as one is settled as one"
         return {"offset": stretch.end} if finished else position
 
     def committed(self, positions: Mapping[str, Position]) -> None:
