@@ -226,7 +226,7 @@ class ContractSource:
         now = time.monotonic()
         if self._looker.is_done:
             return now
-        if self._is_wanted and not self._looker.is_busy:
+        if self._is_wanted and not self._looker.is_busy and not self._is_occupied:
             if now < self._look_at:
                 return self._look_at
             self._is_wanted, self._asked_at = False, now
@@ -234,6 +234,12 @@ class ContractSource:
         if self._looker.is_busy:
             return now + max(LOOK_AGAIN_SECONDS, min(0.5, (now - self._asked_at) / 10))
         return math.inf
+
+    @property
+    def _is_occupied(self) -> bool:
+        """Whether something is to be read, or being read, of every partition there is: what a look finds would be old by then."""
+        known = self._known.values()
+        return bool(known) and all(one.next is not None or one.reading for one in known)
 
     def look_now(self) -> None:
         """See `LooksLater.look_now`. Raises what the source raises, RetriableError too."""

@@ -32,10 +32,10 @@ def make_authority(directory: Path, name: str) -> None:
     openssl(directory, "req", "-x509", *_KEY, *made)
 
 
-def sign(directory: Path, name: str, *options: str) -> None:
-    """`NAME.pem`: key and certificate for 127.0.0.1, signed by the authority `ca`."""
+def sign(directory: Path, name: str, *options: str, subject: str = "IP:127.0.0.1") -> None:
+    """`NAME.pem`: key and certificate for 127.0.0.1, or another `subject`, signed by the authority `ca`."""
     openssl(directory, "req", "-new", *_KEY, "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-    (directory / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    (directory / f"{name}.ext").write_text(f"subjectAltName={subject}\nbasicConstraints=CA:FALSE\n")
     signed = ["x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext"]
     openssl(directory, *signed, *options, "-out", f"{name}.crt")
     (directory / f"{name}.pem").write_text((directory / f"{name}.key").read_text() + (directory / f"{name}.crt").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import threading
 from collections.abc import Iterator, Mapping
@@ -148,6 +149,21 @@ def test_what_has_to_be_sent_again_is_read_from_the_position_before_it() -> None
     again = next(stream.frames(records, 1234, ENDLESS))
     assert isinstance(again, Parsed)
     assert (again.start, again.values[0]) == (1234, {"book": 1234})
+
+
+def test_nobody_is_asked_while_all_there_is_has_yet_to_be_read() -> None:
+    """A reader whose answers are not the same twice would be asked for what nobody reads."""
+    shelves = Shelves()
+    shelves.books = {"a": 3}
+    source, records = made(shelves), Records(shelves, "made up")
+    source.finish((), looked(source))
+    (split,) = source.plan(1).splits
+    source.scan()
+    assert source.ripen(at_once=False) == math.inf
+    result = settled(split, 3, records)
+    source.finish((result,), source.settle((result,)))
+    wait_until(lambda: source.ripen(at_once=False) and source.needs_scan, 10)
+    source.close()
 
 
 def test_partitions_take_turns_and_shares() -> None:
