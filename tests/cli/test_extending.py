@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +137,24 @@ def test_all_parts_run_on_a_real_broker_and_a_bad_package_stops_only_its_own_con
     assert "transform 'broken' of package copycat-bad 1.0: it cannot be loaded: ModuleNotFoundError" in agent.log
     assert "0.log', bytes 0 to 12, stage transform: transforms[0] shout of package copycat-bad 1.0: KeyError at shouting.py:" in agent.log
     assert "hello" not in agent.log
+
+
+def test_a_source_on_the_contract_runs_with_exactly_once(
+    agent: AgentProcess, broker: DevBroker, topic: str, extras: Path, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop, shop:
+        for table in ("orders", "refunds"):
+            shop.execute(f"CREATE TABLE {table} (number INTEGER, note TEXT)")
+            shop.executemany(f"INSERT INTO {table} VALUES (?, ?)", [(number, table) for number in range(2500)])  # noqa: S608 - two names
+    source = {"type": "tables", "database": str(tmp_path / "shop.db"), "tables": ["orders", "refunds"]}
+    agent.define("shop", {"source": source, "record": {"topic": topic, "key": "{@file.path}"}, "delivery": {"guarantee": "exactly_once"}})
+    for _ in range(2):  # the second run has nothing to send
+        agent.start("--until-idle", env={"PYTHONPATH": f"{PROJECT}:{extras}"})
+        assert agent.wait(110) == 0, agent.log
+    found = consume(broker.bootstrap, topic, "read_committed")
+    for table in ("orders", "refunds"):
+        rows = [json.loads(one.value or b"") for one in found if one.key == table.encode()]
+        assert rows == [{"number": number, "note": table} for number in range(2500)]
 
 
 @pytest.mark.long
