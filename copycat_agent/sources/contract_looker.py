@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 120.0
 """A look, or word of what is saved, that takes longer than this is told as trouble; it is waited for all the same."""
-CLOSE_SECONDS = 5.0
-"""So long the end of a connector waits for word of what is saved to get through."""
+CLOSE_SECONDS = 1.0
+"""So long the end of a connector waits for word of what is saved to get through: the next start gives it once more."""
 
 
 class Looker:
