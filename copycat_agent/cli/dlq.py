@@ -77,14 +77,12 @@ def show(  # noqa: PLR0913, PLR0917 - the command's options
     (definition,) = _chosen(where, name, no_color=no_color)
     with _kafka(), TopicReader(definition.kafka, _topic(definition), group_of(definition.name)) as reader, _progress() as told:
         letters = latest(reader, _names(definition), limit, told)
-    mask = definition.mask
     for letter in letters:
-        if raw and letter.raw is not None:
+        if not raw:
+            shown = definition.mask.value(letter)  # before it is cut or encoded: half of a secret, or its base64, would show
+            typer.echo(json.dumps(letter_entry(shown)) if output is Format.JSON else letter_text(shown, _topic(definition)))
+        elif letter.raw is not None:
             sys.stdout.buffer.write(letter.raw + b"\n")
-        elif not raw and output is Format.JSON:
-            typer.echo(json.dumps(mask.value(letter_entry(letter))))
-        elif not raw:
-            typer.echo(mask.text(letter_text(letter, _topic(definition))))
     if not letters:
         typer.echo(f"no dead letters of {name} in topic {_topic(definition)}", err=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from copycat_agent.cli.shown import as_json, visible
-from copycat_agent.cli.try_view import masked
+from copycat_agent.cli.try_view import hidden_in, masked
 from copycat_agent.cli.values_text import plain, type_of, value_text
 from copycat_agent.errors import Problem
 from copycat_agent.masks import NOTHING_SECRET, Mask
@@ -52,14 +53,20 @@ def picture(tested: Tested, *, quiet: bool) -> Iterator[Text]:
 
 def failures(tested: Tested, outcome: Outcome) -> Iterator[Text]:
     """Why a test fails, line by line."""
-    return (masked(line, tested.mask) for line in _failures(outcome))
+    return (masked(line, tested.mask) for line in _failures(outcome, tested.mask))
 
 
-def _failures(outcome: Outcome) -> Iterator[Text]:
+def _failures(outcome: Outcome, mask: Mask) -> Iterator[Text]:
     if outcome.error is not None:
         yield Text(visible(str(outcome.error)))
     for mismatch in outcome.mismatches:
-        yield from _mismatch(mismatch)
+        yield from _mismatch(_hidden(mismatch, mask))
+
+
+def _hidden(mismatch: Mismatch, mask: Mask) -> Mismatch:
+    """The same without secrets in values and input, before anything of them is cut or encoded."""
+    sides = [one._replace(expected=mask.value(one.expected), got=mask.value(one.got)) for one in mismatch.differences]
+    return replace(mismatch, differences=tuple(sides), sampled=mismatch.sampled and hidden_in(mismatch.sampled, mask))
 
 
 def _mismatch(mismatch: Mismatch) -> Iterator[Text]:
@@ -147,7 +154,7 @@ def _entry(one: Tested, outcome: Outcome) -> dict[str, Any]:
         "good": outcome.good,
         "seconds": round(outcome.seconds, 3),
         "error": str(outcome.error) if outcome.error is not None else None,
-        "mismatches": [_mismatch_entry(mismatch) for mismatch in outcome.mismatches],
+        "mismatches": [_mismatch_entry(_hidden(mismatch, one.mask)) for mismatch in outcome.mismatches],
     }
 
 

@@ -15,7 +15,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.options import Config, Format, NoColor, Output, use_color
 from copycat_agent.cli.queries import Queries
 from copycat_agent.cli.repeating import repeat
-from copycat_agent.cli.try_view import assumed_words, masked, picture, report, summary
+from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
 from copycat_agent.cli.watching import make_console
 from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable, render
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
@@ -101,6 +101,7 @@ class Trial:
         return loaded.definition, self._queries.of(loaded.definition, loaded.path, agent.spark), loaded.assumed
 
     def _show(self, samples: Samples, definition: Definition) -> None:
+        samples = hidden(samples, definition.mask)
         if self._shown.output is Format.JSON:
             typer.echo(json.dumps(definition.mask.value(report(samples)), indent=2, ensure_ascii=False))
             return

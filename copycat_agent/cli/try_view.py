@@ -34,6 +34,21 @@ def masked(line: Text, mask: Mask) -> Text:
     return line if shown == line.plain else Text(shown)
 
 
+def hidden(samples: Samples, mask: Mask) -> Samples:
+    """The same without secrets, before anything is cut or encoded: half of one, or its base64, would show. Messages of errors stay."""
+    return samples._replace(records=tuple(hidden_in(one, mask) for one in samples.records))
+
+
+def hidden_in(one: Sampled, mask: Mask) -> Sampled:
+    """See `hidden`."""
+    return one._replace(
+        raw=mask.value(one.raw),
+        value=mask.value(one.value),
+        steps=tuple(step._replace(before=mask.value(step.before), after=mask.value(step.after)) for step in one.steps),
+        outputs=tuple(mask.value(output) for output in one.outputs),
+    )
+
+
 def picture(samples: Samples, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
     """All records, line by line, and what is to be said of them together. `width`: how long a line may be without being wrapped."""
     for sampled in samples.records:

@@ -10,6 +10,9 @@ from pathlib import Path
 _STAMPED_HERE = frozenset(("btrfs", "overlay", "ramfs", "tmpfs", "zfs"))
 """Types of file systems without a disk of their own whose files are stamped by this host's kernel."""
 
+_SERVER_SECONDS = 86_400.0
+"""So wrong the clock of a file server may be."""
+
 
 _CLOSE_NS = 1_000_000
 """Two reads of one clock between which nothing else has happened."""
@@ -77,6 +80,12 @@ def is_local(device: int) -> bool:
     name = f"{os.major(device)}:{os.minor(device)}"
     kinds = {line.partition(" - ")[2].split(" ", 1)[0] for line in mounts if line.split(" ", 3)[2] == name}
     return bool(kinds) and kinds <= _STAMPED_HERE
+
+
+def seconds_since(device: int, stamped_ns: int) -> float:
+    """How long ago, at least, a file of this device got this time; 0.0 where that lies in the future."""
+    past = (now_ns() - stamped_ns) / 1e9
+    return max(0.0, past if is_local(device) else past - _SERVER_SECONDS)
 
 
 def seen_ns(device: int, changed_ns: int) -> int:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from copycat_agent.sources import clock
+
 if TYPE_CHECKING:
     from copycat_agent.sources.log_options import LogFileOptions
     from copycat_agent.sources.tracked import TrackedFile
@@ -65,6 +67,6 @@ class Timers:
         return min(group, line)
 
     def _quiet_at(self, file: TrackedFile, seconds: float) -> float:
-        if time.time() - file.mtime_ns / 1e9 > seconds + CLOCK_SECONDS:
+        if clock.seconds_since(file.identity.device, file.mtime_ns) > seconds + CLOCK_SECONDS:
             return file.grown_at
         return file.grown_at + seconds

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import Loss, SourceOffset, SplitResult
-from copycat_agent.sources import fingerprint
+from copycat_agent.sources import clock, fingerprint
 from copycat_agent.sources.packing import packed
 
 if TYPE_CHECKING:
@@ -107,4 +107,4 @@ def is_over(file: TrackedFile, rotate_wait: float) -> bool:
     quiet = time.monotonic() - file.grown_at
     if file.is_whole or quiet < LAST_LINE_SECONDS:
         return quiet >= LAST_LINE_SECONDS
-    return max(quiet, time.time() - file.mtime_ns / 1e9) >= min(rotate_wait, UNFINISHED_SECONDS)
+    return max(quiet, clock.seconds_since(file.identity.device, file.mtime_ns)) >= min(rotate_wait, UNFINISHED_SECONDS)

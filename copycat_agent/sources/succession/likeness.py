@@ -31,10 +31,8 @@ def is_quiet(file: TrackedFile) -> bool:
 
 
 def unchanged_seconds(file: TrackedFile) -> float:
-    """Since nobody has touched it, as far as the clock tells that stamped it: 0.0 when it is closed, or a server's clock is that."""
-    if file.fd < 0 or not clock.is_local(file.identity.device):
-        return 0.0
-    return (clock.now_ns() - os.fstat(file.fd).st_ctime_ns) / 1e9
+    """How long nobody has touched it, at least; 0.0 when it is closed."""
+    return 0.0 if file.fd < 0 else clock.seconds_since(file.identity.device, os.fstat(file.fd).st_ctime_ns)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import pytest
 
 from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources import fingerprint
+from copycat_agent.sources import clock, fingerprint
 from copycat_agent.sources.packing import packed, packed_files, unpackers
 from copycat_agent.sources.packing.packed_stream import open_stream
 from copycat_agent.sources.packing.unpacking import Unpacker
@@ -460,6 +460,18 @@ def test_an_old_unfinished_archive_need_not_be_waited_for_long(tmp_path: Path) -
     let_be_quiet(agent)
     agent.drain()
     assert [loss.reason for loss in agent.losses] == ["damaged"]
+
+
+def test_one_that_a_server_has_stamped_is_waited_for_whatever_its_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "is_local", lambda _: False)
+    path = tmp_path / "a"
+    path.write_bytes(PACK["gzip"](TEXT)[:-4])
+    os.utime(path, (time.time() - 3600,) * 2)
+    agent = agent_for(tmp_path, rotate_wait=300.0)
+    agent.drain()
+    let_be_quiet(agent)
+    agent.drain()
+    assert not agent.losses
 
 
 @pytest.mark.parametrize("meanwhile", ["following", "stopped", "killed"])
