@@ -23,10 +23,10 @@ from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import Loaded, load_directory, render
 from copycat_agent.errors import CopycatError
-from copycat_agent.explain import asked
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import Definition
+from copycat_agent.workbench.explaining import asked
 
 _PACKAGED = Path("/etc/copycat/connectors.d")
 _HERE = Path("connectors.d")

@@ -9,7 +9,7 @@ import typer
 from copycat_agent.cli import exits
 from copycat_agent.cli.options import Format
 from copycat_agent.cli.shown import visible
-from copycat_agent.explain import Key, all_keys, find_keys, near_keys
+from copycat_agent.workbench.explaining import OptionKey, all_keys, find_keys, near_keys
 
 
 def key_names() -> list[str]:
@@ -33,7 +33,7 @@ def explain_key(text: str, output: Format) -> int:
     return exits.FAILED
 
 
-def _lines(one: Key) -> list[str]:
+def _lines(one: OptionKey) -> list[str]:
     facts = {
         "type": one.kind,
         "default": "required" if one.default is None else one.default,

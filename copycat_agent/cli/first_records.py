@@ -12,8 +12,8 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.producer import Outgoing
-from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.workbench.trying import StandIn, StandIns
 
 MOST_BYTES = 4 * 2**20
 """Of a file that are looked at, at most, however few records they make."""

@@ -12,8 +12,8 @@ from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.sources import FileView
 
 if TYPE_CHECKING:
-    from copycat_agent.explain import Answer
     from copycat_agent.options import Definition
+    from copycat_agent.workbench.explaining import PathAnswer
 
 AT_WORK = frozenset({"running", "retrying", "blocked", "paused"})
 """States in which a connector follows files."""
@@ -42,7 +42,7 @@ class LiveAgent:
         found = self._client.get(address("connectors", name, f"/files?limit={_FILES_MAX}"))
         return tuple(FileView(**one) for one in found["files"]), found["total"]
 
-    def file(self, answer: Answer) -> FileView | None:
+    def file(self, answer: PathAnswer) -> FileView | None:
         """Where the agent is in the file of an answer."""
         name = answer.definition.name
         if answer.closeup is None or self.statuses.get(name, {}).get("state") not in AT_WORK:

@@ -16,8 +16,8 @@ from copycat_agent.cli.new_case import Tried, case_of, holds, tried
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import LoadedFile, load_content, render
 from copycat_agent.errors import CopycatError
-from copycat_agent.guessing import Draft, Guess, Sample, draft, guess, look, name_for
 from copycat_agent.options import AgentOptions
+from copycat_agent.workbench.guessing import DefinitionDraft, Guess, SampleFile, draft, guess, look, name_for
 
 _KINDS = {kind: {"type": kind} for kind in ("parquet", "avro", "xml", "binary")}
 _SHOWN = 10
@@ -55,23 +55,23 @@ def new(
     _say_next(parts, sample, output)
 
 
-def _begun(subject: str, sample: Sample | None, topic: str | None, name: str | None) -> Draft:
+def _begun(subject: str, sample: SampleFile | None, topic: str | None, name: str | None) -> DefinitionDraft:
     found = _guessed(sample) if sample else None
     if sample and found and found.layout and subject == "log_file" and not found.steps:
         hint = "copycat new spool_dir --from ... reads whole files"
         raise CopycatError(f"{sample.path}: {found.what}: no log of lines", hint)
     called = name or name_for(sample.path if sample else None, subject)
     encoding = sample.encoding if sample and not (found and found.layout and found.layout["type"] == "json") else ""
-    return Draft(subject, called, topic or f"logs.{called}", sample.path if sample else None, found, encoding=encoding)
+    return DefinitionDraft(subject, called, topic or f"logs.{called}", sample.path if sample else None, found, encoding=encoding)
 
 
-def _guessed(sample: Sample) -> Guess:
+def _guessed(sample: SampleFile) -> Guess:
     if sample.kind in _KINDS:
         return Guess(f"{sample.kind} file", 1.0, 1.0, layout=_KINDS[sample.kind])
     return guess(sample.lines)
 
 
-def _loaded(parts: Draft) -> tuple[str, LoadedFile]:
+def _loaded(parts: DefinitionDraft) -> tuple[str, LoadedFile]:
     """The text, as our own loader takes it. What does not load is the fault of a name or topic that was given, or of ours."""
     text = draft(parts)
     loaded = load_content(Path(f"{parts.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
@@ -82,7 +82,7 @@ def _loaded(parts: Draft) -> tuple[str, LoadedFile]:
     return text, loaded
 
 
-def _with_test(parts: Draft, text: str, sample: Sample, results: Tried) -> tuple[str, Draft]:
+def _with_test(parts: DefinitionDraft, text: str, sample: SampleFile, results: Tried) -> tuple[str, DefinitionDraft]:
     """The same with a first test, when there is one that passes."""
     case = case_of(parts, sample, results)
     if case is None:
@@ -110,7 +110,7 @@ def _write(text: str, output: Path | None) -> None:
         raise CopycatError(f"{output}: {error.strerror}") from None
 
 
-def _say(sample: Sample, parts: Draft, results: Tried | None) -> None:
+def _say(sample: SampleFile, parts: DefinitionDraft, results: Tried | None) -> None:
     """What was recognised, what parses, and what does not."""
     assert parts.guess is not None
     lines = [f"{visible(str(sample.path))}: {parts.guess.what}{f', {sample.encoding}' if sample.encoding else ''}"]
@@ -134,7 +134,7 @@ def _say(sample: Sample, parts: Draft, results: Tried | None) -> None:
     typer.echo("\n".join(lines), err=True)
 
 
-def _say_next(parts: Draft, sample: Path | None, output: Path | None) -> None:
+def _say_next(parts: DefinitionDraft, sample: Path | None, output: Path | None) -> None:
     file = visible(str(output)) if output else f"connectors.d/{parts.name}.yaml"
     lines = [] if output else [f"write it into {file}, then:"]
     if sample:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.guessing import Case, Draft, Sample
-from copycat_agent.guessing.model import Value
 from copycat_agent.options import Definition
-from copycat_agent.samples import Sampled, run_tests, take
 from copycat_agent.templates import time_text
+from copycat_agent.workbench.guessing import Case, DefinitionDraft, SampleFile
+from copycat_agent.workbench.guessing.guesses import Value
+from copycat_agent.workbench.trying import TriedRecord, run_tests, take
 
 _FIELDS_MAX = 8
 _TEXT_MAX = 200
@@ -31,11 +31,11 @@ class Tried(NamedTuple):
     total: int
     bad: tuple[int, ...]
     by_record: bool
-    records: tuple[Sampled, ...]
+    records: tuple[TriedRecord, ...]
     error: str = ""
 
 
-def tried(definition: Definition, sample: Sample) -> Tried:
+def tried(definition: Definition, sample: SampleFile) -> Tried:
     """The sample through the real pipeline."""
     packed_or_binary = sample.kind in ("parquet", "avro", "binary")
     try:
@@ -52,7 +52,7 @@ def tried(definition: Definition, sample: Sample) -> Tried:
     return Tried(len(good), len(taken.records), places, by_record, tuple(usable), why)
 
 
-def case_of(parts: Draft, sample: Sample, results: Tried) -> Case | None:
+def case_of(parts: DefinitionDraft, sample: SampleFile, results: Tried) -> Case | None:
     """A test that quotes the first record that went through all steps, None when none can be quoted."""
     for record in results.records[:_LINES_MAX]:
         lines = _quoted(parts, sample, record)
@@ -69,7 +69,7 @@ def holds(definition: Definition) -> bool:
     return all(outcome.good for outcome in run_tests(definition))
 
 
-def _quoted(parts: Draft, sample: Sample, record: Sampled) -> tuple[str, ...] | None:
+def _quoted(parts: DefinitionDraft, sample: SampleFile, record: TriedRecord) -> tuple[str, ...] | None:
     """The record's lines, with the header of a table above them. None for what cannot be quoted, or is too long for that."""
     if record.raw is None or sample.kind:
         return None
@@ -86,7 +86,7 @@ def _quoted(parts: Draft, sample: Sample, record: Sampled) -> tuple[str, ...] | 
     return lines if len(lines) <= _LINES_MAX and all(len(line) <= _LINE_MAX for line in lines) else None
 
 
-def _expected(parts: Draft, record: Sampled) -> Iterator[tuple[str, Value]]:
+def _expected(parts: DefinitionDraft, record: TriedRecord) -> Iterator[tuple[str, Value]]:
     output = record.outputs[0]
     if parts.guess and parts.guess.key and output.key is not None:
         yield "key", output.key.decode("utf-8", "replace")
@@ -110,7 +110,7 @@ def _scalars(fields: Mapping[str, object]) -> Iterator[tuple[str, Value]]:
             yield name, value
 
 
-def _names_zone(parts: Draft) -> bool:
+def _names_zone(parts: DefinitionDraft) -> bool:
     """Whether the time is the same on every host."""
     steps = parts.guess.steps if parts.guess else ()
     formats = [step.options["format"] for step in steps if step.action == "timestamp" and isinstance(step.options, Mapping)]
@@ -119,13 +119,13 @@ def _names_zone(parts: Draft) -> bool:
     )
 
 
-def _lacks_year(parts: Draft) -> bool:
+def _lacks_year(parts: DefinitionDraft) -> bool:
     steps = parts.guess.steps if parts.guess else ()
     named = [step.options["format"] for step in steps if step.action == "timestamp" and isinstance(step.options, Mapping)]
     return any(step.action == "syslog" for step in steps) or any("%" in str(one) and "%y" not in str(one).lower() for one in named)
 
 
-def _read_time(sample: Sample) -> str:
+def _read_time(sample: SampleFile) -> str:
     """Times without a year are those nearest to when the sample was written."""
     written = time_text(sample.path.stat().st_mtime_ns // 10**6, "seconds")
     return written if written.endswith("Z") else time_text(time.time() * 1000, "seconds")

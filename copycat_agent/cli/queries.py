@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from copycat_agent.options import Definition, SparkOptions
-    from copycat_agent.samples import Query
     from copycat_agent.spark.sql_local import LocalSql
+    from copycat_agent.workbench.trying import QueryStep
 
 
 class Queries:
@@ -26,7 +26,7 @@ class Queries:
         self._session: LocalSql | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
-    def of(self, definition: Definition, path: Path, options: SparkOptions) -> Query | None:
+    def of(self, definition: Definition, path: Path, options: SparkOptions) -> QueryStep | None:
         """The query of the definition in the file `path`, None when it has none. Raises DefinitionError for one that is refused."""
         if sql_at(definition.transforms) is None:
             return None
@@ -37,7 +37,7 @@ class Queries:
         except CopycatError as error:
             raise DefinitionError((Problem(str(path), 0, 0, "sql", error.message, error.hint),)) from None
 
-    def _asked(self, definition: Definition, options: SparkOptions) -> Query:
+    def _asked(self, definition: Definition, options: SparkOptions) -> QueryStep:
         if self._session is None:
             from copycat_agent.spark.sql_local import LocalSql  # noqa: PLC0415 - pyspark, which few definitions need
 

@@ -21,7 +21,7 @@ from copycat_agent.cli.watching import make_console
 from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, load_agent, load_directory, load_file, printable, render
 from copycat_agent.errors import CopycatError, DefinitionError, Problem
 from copycat_agent.options import SparkOptions
-from copycat_agent.samples import run_tests
+from copycat_agent.workbench.trying import run_tests
 
 
 def _test(

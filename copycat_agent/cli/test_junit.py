@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from copycat_agent.cli.test_view import Tested, failures
-from copycat_agent.samples import Outcome
+from copycat_agent.workbench.trying import CaseOutcome
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -34,7 +34,7 @@ def junit(tested: Sequence[Tested]) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
-def _case(suite: ET.Element, one: Tested, outcome: Outcome) -> None:
+def _case(suite: ET.Element, one: Tested, outcome: CaseOutcome) -> None:
     case = _element(suite, one, outcome.name, one.line(outcome), outcome.seconds)
     if outcome.good:
         return

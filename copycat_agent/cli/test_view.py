@@ -14,7 +14,7 @@ from copycat_agent.cli.try_view import masked
 from copycat_agent.cli.values_text import plain, type_of, value_text
 from copycat_agent.errors import Problem
 from copycat_agent.masks import NOTHING_SECRET, Mask
-from copycat_agent.samples import ABSENT, Difference, Mismatch, Outcome, Sampled
+from copycat_agent.workbench.trying import ABSENT, CaseMismatch, CaseOutcome, Difference, TriedRecord
 
 _MOST_CHARACTERS = 300
 """Of a value or a line that are shown."""
@@ -25,16 +25,16 @@ class Tested(NamedTuple):
 
     name: str
     path: Path
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[CaseOutcome, ...] = ()
     lines: tuple[int, ...] = ()
     problems: tuple[Problem, ...] = ()
     mask: Mask = NOTHING_SECRET
 
-    def place(self, outcome: Outcome) -> str:
+    def place(self, outcome: CaseOutcome) -> str:
         """`connectors.d/nginx.yaml:14`."""
         return f"{visible(str(self.path))}:{self.line(outcome)}"
 
-    def line(self, outcome: Outcome) -> int:
+    def line(self, outcome: CaseOutcome) -> int:
         """Where the test begins in the file."""
         return self.lines[outcome.number] if outcome.number < len(self.lines) else 0
 
@@ -50,19 +50,19 @@ def picture(tested: Tested, *, quiet: bool) -> Iterator[Text]:
             yield Text("      ").append(text)
 
 
-def failures(tested: Tested, outcome: Outcome) -> Iterator[Text]:
+def failures(tested: Tested, outcome: CaseOutcome) -> Iterator[Text]:
     """Why a test fails, line by line."""
     return (masked(line, tested.mask) for line in _failures(outcome))
 
 
-def _failures(outcome: Outcome) -> Iterator[Text]:
+def _failures(outcome: CaseOutcome) -> Iterator[Text]:
     if outcome.error is not None:
         yield Text(visible(str(outcome.error)))
     for mismatch in outcome.mismatches:
         yield from _mismatch(mismatch)
 
 
-def _mismatch(mismatch: Mismatch) -> Iterator[Text]:
+def _mismatch(mismatch: CaseMismatch) -> Iterator[Text]:
     yield Text(visible(mismatch.title), "bold")
     width = max((cell_len(one.place) for one in mismatch.differences), default=0)
     for one in mismatch.differences:
@@ -85,7 +85,7 @@ def _typed(value: object) -> str:
     return "nothing" if value is ABSENT else f"{_short(value_text(value))} ({type_of(value)})" if value is not None else "null"
 
 
-def _input(sampled: Sampled) -> Iterator[Text]:
+def _input(sampled: TriedRecord) -> Iterator[Text]:
     """What the record was made of, and which steps failed on the way."""
     text = value_text(sampled.value) if sampled.raw is None else sampled.raw.decode("utf-8", "backslashreplace")
     yield Text(f"  input record {sampled.number}: {_short(visible(text))}", "dim")
@@ -140,7 +140,7 @@ def _definition_entry(one: Tested) -> dict[str, Any]:
     }
 
 
-def _entry(one: Tested, outcome: Outcome) -> dict[str, Any]:
+def _entry(one: Tested, outcome: CaseOutcome) -> dict[str, Any]:
     return {
         "name": outcome.name,
         "line": one.line(outcome),
@@ -151,7 +151,7 @@ def _entry(one: Tested, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _mismatch_entry(mismatch: Mismatch) -> dict[str, Any]:
+def _mismatch_entry(mismatch: CaseMismatch) -> dict[str, Any]:
     sampled = mismatch.sampled
     source = {} if sampled is None else {"record": sampled.number, "input": as_json(sampled.raw)}
     return {"title": mismatch.title, **source, "differences": [_difference_entry(one) for one in mismatch.differences]}

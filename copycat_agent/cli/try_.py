@@ -20,7 +20,7 @@ from copycat_agent.cli.watching import make_console
 from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable, render
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
-from copycat_agent.samples import MOST_RECORDS, Query, Samples, take
+from copycat_agent.workbench.trying import MOST_RECORDS, QueryStep, TrialResult, take
 
 STREAM_BYTES_MAX = 16 * 2**20
 """So much of stdin or a pipe is looked at: a sample, not a stream."""
@@ -92,7 +92,7 @@ class Trial:
             typer.echo(assumed_words(assumed), err=True)
         return exits.FAILED if samples.error or samples.damage or any(one.error for one in samples.records) else exits.GOOD
 
-    def _load(self) -> tuple[Definition, Query | None, tuple[str, ...]]:
+    def _load(self) -> tuple[Definition, QueryStep | None, tuple[str, ...]]:
         """The definition, its query if it has one, and the references that a name stands for. Raises DefinitionError."""
         agent = load_agent(find_agent_file(self._definition.absolute().parent, self._config), offline=True)
         loaded = load_file(self._definition, agent, offline=True)
@@ -100,7 +100,7 @@ class Trial:
             raise DefinitionError(loaded.problems)
         return loaded.definition, self._queries.of(loaded.definition, loaded.path, agent.spark), loaded.assumed
 
-    def _show(self, samples: Samples, definition: Definition) -> None:
+    def _show(self, samples: TrialResult, definition: Definition) -> None:
         if self._shown.output is Format.JSON:
             typer.echo(json.dumps(definition.mask.value(report(samples)), indent=2, ensure_ascii=False))
             return

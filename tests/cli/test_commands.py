@@ -15,7 +15,7 @@ from tests.cli.conftest import COMMAND
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEEDLESS = "rich., copycat_agent.doctor, copycat_agent.demo, copycat_agent.dlq, copycat_agent.dev_broker, copycat_agent.cli.top"
+NEEDLESS = "rich., copycat_agent.workbench.doctor, copycat_agent.demo, copycat_agent.dlq, copycat_agent.dev_broker, copycat_agent.cli.top"
 LOADED = f"""
 import sys
 from copycat_agent.cli.commands import _load
