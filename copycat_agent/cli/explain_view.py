@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from copycat_agent.cli.first_records import FirstRecord, FirstRecords
-from copycat_agent.cli.guarantee_view import EXACTLY_ONCE, READERS
-from copycat_agent.cli.shown import age, as_json, visible
+from copycat_agent.cli.shown import EXACTLY_ONCE, READERS, age, as_json, visible
+from copycat_agent.cli.unsent import FirstRecord, FirstRecords
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import Closeup, FileView

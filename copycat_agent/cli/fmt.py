@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent.cli import exits
-from copycat_agent.cli.options import use_color
+from copycat_agent.cli.common_options import use_color
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_content, render
 from copycat_agent.definitions.document import FILE_BYTES_MAX, SyntaxProblem

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from copycat_agent.cli import exits
-from copycat_agent.cli.options import Format, Output
+from copycat_agent.cli.common_options import Format, Output
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.document import FILE_BYTES_MAX

@@ -9,8 +9,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from copycat_agent.cli.shown import as_json, visible
-from copycat_agent.cli.values_text import leaves, plain, type_of, value_text
+from copycat_agent.cli.shown import as_json, leaves, plain, type_of, value_text, visible
 from copycat_agent.masks import Mask
 from copycat_agent.options import Definition
 from copycat_agent.templates import time_text

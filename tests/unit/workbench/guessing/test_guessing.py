@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.cli.new_case import case_of, holds, tried
+from copycat_agent.cli.new import case_of, holds, tried
 from copycat_agent.definitions import load_content, load_directory
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources.paths.matching import mismatch

@@ -1,25 +1,28 @@
-"""From the options of `copycat backfill` to a job: which files, which run, from which time on."""
+"""From the options of `copycat backfill` to a job: which files, which run, from which time on; and with `--plan` what it would send."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import typer
 
+from copycat_agent import logs
 from copycat_agent.backfill import given
 from copycat_agent.backfill.backfill import Job
 from copycat_agent.backfill.delivered import Delivered
 from copycat_agent.backfill.paths import Chosen, choose
+from copycat_agent.backfill.planning import plan_of
 from copycat_agent.backfill.runs import Run, Runs, give_up, is_worked_on, rows_of
 from copycat_agent.batch.window import WindowOptions
 from copycat_agent.cli import exits
-from copycat_agent.cli.shown import visible
+from copycat_agent.cli.shown import age, size, visible
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import LimitsOptions
@@ -31,11 +34,11 @@ if TYPE_CHECKING:
     from copycat_agent.agent import Settings
     from copycat_agent.options import Definition
 
-
 _EXCLUDED = "source.exclude of the definition leaves out"
+FILES_SHOWN = 200
 
 
-class Asked(NamedTuple):
+class BackfillRequest(NamedTuple):
     """What the command line says. `rate` in bytes per second, 0 for no bound."""
 
     paths: tuple[str, ...]
@@ -84,7 +87,7 @@ def rate_of(text: str | None) -> int:
     return options.bytes_per_second or 0
 
 
-def settle_run(definition: Definition, settings: Settings, asked: Asked) -> tuple[Job, Run | None]:
+def settle_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, Run | None]:
     """The job, and the run it belongs to: None without PATHs. Begins a run on disk, or finds the one to go on with."""
     if not asked.paths:
         if asked.again:
@@ -132,7 +135,7 @@ def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
     return chosen
 
 
-def _run(definition: Definition, runs: Runs, asked: Asked) -> Run:
+def _run(definition: Definition, runs: Runs, asked: BackfillRequest) -> Run:
     """The run to go on with, or a new one."""
     names = tuple(path if is_remote(path) else os.path.abspath(path) for path in asked.paths)  # noqa: PTH100 - links keep their names
     before, shape = runs.unfinished(definition.name, names), _shape(definition)
@@ -177,13 +180,13 @@ def _shape(definition: Definition) -> str:
     return hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
 
 
-def _check_same_window(before: Run, asked: Asked) -> None:
+def _check_same_window(before: Run, asked: BackfillRequest) -> None:
     window = asked.window
     if window and (window.since_ms, window.until_ms, window.time_field) != (before.since_ms, before.until_ms, before.time_field):
         usage("the run to resume began with other times: leave out --since, --until and --time-field, it goes on with its own")
 
 
-def _warn_of_window(asked: Asked) -> None:
+def _warn_of_window(asked: BackfillRequest) -> None:
     if asked.window is not None:
         words = "records outside of these times are passed by the connector's own offsets: the agent will not send them later"
         typer.echo(f"warning: {words}; to leave the offsets alone, name the files as PATHs", err=True)
@@ -199,3 +202,53 @@ def _progress(run: Run) -> str:
     done = sum(offset.done for offset in rows.values())
     records = sum(offset.records for offset in rows.values())
     return f"{done:,} of {max(len(run.files), len(rows)):,} files done, {records:,} records passed"
+
+
+def show_plan(definition: Definition, settings: Settings, asked: BackfillRequest, *, as_json: bool) -> None:
+    """Print the plan on stdout."""
+    logs.setup("error")
+    chosen = files_of(definition, asked.paths) if asked.paths else None
+    delivered = None if asked.again or chosen is None else delivered_before(definition, settings, None)
+    saved = {} if chosen else offsets_of(definition, saved_offsets(settings.state_dir))
+    measured = _measured(Runs(settings.state_dir), definition.name)
+    plan = plan_of(definition, chosen, delivered, saved, asked.rate, measured)
+    typer.echo(json.dumps(plan, indent=2) if as_json else "\n".join(_lines(plan, chosen)))
+
+
+def _measured(runs: Runs, connector: str) -> float:
+    """Bytes per second of the latest finished run of this connector that took a while, 0.0 without one."""
+    for run in reversed(runs.all()):
+        try:
+            account = json.loads((run.directory / "account.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if run.connector == connector and account["seconds"] > 1 and account["bytes_per_second"]:
+            return float(account["bytes_per_second"])
+    return 0.0
+
+
+def _lines(plan: Mapping[str, Any], chosen: Chosen | None) -> Iterator[str]:
+    files = sorted(plan["files"], key=lambda file: (file["action"] == "skip", file["path"]))
+    for file in files[:FILES_SHOWN]:
+        yield _file(file)
+    if len(files) > FILES_SHOWN:
+        yield f"... and {len(files) - FILES_SHOWN:,} more files; --format json has them all"
+    for address in chosen.remote if chosen else ():
+        yield f"{address}: what is behind addresses is not looked at"
+    topic = plan["topic"]
+    yield f"topic {visible(topic['name'])}: {topic['state']}"
+    totals, words = plan["totals"], plan["time"]["words"]
+    records = f"about {totals['records']:,} records" if totals["records"] is not None else "nobody knows how many records"
+    took = f"about {age(plan['time']['seconds'])} {words}" if plan["time"]["seconds"] is not None else words
+    yield f"{plan['connector']}: {totals['send']:,} of {totals['files']:,} files to send: {size(totals['bytes'])}, {records}, {took}"
+    for warning in plan["warnings"]:
+        yield f"warning: {visible(warning)}"
+
+
+def _file(file: Mapping[str, Any]) -> str:
+    packed = f", {file['compression']}: about {size(file['unpacked_bytes'])} unpacked" if file["compression"] else ""
+    why = f": {visible(file['why'])}" if file["why"] else ""
+    if file["action"] == "skip":
+        return f"{visible(file['path'])}: skip{why}"
+    records = "" if file["records"] is None else f", about {file['records']:,} records"
+    return f"{visible(file['path'])}: {file['action']} {size(file['bytes'])}{packed}{records}{why}"
