@@ -11,8 +11,7 @@ from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.patterns import where_it_stopped
 from copycat_agent.templates import MISSING, compile_path
 from copycat_agent.transforms.grok import GrokOptions
-from copycat_agent.transforms.grok.expanding import Found, expand, field_path
-from copycat_agent.transforms.grok.library import pattern_set
+from copycat_agent.transforms.grok.expanding import GrokReference, expand, field_path, pattern_set
 from copycat_agent.workbench.trying.results import Fields, StepTrace
 
 _GROUP = re.compile(r"\(\?P<(g\d+)>")
@@ -53,7 +52,7 @@ def _patterns(options: TransformOptions, action: str) -> Iterator[tuple[str, dic
             yield expanded.pattern, {group: _written(found, chosen.grok) for group, found in expanded.fields.items()}
 
 
-def _written(found: Found, options: GrokOptions) -> str:
+def _written(found: GrokReference, options: GrokOptions) -> str:
     """How the definition writes the group of a field; one within a pattern of the set is named by its field."""
     written = (match for text in options.pattern for match in _REFERENCE.finditer(text))
     return next((match[0] for match in written if field_path(match[1]) == found.path), f"field {found.path}")

@@ -1,4 +1,4 @@
-"""From texts to epoch times: by one of several formats, with what a bound file tells about the year."""
+"""From texts to epoch times: by one of several formats, with what a bound file tells about the year; zones and formats as options."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 import time
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Annotated
 
 from copycat_agent.errors import DataError
-from copycat_agent.transforms.times.clocks import Clock, Read
+from copycat_agent.options import BeforeValidator
+from copycat_agent.transforms.times.clocks import ClockTime, Read
 from copycat_agent.transforms.times.layouts import EPOCH_UNITS, NAMES
 from copycat_agent.transforms.times.zones import LOCAL, MICRO, find_zone, offset_in
 
@@ -60,7 +62,7 @@ class Times:
         self.formats = tuple(formats)
         self.zone = find_zone(zone)
         self._offset = offset_in(self.zone)
-        self._readers = [_epoch_reader(EPOCH_UNITS[each]) if each in EPOCH_UNITS else Clock(each, self.zone) for each in formats]
+        self._readers = [_epoch_reader(EPOCH_UNITS[each]) if each in EPOCH_UNITS else ClockTime(each, self.zone) for each in formats]
 
     @property
     def units_ns(self) -> tuple[int, ...]:
@@ -84,7 +86,7 @@ class Times:
     def _readers_at(self, near_ms: int) -> tuple[Read, Read]:
         """The first format's, which raises `NO_TIME`, and all of them."""
         limit = min((near_ms if 0 < near_ms <= _LAST_MS else int(time.time() * 1000)) * 1000 + _AHEAD, _LAST_MS * 1000)
-        readers = [reader.bind(limit) if isinstance(reader, Clock) else reader for reader in self._readers]
+        readers = [reader.bind(limit) if isinstance(reader, ClockTime) else reader for reader in self._readers]
         words = f"no time as in {self.formats[0]}" if len(readers) == 1 else f"no time as in any of the {len(readers)} formats"
 
         def read_any(text: str) -> int:
@@ -162,3 +164,21 @@ def _epoch_reader(unit_ns: int) -> Read:
         return micros
 
     return read
+
+
+def _zone(word: object) -> object:
+    if isinstance(word, str):
+        find_zone(word)
+    return word
+
+
+def _format(text: object) -> object:
+    if isinstance(text, str):
+        compile_times((text,))
+    return text
+
+
+ZoneWord = Annotated[str, BeforeValidator(_zone)]
+"""`local`, a time zone by its name, or an offset such as +02:00."""
+TimeFormat = Annotated[str, BeforeValidator(_format)]
+"""See `compile_times`."""

@@ -1,4 +1,4 @@
-"""`json`: fields as one compact JSON object."""
+"""`bytes`, `string` and `json`: the value as it was framed, as UTF-8, and fields as one compact JSON object. No schema, no registry."""
 
 from __future__ import annotations
 
@@ -15,6 +15,29 @@ from copycat_agent.options import ConverterOptions, Field
 
 _LEAST, _GREATEST = -(2**63), 2**64 - 1
 """What orjson writes by itself."""
+
+
+class BytesOptions(ConverterOptions):
+    """Bytes exactly as framed: no delimiter, nothing decoded."""
+
+    type: Literal["bytes"] = Field("bytes", description="The bytes exactly as framed.")
+
+
+def _as_bytes(value: bytes | str | dict[str, Any]) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace")
+    msg = "the bytes converter needs a record without fields"
+    raise DataError(msg, "use the json converter after transforms that make fields")
+
+
+def _build_bytes(_: BytesOptions, site: Site) -> Converter:
+    del site
+    return _as_bytes
+
+
+BYTES = ConverterKind(BytesOptions, _build_bytes, is_identity=True)
 
 
 class JsonOptions(ConverterOptions):
@@ -46,7 +69,7 @@ def _dump_slowly(value: str | dict[str, Any]) -> bytes:
     raise DataError(msg)
 
 
-def _convert(value: bytes | str | dict[str, Any]) -> bytes:
+def _as_json(value: bytes | str | dict[str, Any]) -> bytes:
     if isinstance(value, bytes):
         value = {"message": value.decode("utf-8", "replace")}
     try:
@@ -76,9 +99,32 @@ def _plain(value: object) -> object:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _build(_: JsonOptions, site: Site) -> Converter:
+def _build_json(_: JsonOptions, site: Site) -> Converter:
     del site
-    return _convert
+    return _as_json
 
 
-JSON = ConverterKind(JsonOptions, _build)
+JSON = ConverterKind(JsonOptions, _build_json)
+
+
+class StringOptions(ConverterOptions):
+    """UTF-8 text; bytes that are not UTF-8 become U+FFFD."""
+
+    type: Literal["string"] = Field("string", description="UTF-8 text; what is not UTF-8 becomes U+FFFD. Fields as compact JSON.")
+
+
+def _as_text(value: bytes | str | dict[str, Any]) -> bytes:
+    if isinstance(value, bytes):
+        # ASCII needs no check beyond this; otherwise a round trip puts U+FFFD where it belongs
+        return value if value.isascii() else value.decode("utf-8", "replace").encode()
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace")
+    return dump(value)
+
+
+def _build_string(_: StringOptions, site: Site) -> Converter:
+    del site
+    return _as_text
+
+
+STRING = ConverterKind(StringOptions, _build_string)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from copycat_agent.errors import CopycatError, DamageError
 from copycat_agent.formats.model import Frame, Parsed, RecordFile
-from copycat_agent.formats.records.parquet.values import instants, rows_of, values
+from copycat_agent.formats.records.parquet.parquet_values import instants, rows_of, values
 from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema
 
@@ -39,7 +39,7 @@ _ENCRYPTED = b"PARE"
 _LEAST_BYTES = 12
 
 
-class _Window(io.RawIOBase):
+class _RowWindow(io.RawIOBase):
     """The file of the batch that runs, for pyarrow, which keeps what it once got. What reading it raises comes back as it is."""
 
     def __init__(self, file: RecordFile, size: int) -> None:
@@ -71,7 +71,7 @@ class _Window(io.RawIOBase):
 class _Reading:
     """One file under way. `held` are the rows that were read last, from row `first` on; `batches` gives the next ones."""
 
-    window: _Window | None
+    window: _RowWindow | None
     reader: pq.ParquetFile
     names: list[str]
     schema: Schema
@@ -257,7 +257,7 @@ def _old_columns(reader: pq.ParquetFile, names: list[str]) -> tuple[str, ...]:
     return tuple(leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.path in names)
 
 
-def _source(file: RecordFile) -> tuple[_Window | None, Any]:
+def _source(file: RecordFile) -> tuple[_RowWindow | None, Any]:
     """What pyarrow reads: the file by position, or all of a packed one. (None, None) for an empty file."""
     window, data = None, b""
     size = file.size
@@ -269,7 +269,7 @@ def _source(file: RecordFile) -> tuple[_Window | None, Any]:
         size, head, tail = len(data), data[:4], data[-4:]
     else:
         head, tail = file(0, 4), file(max(0, size - 4), 4)
-        window = _Window(file, size)
+        window = _RowWindow(file, size)
     if not size:
         return None, None
     if _ENCRYPTED in (head, tail):

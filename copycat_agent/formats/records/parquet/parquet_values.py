@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from copycat_agent.formats.records.moments import clocks, day, moments
+from copycat_agent.formats.records.schemas import clocks, day, moments
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_MS = 86_400_000

@@ -15,7 +15,7 @@ from copycat_agent.converters.avro import numbers
 from copycat_agent.converters.avro.numbers import Write
 from copycat_agent.converters.schemas import moments
 from copycat_agent.converters.schemas.form import BadSchemaError
-from copycat_agent.converters.schemas.unfit import Unfit, kind, wanted
+from copycat_agent.converters.schemas.moments import Unfit, kind, wanted
 
 AvroType = str | list[Any] | dict[str, Any]
 """An Avro schema, as JSON has it."""
