@@ -16,10 +16,10 @@ from rich.status import Status
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.api.client import is_name
 from copycat_agent.cli import exits
-from copycat_agent.cli.client import find_agent
+from copycat_agent.cli.agent_client import find_agent
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.common_options import BootstrapServers, Config, Format, NoColor, Output, Socket, StateDir, use_color
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
-from copycat_agent.cli.options import BootstrapServers, Config, Format, NoColor, Output, Socket, StateDir, use_color
-from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.dlq import Progress, Replay, Survey, group_of, latest, saved_progress, survey
