@@ -13,7 +13,7 @@ from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResu
 from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.producer import Outgoing
 from copycat_agent.samples import StandIn, StandIns
-from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 MOST_BYTES = 4 * 2**20
 """Of a file that are looked at, at most, however few records they make."""

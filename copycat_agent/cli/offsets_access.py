@@ -20,7 +20,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.document import from_document, to_document
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import AgentOptions
-from copycat_agent.sources.beginning.placing import LineRules
+from copycat_agent.sources.log_file.beginning.placing import LineRules
 from copycat_agent.transactions.opening import Adopt
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")

@@ -9,7 +9,7 @@ from typing import Any
 from copycat_agent.definitions import load_file, render
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import HIDDEN, AgentOptions
-from copycat_agent.sources.beginning.placing import LineRules
+from copycat_agent.sources.log_file.beginning.placing import LineRules
 
 
 def line_rules(name: str, path: Path) -> LineRules | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from copycat_agent.cli.shown import age, visible
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.followed import STARTED
+from copycat_agent.sources.log_file.followed import STARTED
 
 GOES_ON = {"local": "the positions of this host", "topic": "the positions in Kafka"}
 

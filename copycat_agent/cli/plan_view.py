@@ -13,8 +13,8 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import Loss, Record
 from copycat_agent.options import Definition
 from copycat_agent.sources import FileView, Lag
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.rotation import family
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.log_file.rotation import family
 from copycat_agent.templates import SplitMeta, Template, compile_template
 
 _KEYS_SHOWN = 40

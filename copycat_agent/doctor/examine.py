@@ -21,7 +21,7 @@ from copycat_agent.doctor.spool import examine_spool
 from copycat_agent.doctor.state import examine_state, holder
 from copycat_agent.doctor.users import User
 from copycat_agent.options import AgentOptions, Definition
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 
 @dataclass(frozen=True, slots=True)

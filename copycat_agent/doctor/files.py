@@ -13,10 +13,10 @@ from copycat_agent.doctor.model import Notes, names
 from copycat_agent.doctor.mounts import Mount, mount_of
 from copycat_agent.doctor.users import User, how_to_open
 from copycat_agent.options import Definition
-from copycat_agent.sources.log_options import LogFileOptions
-from copycat_agent.sources.paths.discovery import Discovery, Found
-from copycat_agent.sources.paths.opening import Opener
-from copycat_agent.sources.rotation import family
+from copycat_agent.sources.files.paths.discovery import Discovery, Found
+from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.log_file.log_options import LogFileOptions
+from copycat_agent.sources.log_file.rotation import family
 
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz", ".zip")
 _UNPACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")

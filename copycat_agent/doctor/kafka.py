@@ -15,7 +15,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.oauth import where_of
 from copycat_agent.options import Definition, KafkaOptions, SourceOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe, ClusterState
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import compile_template
 
 CLUSTER_SECONDS = 12.0

@@ -13,11 +13,11 @@ from copycat_agent.doctor.model import Notes, names
 from copycat_agent.doctor.mounts import Mount, mount_of
 from copycat_agent.doctor.users import User, how_to_open
 from copycat_agent.options import Definition
-from copycat_agent.sources.paths.discovery import Found
-from copycat_agent.sources.paths.patterns import normalise
-from copycat_agent.sources.spool.listing import Listing
-from copycat_agent.sources.spool.names import DoneFiles
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.files.paths.discovery import Found
+from copycat_agent.sources.files.paths.patterns import normalise
+from copycat_agent.sources.spool_dir.listing import Listing
+from copycat_agent.sources.spool_dir.names import DoneFiles
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 _MOVES = ("move", "move_by_date")
 

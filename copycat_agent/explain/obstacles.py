@@ -8,7 +8,7 @@ import stat
 from typing import NamedTuple
 
 from copycat_agent.doctor.users import find_user, how_to_open
-from copycat_agent.sources.paths.opening import NotRegularError, open_regular
+from copycat_agent.sources.files.paths.opening import NotRegularError, open_regular
 
 _FOLLOW = "set follow_symlinks: true to read what it points to"
 _KINDS = {

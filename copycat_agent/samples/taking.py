@@ -20,8 +20,8 @@ from copycat_agent.producer import Outgoing
 from copycat_agent.samples.model import Fate, Output, Sampled, Samples
 from copycat_agent.samples.standin import StandIn, StandIns
 from copycat_agent.samples.tracing import Entry, Made, Query, TracedPipeline, Where
-from copycat_agent.sources.packing import packed
-from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.transforms import StepError
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK

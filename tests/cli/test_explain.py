@@ -24,7 +24,7 @@ from copycat_agent.model import Fingerprint
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
-from copycat_agent.sources.paths import hard_links
+from copycat_agent.sources.files.paths import hard_links
 from tests.cli.conftest import COMMAND
 from tests.cli.test_dry_run import run_to_the_end
 from tests.faults.conftest import LIKE_ANYONE

@@ -10,10 +10,10 @@ import pytest
 
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.model import Counts, SourceOffset, Split, SplitResult
-from copycat_agent.sources import fingerprint
-from copycat_agent.sources.packing import unpackers
-from copycat_agent.sources.packing.unpackers import Unpackers
-from copycat_agent.sources.packing.unpacking import Unpacker
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.packing import unpackers
+from copycat_agent.sources.files.packing.unpackers import Unpackers
+from copycat_agent.sources.files.packing.unpacking import Unpacker
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of
 from tests.unit.sources.packing import PACK, random_lines, source, write_packed

@@ -15,7 +15,7 @@ from copycat_agent.doctor.model import Notes
 from copycat_agent.doctor.mounts import Mount, mount_of, mounts
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import Definition
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from copycat_agent.doctor.mounts import Mount
 from copycat_agent.doctor.state import examine_state, holder
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import SparkOptions
-from copycat_agent.sources.paths import hard_links
+from copycat_agent.sources.files.paths import hard_links
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

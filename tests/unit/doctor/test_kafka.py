@@ -22,7 +22,7 @@ from copycat_agent.doctor.kafka import CLUSTER_SECONDS, Cluster, clusters, exami
 from copycat_agent.doctor.topics import Want
 from copycat_agent.options import Definition, KafkaOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from tests.rig.kafka import unique_topic
 from tests.unit.doctor.conftest import PASSWORD, USER
 

@@ -13,7 +13,7 @@ from copycat_agent.doctor.model import Notes, Step
 from copycat_agent.doctor.mounts import Mount
 from copycat_agent.doctor.spool import examine_spool
 from copycat_agent.options import Definition
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.rig.disk import mounted
 
 NOBODY = User("somebody", 64_321, frozenset({64_321}), is_current=False)

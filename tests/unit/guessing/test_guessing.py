@@ -18,7 +18,7 @@ from copycat_agent.guessing import Draft, Guess, access, draft, guess, look, nam
 from copycat_agent.guessing.layouts import LAYOUTS
 from copycat_agent.importing import fluent_bit_steps, vrl
 from copycat_agent.options import AgentOptions, Definition
-from copycat_agent.sources.paths.matching import mismatch
+from copycat_agent.sources.files.paths.matching import mismatch
 from tests.unit.guessing.known import SAMPLES
 
 EXPECTED = {

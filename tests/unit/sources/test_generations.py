@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.generations import Generations
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.tracked import TrackedFile
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.log_file.generations import Generations
+from copycat_agent.sources.log_file.tracked import TrackedFile
 
 if TYPE_CHECKING:
     from pathlib import Path

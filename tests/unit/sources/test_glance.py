@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent.sources.base import Changes
-from copycat_agent.sources.glance import FULL_SECONDS, Glance
-from copycat_agent.sources.paths.discovery import Discovery, Found
+from copycat_agent.sources.files.paths.discovery import Discovery, Found
+from copycat_agent.sources.files.paths.glance import FULL_SECONDS, Glance
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
 
@@ -23,7 +24,7 @@ TICK_NS = 10_000_000
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now = time.monotonic()
 
     def __call__(self) -> float:
         return self.now

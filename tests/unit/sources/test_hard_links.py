@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from copycat_agent.sources.paths import hard_links
-from copycat_agent.sources.paths.opening import LinkError, Opener
+from copycat_agent.sources.files.paths import hard_links
+from copycat_agent.sources.files.paths.opening import LinkError, Opener
 from tests.unit.sources.rig import agent_for
 from tests.unit.sources.spool.rig import Spool, lines
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from copycat_agent.model import Loss, SourcePartition, SplitResult
-from copycat_agent.sources.tracked import TrackedFile
+from copycat_agent.sources.log_file.tracked import TrackedFile
 from tests.unit.sources.rig import Agent, agent_for
 
 LINES = b"1\n22\n333\n"

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from copycat_agent.model import SourcePartition
-from copycat_agent.sources.glance import Glance
-from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.files.paths.glance import Glance
 from tests.unit.sources.rig import Agent, agent_for
 
 NAMES = st.sampled_from(["app.log", "web.log"])

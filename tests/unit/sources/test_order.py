@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.sources.succession import likeness
-from copycat_agent.sources.views import view_of
+from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.views import view_of
 from tests.unit.sources.rig import Agent, agent_for
 
 GENERATIONS = (5, 4, 3, 2, 1)
@@ -93,7 +93,7 @@ def go_on(log: Rotated, agent: Agent, event: str, chance: random.Random) -> None
 def come_to_rest(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes: whatever was held back for a while is read."""
     agent.drain()
-    monkeypatch.setattr(likeness, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
     agent.drain()
     held = [file.path for file in agent.source._catalog.files.values() if file.size and (file.unread or file.unjudged)]
     assert held == []

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint
-from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.paths.opening import NotRegularError, Opener, open_regular
-from copycat_agent.sources.rotation import family
-from copycat_agent.sources.tracked import TrackedFile
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, identify
+from copycat_agent.sources.files.paths.opening import NotRegularError, Opener, open_regular
+from copycat_agent.sources.log_file.rotation import family
+from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
 @pytest.mark.parametrize(

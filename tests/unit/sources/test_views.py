@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from copycat_agent.sources import Lag, views
-from copycat_agent.sources.views import CROWD, KEEP_SECONDS, LagView
+from copycat_agent.sources import Lag
+from copycat_agent.sources.log_file import views
+from copycat_agent.sources.log_file.views import CROWD, KEEP_SECONDS, LagView
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.catalog import Catalog
+    from copycat_agent.sources.log_file.catalog import Catalog
 
 
 class Crowd:
