@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes, Offsets
-from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed_files
 from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark
@@ -194,7 +193,8 @@ class Catalog:
         self._missed.begun_anew(file)
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
         path = file.path if file.gone_since is None else file.remembered().path
-        largest, kept = (not file.unseen and file.cut) or (file.proven_size, 0)
+        seen = file.seen
+        largest, kept = (not seen.unseen and seen.cut) or (file.proof.size, 0)
         self.truncated_files += 1
         former = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
         self._followed.absent.add_former(
@@ -203,38 +203,24 @@ class Catalog:
             CUT,
             changes,
             kept=0 if file.offset.position else kept,
-            begun_ns=0 if file.gone_since is not None else file.met_ns,
+            begun_ns=0 if file.gone_since is not None else seen.met_ns,
         )
         saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
-        if file.unseen:
+        if seen.unseen:
             unseen = SourcePartition(self._followed.connector, saved_as.key(generation))
-            self._followed.absent.add_former(unseen, SourceOffset(0, path=path, size=file.unseen), CUT, changes)
+            self._followed.absent.add_former(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
             generation += 1
         self._followed.forgetting.bound_formers(file.identity.inode, changes)
-        fresh = TrackedFile(
-            SourcePartition(self._followed.connector, saved_as.key(generation)),
-            file.identity,
-            generation,
-            path,
-            SourceOffset(0, path=path, size=file.size),
-            self.descriptors.opened,
-            size=file.size,
-            mtime_ns=file.mtime_ns,
-            proven_size=file.size,
-            gone_since=file.gone_since,
-            unpacks=file.unpacks,
-            changed_ns=file.changed_ns,
-            met_ns=file.changed_ns,
-            proven_ns=clock.seen_ns(file.identity.device, file.changed_ns),
-            why=f"it begins anew: {why}",
-        )
+        partition = SourcePartition(self._followed.connector, saved_as.key(generation))
+        fresh = file.begun_anew(partition, path, why, unpacks=self._followed.unpacks)
         changes.offsets[fresh.partition] = fresh.offset
         self._followed.replace(file, fresh)
         if fresh.gone_since is not None and self._discovery.excludes(path):
             changes.offsets[fresh.partition] = fresh.remembered(gone=True, done=True)
             self.remove(fresh)
         else:
-            fresh.unjudged = is_rotated(path)
+            if is_rotated(path):
+                fresh.held_back()
             self._meeting.begun.append(fresh)
         return fresh
 
@@ -271,14 +257,13 @@ class Catalog:
             self._log.debug("file renamed", path=file.path, to=found.path)
             self.rotated_files += is_newest(file.path)
             self._missed.left(file.path)
-            file.path, file.met_ns = found.path, found.stat.st_ctime_ns
-        file.gone_since = None
+            file.renamed(found.path, found.stat.st_ctime_ns)
+        file.found(found.stat)
         self.gone.discard(file)
-        file.observe(found.stat)
         if file.in_flight:
             return file
         why = self._what_changed(file) or self._was_cut_unread(file)
-        if file.replaced:
+        if file.seen.replaced:
             self._missed.left(file.path)
             self._followed.lose_rest(file, changes)
             return None
@@ -290,15 +275,14 @@ class Catalog:
 
     def _note_cut(self, file: TrackedFile, changes: Changes) -> None:
         """A file that shrank: what lay beyond its new end and was not read is gone. It is not in flight."""
-        if file.cut is not None:
-            largest, smallest = file.cut
+        if file.seen.cut is not None:
+            largest, smallest = file.seen.cut
             start = max(file.offset.position, 0 if file.is_packed else smallest)
             end = start + file.unread_at(largest) if file.is_packed else largest
             if end > start:
                 why = f"{CUT}{packed_files.words(file.offset)}"
                 self.lost.add(file.partition, file.path, start, end, why, changes)
-            file.cut = None
-            file.proven_size = min(file.proven_size, file.size)
+            file.cut_entered()
             self.truncated_files += 1
             changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
 
@@ -308,22 +292,22 @@ class Catalog:
 
     def _what_changed(self, file: TrackedFile) -> str:
         """Why a file that was read is not what was read, as far as can be told without reading on; "" when it is."""
-        if file.rewritten or file.is_packed:  # what an archive holds only a task can tell
+        if file.seen.rewritten or file.is_packed:  # what an archive holds only a task can tell
             return what_changed(file) if file.is_packed else "it holds other bytes than were read"
-        position = file.offset.position
-        is_grown = 0 < position < file.size and file.cut is None
+        seen, position = file.seen, file.offset.position
+        is_grown = 0 < position < seen.size and seen.cut is None
         is_live = is_grown and file.gone_since is None and is_newest(file.path)  # its task will see; an archive may be written over
-        if is_live or (file.mtime_ns == file.verified_mtime_ns and file.size >= position and not (position and file.cut)):
+        if is_live or (seen.mtime_ns == file.proof.mtime_ns and seen.size >= position and not (position and seen.cut)):
             return ""
         was_open = file.fd >= 0
         try:
             if not file.open(self.opener):
                 return ""
-            file.verified_mtime_ns = file.mtime_ns
+            file.proven()
             return _difference(file)
         except OSError as error:
             self.passed_over.warn(file.path, f"cannot be read: {error.strerror}")
-            file.verified_mtime_ns = 0  # the next look asks again
+            file.unproven()
             close_if_stale(file)
             return ""
         finally:
@@ -332,7 +316,6 @@ class Catalog:
 
     def _miss(self, present: set[TrackedFile], changes: Changes) -> None:
         """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
-        now = time.monotonic()
         unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self._discovery.unlisted)
         for file in [one for one in self.files.values() if one not in present]:
             if unlisted and file.path.startswith(unlisted):
@@ -346,7 +329,7 @@ class Catalog:
                 self._search_for = "the file went away while it was closed (see max_open_files)"
             elif file.gone_since is None:
                 self.rotated_files += 1
-                file.gone_since = now
+                file.left_patterns()
                 self.gone.add(file)
                 if not file.in_flight:  # else its offset is about to move, and is saved with its new name then
                     changes.offsets[file.partition] = file.remembered(gone=True)

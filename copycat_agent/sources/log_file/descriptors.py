@@ -96,7 +96,7 @@ class Descriptors:
         if surplus > 0:
             self.opened.are_many = True
             closable = [file for file in self.opened if not file.in_flight and file.gone_since is None and file not in keep]
-            for file in heapq.nsmallest(surplus, closable, key=lambda file: (file.unread, file.planned_at)):
+            for file in heapq.nsmallest(surplus, closable, key=lambda file: (file.unread, file.schedule.turn)):
                 if file.has_its_name() and (unread or not file.unread):
                     file.close()
         return max(0, min(wanted, self.limit - len(self.opened)))

@@ -117,8 +117,7 @@ class Followed:
 
     def touch(self, file: TrackedFile) -> None:
         """Note whether there is something to read in `file`."""
-        file.note_unread()
-        if file.unread and not file.removed:
+        if file.note_unread() and not file.removed:
             self.dirty.add(file)
         else:
             self.dirty.discard(file)
@@ -131,7 +130,7 @@ class Followed:
     def drop(self, file: TrackedFile) -> None:
         """Stop following a file, whose offset is nobody's any more."""
         file.close()
-        file.removed = True
+        file.dropped()
         self.dirty.discard(file)
         self.gone.discard(file)
         if self.files.get(file.inode_key) is file:

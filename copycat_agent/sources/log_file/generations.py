@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import sys
 from collections.abc import Container
 
 from copycat_agent.sources.log_file.rotation import family, is_newest
@@ -24,18 +25,20 @@ class Generations:
 
     def add(self, file: TrackedFile) -> None:
         """`file` has just been met: it waits for what is unread of the next older one, and the next newer one for it."""
-        file.family = family(file.path)
-        file.age = (file.mtime_ns, file.identity.birth_ns)
-        line = self._lines.setdefault(file.family, [])
+        directory, base = family(file.path)
+        name = sys.intern(directory), base  # one string for all files of a directory, not one for each
+        age = file.seen.mtime_ns, file.identity.birth_ns
+        file.joined(name, age)
+        line = self._lines.setdefault(name, [])
         first_live = _first_live(line)
         bounds = (first_live, len(line)) if is_newest(file.path) else (0, first_live)
-        place = bisect.bisect_right(line, file.age, *bounds, key=lambda one: one.age)
+        place = bisect.bisect_right(line, age, *bounds, key=lambda one: one.rotation.age)
         line.insert(place, file)
         self._link(line, place)
 
     def link(self, file: TrackedFile) -> None:
         """Let `file` wait for what is unread of older ones, and newer ones for what is unread of `file`. No effect on one it has not."""
-        line = self._lines.get(file.family, [])
+        line = self._lines.get(file.rotation.family, [])
         if file in line:
             self._link(line, line.index(file))
 
@@ -55,15 +58,16 @@ class Generations:
 
     def put_before(self, file: TrackedFile, newer: TrackedFile) -> None:
         """`file` holds what `newer` held before it was begun anew: it goes first, and `newer` waits for it."""
-        line = self._lines.get(newer.family, [])
+        line = self._lines.get(newer.rotation.family, [])
         if newer not in line:
             return
         if file not in line or line.index(file) > line.index(newer):
             self.remove(file)
-            file.family, file.age, file.after = newer.family, newer.age, None
+            file.joined(newer.rotation.family, newer.rotation.age)
+            file.wait_for(None)
             line.insert(line.index(newer), file)
             if newer.after is not file:
-                newer.after = None
+                newer.wait_for(None)
         self.link(file)
 
     def _hold_back(self, newer: list[TrackedFile], file: TrackedFile) -> None:
@@ -82,7 +86,7 @@ class Generations:
             if one is file:
                 return
             one = one.after
-        file.after, file.barrier = before, before.size if file.size else -1
+        file.wait_for(before, before.size if file.size else -1)
         self._waiting.add(file)
 
     def waiting(self, unread: Container[TrackedFile]) -> list[TrackedFile]:
@@ -96,19 +100,19 @@ class Generations:
             self.remove(file)
             self.add(fresh)
             return
-        fresh.family, fresh.age = file.family, file.age
-        line = self._lines.get(file.family, [])
+        fresh.joined(file.rotation.family, file.rotation.age)
+        line = self._lines.get(file.rotation.family, [])
         if file in line:
             line[line.index(file)] = fresh
             self.link(fresh)
 
     def remove(self, file: TrackedFile) -> None:
         """`file` is not followed any more."""
-        line = self._lines.get(file.family, [])
+        line = self._lines.get(file.rotation.family, [])
         if file in line:
             line.remove(file)
             if not line:
-                del self._lines[file.family]
+                del self._lines[file.rotation.family]
 
 
 def _first_live(line: list[TrackedFile]) -> int:
@@ -121,4 +125,4 @@ def _first_live(line: list[TrackedFile]) -> int:
 
 def _has_more(file: TrackedFile) -> bool:
     file.refresh()
-    return file.unread or file.in_flight or file.timed
+    return file.unread or file.in_flight or file.ending.timed

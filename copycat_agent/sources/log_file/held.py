@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import signal
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from copycat_agent.sources.files.packing import packed_files
+from copycat_agent.sources.log_file.file_state import Draining
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -20,6 +22,7 @@ LAST_LINE_SECONDS = 5.0
 """A whole archive that was quiet this long gets no further member: its last line counts as finished."""
 UNFINISHED_SECONDS = 60.0
 """An archive without its end marker that was quiet this long is damaged; `rotate_wait` may make it shorter, down to the above."""
+_F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 _SIZES = 1000
 """Files whose sizes are saved at a time."""
 
@@ -32,10 +35,11 @@ def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, ch
     if limit == "forever" or not file.is_deleted():
         return False
     now = time.monotonic()
-    since, size = file.deleted or (now, file.size)
+    assert isinstance(file.standing, Draining), "a pattern finds it"
+    since, size = file.standing.deleted or (now, file.size)
     if file.settled_size >= size:  # what was there then is read: a writer goes on writing to it, and the agent keeps up
         since, size = now, file.size
-    file.deleted = since, size
+    file.seen_deleted(since, size)
     if now - since < limit or not file.backlog:
         return False
     why = f"the file was deleted and not read within hold_deleted{packed_files.words(file.offset)}"
@@ -49,7 +53,8 @@ def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
     """While nothing can be sent, files grow and no offset is saved: should they be destroyed while nobody looks, this was there."""
     grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
     for file in itertools.islice(grown, _SIZES):
-        file.offset = changes.offsets[file.partition] = replace(file.offset, size=file.known_size, done=False)
+        file.size_saved()
+        changes.offsets[file.partition] = file.offset
 
 
 def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
@@ -62,7 +67,7 @@ def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
 
 def what_changed(file: TrackedFile) -> str:
     """Why a packed file is not what was read, as far as is known; "" when it is."""
-    if file.rewritten:
+    if file.seen.rewritten:
         return "it holds other bytes than were read"
     return "it is empty" if file.offset.position and not file.size else ""
 
@@ -70,6 +75,20 @@ def what_changed(file: TrackedFile) -> str:
 def is_over(file: TrackedFile, rotate_wait: float) -> bool:
     """Whether nobody will add to a packed file that was read to its present end."""
     quiet = time.monotonic() - file.grown_at
-    if file.is_whole or quiet < LAST_LINE_SECONDS:
+    if file.packing.is_whole or quiet < LAST_LINE_SECONDS:
         return quiet >= LAST_LINE_SECONDS
-    return max(quiet, time.time() - file.mtime_ns / 1e9) >= min(rotate_wait, UNFINISHED_SECONDS)
+    return max(quiet, time.time() - file.seen.mtime_ns / 1e9) >= min(rotate_wait, UNFINISHED_SECONDS)
+
+
+def has_no_writer(fd: int) -> bool:
+    """Whether no process has the open file open for writing, as far as the kernel tells: a read lease is granted only then.
+
+    False also when a lease may not be asked for (neither owner nor CAP_LEASE, or a file system without leases).
+    """
+    try:
+        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True

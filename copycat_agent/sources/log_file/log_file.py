@@ -21,7 +21,7 @@ from copycat_agent.sources.files.packing.packed_stream import open_stream
 from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.files.paths.opening import why_not
 from copycat_agent.sources.log_file.catalog import Catalog
-from copycat_agent.sources.log_file.held import enter_damage, give_up, is_over, remember_sizes
+from copycat_agent.sources.log_file.held import enter_damage, give_up, has_no_writer, is_over, remember_sizes
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.rotation import kin
 from copycat_agent.sources.log_file.stale import close_if_stale
@@ -175,9 +175,8 @@ class LogFiles:
             limit = max(self._least_bytes, limit // len(chosen))
         for file in chosen:
             self._turn += 1
-            file.planned_at = self._turn
+            file.planned(self._turn)
             self._catalog.dirty.served(file)
-            file.in_flight = True
             self._catalog.origins.archives.ask(file)
             self._flying[file.partition] = file
             self._served.add(file)
@@ -211,7 +210,7 @@ class LogFiles:
             changes.offsets.update(one.offsets)
             changes.forget.update(one.forget)
             changes.losses.extend(one.losses)
-        cut = [file for file in self._catalog.files.values() if file.cut is not None]
+        cut = [file for file in self._catalog.files.values() if file.seen.cut is not None]
         for file in {*self._catalog.dirty, *cut}:
             self._leave_behind(file, changes)
         self._catalog.leave(changes)
@@ -238,7 +237,7 @@ class LogFiles:
             self._catalog.note(changes)
         for result in results:
             file = self._flying.pop(result.split.partition)
-            file.in_flight = False
+            file.landed()
             if not result.changed or result.split.partition in changes.offsets:  # else what was read of it, to its end or not, stands
                 file.note_progress(changes.offsets.get(result.split.partition, result.offset))
             if isinstance(result.error, FileError):
@@ -252,11 +251,9 @@ class LogFiles:
                 if not result.changed:
                     file.note_end(result)
                     self._timers.add(file)
-                if file.is_packed and file.rest:
+                if file.is_packed and file.packing.rest:
                     self._unfinished.add(file)
-            file.rewritten = False
-            if result.changed:
-                file.note_rewritten()
+            file.compared(is_other=result.changed)
             self._needs_scan |= file.needs_scan
             self._catalog.touch(file)
 
@@ -266,7 +263,7 @@ class LogFiles:
 
     def drained(self) -> bool:
         """See `Source.drained`."""
-        waiting = [file for file in self._catalog.dirty if file.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
+        waiting = [file for file in self._catalog.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
         if waiting or self._flying or self._catalog.has_rests:
             return False
         self._needs_scan = True  # a glance looks at a part of the files only, and who asks will not look again
@@ -313,13 +310,13 @@ class LogFiles:
     def _ready(self, most: int) -> list[TrackedFile]:
         """Up to `most` files whose turn it is, the longest unserved first."""
         now = time.monotonic()
-        ready = (file for file in self._catalog.dirty if file.after is None and file.may_be_planned and file.retry_at <= now)
+        ready = (file for file in self._catalog.dirty if file.after is None and file.may_be_planned and file.backoff.retry_at <= now)
         return list(itertools.islice(ready, most))
 
     def _precedence(self, file: TrackedFile) -> tuple[bool, float]:
         """Little before much. Much of one file may be all that a batch gets to: first whoever has not got on for longest."""
         is_much = file.backlog > self._least_bytes
-        return is_much, file.read_at if is_much else file.backlog
+        return is_much, file.schedule.read_at if is_much else file.backlog
 
     def _with_followers(self, chosen: list[TrackedFile], followers: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
         """Behind each file those that wait for it, while one batch reaches that far: a task reads its splits in this order."""
@@ -327,8 +324,8 @@ class LogFiles:
         left = min(FILES_PER_BATCH, most) - len(chosen)
         for file in chosen:
             chain.append(file)
-            while left > 0 and (follower := followers.get(chain[-1])) and self._reaches(chain[-1], follower.barrier):
-                if follower.retry_at > time.monotonic() or not self._have_open([follower], keep=[*chosen, *chain]):
+            while left > 0 and (follower := followers.get(chain[-1])) and self._reaches(chain[-1], follower.rotation.barrier):
+                if follower.backoff.retry_at > time.monotonic() or not self._have_open([follower], keep=[*chosen, *chain]):
                     break
                 chain.append(follower)
                 left -= 1
@@ -355,7 +352,7 @@ class LogFiles:
 
     def _open(self, file: TrackedFile) -> bool:
         """Have `file` open for its turn. False when it cannot be, or is not what it was."""
-        is_unseen = not (file.offset.position or file.is_packed or file.glimpse.head_bytes)
+        is_unseen = not (file.offset.position or file.is_packed or file.provenance.first_fingerprint.head_bytes)
         try:
             if is_unseen and time.monotonic() - self._scanned_at > UNSEEN_SECONDS:
                 self._needs_scan = True  # it was empty: since then it may have been filled, copied and cut, and the copy goes first
@@ -369,7 +366,7 @@ class LogFiles:
         except FileNotFoundError:
             pass
         except OSError as error:
-            if not file.errors:  # else it was told, and is tried again ever more slowly
+            if not file.backoff.errors:  # else it was told, and is tried again ever more slowly
                 self._catalog.passed_over.warn(file.path, why_not(error))
             file.back_off()
             return False
@@ -383,13 +380,13 @@ class LogFiles:
 
     def _finalise_one(self, file: TrackedFile) -> None:
         """What is left of it without a delimiter is its last record."""
-        if file.backlog and not file.in_flight and file.stalled_size == file.size:
-            file.final = True
+        if file.backlog and not file.in_flight and file.ending.stalled_size == file.size:
+            file.finish()
             self._catalog.touch(file)
 
     def _finalise_archives(self) -> None:
         """Archives that nobody will add to: a last line without its delimiter is one, and a missing end marker is damage."""
-        self._unfinished = {file for file in self._unfinished if file.rest and not file.removed}
+        self._unfinished = {file for file in self._unfinished if file.packing.rest and not file.removed}
         for file in self._unfinished:
             if is_over(file, self._options.rotate_wait):
                 self._finalise_one(file)
@@ -409,10 +406,10 @@ class LogFiles:
             return
         assert file.gone_since is not None
         quiet = time.monotonic() - max(file.grown_at, file.gone_since)
-        over = quiet >= self._options.rotate_wait or (file.is_deleted() and file.has_no_writer())
+        over = quiet >= self._options.rotate_wait or (file.is_deleted() and has_no_writer(file.fd))
         file.refresh()  # the last writer may have written once more before it was found to be gone
         self._catalog.touch(file)
-        is_being_packed = file.rest > 0 and not file.is_whole and not is_over(file, self._options.rotate_wait)
+        is_being_packed = file.packing.rest > 0 and not file.packing.is_whole and not is_over(file, self._options.rotate_wait)
         if file.unread or is_being_packed or not over:
             return
         if file.backlog:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from copycat_agent.sources.files.paths.opening import Opener, open_again, why_no
 from copycat_agent.sources.files.paths.passed_over import PassedOver
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.beginning.unopened import Unopened
+from copycat_agent.sources.log_file.file_state import Provenance
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import is_rotated
 from copycat_agent.sources.log_file.tracked import TrackedFile
@@ -74,7 +74,7 @@ class Meeting:
         self._followed.paths.pop(name, None)
         if there is not None:
             self._followed.paths[name] = there
-        file.gone_since = time.monotonic()
+        file.left_patterns()
         self._followed.gone.add(file)
         changes.offsets[file.partition] = file.remembered(gone=True)
         self._log.info("file has left its patterns, is followed to its end", path=name, unread_bytes=file.backlog)
@@ -113,13 +113,12 @@ class Meeting:
         partition = SourcePartition(self._followed.connector, identity.key(generation))
         offset = SourceOffset(0, path=path, size=info.st_size)
         opened, unpacks = self._followed.descriptors.opened, self._followed.unpacks
-        file = TrackedFile(partition, identity, generation, path, offset, opened, unpacks=unpacks)
-        file.observe(info)
-        file.verified_mtime_ns, file.proven_size = file.mtime_ns, file.size
+        file = TrackedFile(partition, identity, path, offset, opened, unpacks=unpacks)
+        file.met(info)
         file.adopt(fd)
         self._followed.add(file)
         del self._followed.paths[path]
-        file.gone_since = time.monotonic()
+        file.left_patterns()
         self._followed.gone.add(file)
         return file
 
@@ -203,9 +202,8 @@ class Meeting:
         elif offset != (offset := self._start.settle(fd, offset)):
             changes.offsets[partition], why = offset, UNOPENED
         opened = followed.descriptors.opened
-        file = TrackedFile(partition, identity, generation, path, offset, opened, why=why, unpacks=followed.unpacks)
-        file.observe(info)
-        file.verified_mtime_ns, file.proven_size = file.mtime_ns, file.size
+        file = TrackedFile(partition, identity, path, offset, opened, provenance=Provenance(why), unpacks=followed.unpacks)
+        file.met(info)
         file.adopt(fd)
         followed.add(file)
         if not offset.position:

@@ -33,7 +33,7 @@ class Timers:
     def add(self, file: TrackedFile) -> None:
         """A task came to the end of `file`: if something waits there, its time runs."""
         if file not in self._queued and file.is_stalled and (due := self._due(file)) < math.inf:
-            file.timed = self._group_seconds < math.inf
+            file.wait_for_group(waits=self._group_seconds < math.inf)
             self._queued.add(file)
             heapq.heappush(self._queue, (due, next(self._numbers), file))
 
@@ -47,24 +47,25 @@ class Timers:
 
     def _end(self, file: TrackedFile, *, at_once: bool) -> None:
         """The record at the end of `file` ends here. Who plans its split looks at it once more: growth takes that back."""
-        file.timed = False
+        file.wait_for_group(waits=False)
         if file.removed or not file.is_stalled:
             return
         now = time.monotonic()
         if not at_once and self._due(file) > now:
             self.add(file)
         else:
-            file.final = at_once or self._quiet_at(file, self._line_seconds) <= now
-            file.flush = not file.final
+            file.end_record(final=at_once or self._quiet_at(file, self._line_seconds) <= now)
             self._touch(file)
 
     def _due(self, file: TrackedFile) -> float:
         """When the time of what waits in `file` is over. What was tried once at this size is not tried again."""
-        group = math.inf if file.size in (file.flushed_size, file.finished_size) else self._quiet_at(file, self._group_seconds)
-        line = math.inf if file.size == file.finished_size else self._quiet_at(file, self._line_seconds)
+        group = (
+            math.inf if file.size in (file.ending.flushed_size, file.ending.finished_size) else self._quiet_at(file, self._group_seconds)
+        )
+        line = math.inf if file.size == file.ending.finished_size else self._quiet_at(file, self._line_seconds)
         return min(group, line)
 
     def _quiet_at(self, file: TrackedFile, seconds: float) -> float:
-        if time.time() - file.mtime_ns / 1e9 > seconds + CLOCK_SECONDS:
+        if time.time() - file.seen.mtime_ns / 1e9 > seconds + CLOCK_SECONDS:
             return file.grown_at
         return file.grown_at + seconds

@@ -50,10 +50,11 @@ def lag_of(catalog: Catalog) -> Lag:
     unread = oldest = troubled = blocked = 0
     for file in catalog.dirty:
         unread += file.backlog
-        troubled += file.errors > 0
-        blocked += file.blocked > 0
-        if file.unread_since_ms and not 0 < oldest <= file.unread_since_ms:
-            oldest = file.unread_since_ms
+        troubled += file.backoff.errors > 0
+        blocked += file.backoff.blocked > 0
+        since_ms = file.schedule.unread_since_ms
+        if since_ms and not 0 < oldest <= since_ms:
+            oldest = since_ms
     return Lag(
         bytes=unread,
         files=len(catalog.dirty),
@@ -71,9 +72,9 @@ def lag_of(catalog: Catalog) -> Lag:
 def view_of(file: TrackedFile) -> FileView:
     """One file, for people."""
     state: FileState = "following"
-    if file.blocked:
+    if file.backoff.blocked:
         state = "blocked"
-    elif file.errors:
+    elif file.backoff.errors:
         state = "failing"
     elif file.unread and (file.unjudged or file.after is not None):
         state = "waiting"
@@ -81,8 +82,8 @@ def view_of(file: TrackedFile) -> FileView:
         state = "gone"
     offset = file.offset
     after = file.after.path if state == "waiting" and file.after is not None else ""
-    now = (file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.read_at)
-    why = UNJUDGED if file.unjudged and file.unread else file.why
+    now = (file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.schedule.read_at)
+    why = UNJUDGED if file.unjudged and file.unread else file.provenance.why
     return FileView(*now, file.backlog, why, after, offset.compression)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +197,7 @@ def test_what_a_run_to_the_end_has_read_is_judged_by_a_scan(tmp_path: Path, log:
         (tmp_path / f"{number}.log").write_text(f"{number}\n")
     agent = part_glancing(tmp_path, Clock(), max_open_files=1)
     for file in agent.source._catalog.files.values():
-        file.grown_at -= 1000.0
+        file.seen = replace(file.seen, grown_at=file.grown_at - 1000.0)
     append(tmp_path / "3.log", "more\n")
     while not agent.source.drained():
         agent.work()

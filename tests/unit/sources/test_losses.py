@@ -258,7 +258,8 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
     agent.scan()
     assert agent.source.lag().oldest_unread_ms > 0
     (tracked,) = agent.source._catalog.files.values()
-    tracked.unread_since_ms = first = 5  # it has been there for long
+    first = 5  # it has been there for long
+    tracked.schedule = replace(tracked.schedule, unread_since_ms=first)
     agent.work(lambda: "stop")
     assert agent.source.lag().oldest_unread_ms == first, "the rest was there then, too"
     splits = agent.source.plan(1).splits
@@ -267,7 +268,7 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
     agent.source.wake({str(log)})
     result = agent._read(splits[0], "read")
     agent._save((result,), agent.source.settle((result,)))
-    assert agent.source.lag().oldest_unread_ms == tracked.seen_ms > first, "what is left came after the batch was planned"
+    assert agent.source.lag().oldest_unread_ms == tracked.schedule.at_ms > first, "what is left came after the batch was planned"
     assert agent.source.lag().bytes == 5
     agent.drain()
     assert agent.source.lag().oldest_unread_ms == 0

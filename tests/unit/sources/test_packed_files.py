@@ -34,7 +34,7 @@ LINES = TEXT.splitlines()
 def let_be_quiet(agent: Agent, seconds: float = held.LAST_LINE_SECONDS) -> None:
     """As if so much time had passed since anything was written."""
     for file in agent.source._catalog.files.values():
-        file.grown_at -= seconds
+        file.seen = replace(file.seen, grown_at=file.grown_at - seconds)
 
 
 def append(path: Path, data: bytes) -> None:

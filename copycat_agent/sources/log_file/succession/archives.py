@@ -50,8 +50,8 @@ class Archives:
     def expect(self, file: TrackedFile, changes: Changes) -> None:
         """A packed file that no pattern matches: it is read only if it is the rest of a known one, which a task finds out."""
         self._expected.add(file)
-        file.offset = changes.offsets[file.partition] = replace(file.offset, done=True, gone_ms=int(time.time() * 1000))
-        file.stalled_size = -1
+        file.expected(replace(file.offset, done=True, gone_ms=int(time.time() * 1000)))
+        changes.offsets[file.partition] = file.offset
         self._followed.touch(file)
 
     def let_go(self, *, at_once: bool) -> None:
@@ -64,9 +64,9 @@ class Archives:
         """Its next split is about to be planned: let the task find out what a packed file is the rest of. No effect on others."""
         if file.is_packed and not file.offset.position:
             try:
-                file.origins = self._of(file)
+                file.may_continue(self._of(file))
             except OSError:
-                file.origins = ()  # the task says why it cannot be read
+                file.may_continue(())  # the task says why it cannot be read
 
     def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
         """What it may be the rest of, as of now. Raises OSError."""
@@ -91,7 +91,7 @@ class Archives:
         if result.error is None and not result.changed and (result.origin >= 0 or result.offset.position):
             self._asked.pop(file.partition, None)
             self._expected.discard(file)
-            file.origins = ()
+            file.may_continue(())
 
     def _takes_unread(self, file: TrackedFile, kept: int, changes: Changes) -> None:
         """It is read from its beginning: perhaps it was made of a file of which nothing was read. It holds `kept` bytes, or more."""
@@ -109,7 +109,7 @@ class Archives:
         may_grow = not (at_once or similarity.is_quiet(file))
         if may_grow and self._followed.absent.has_longer(file.path, len(head)):
             return True
-        return any(self._waits_for(file, one, head, may_grow=may_grow) for one in self._relatives(file) if not one.errors)
+        return any(self._waits_for(file, one, head, may_grow=may_grow) for one in self._relatives(file) if not one.backoff.errors)
 
     def _waits_for(self, file: TrackedFile, one: TrackedFile, head: bytes, *, may_grow: bool) -> bool:
         is_short = len(head) < one.offset.fingerprint.head_bytes
@@ -140,7 +140,7 @@ class Archives:
 
 
 def _is_no_rest(file: TrackedFile, *, at_once: bool) -> bool:
-    is_looked_at = not (file.removed or file.in_flight or file.offset.position) and file.stalled_size == file.size
+    is_looked_at = not (file.removed or file.in_flight or file.offset.position) and file.ending.stalled_size == file.size
     return is_looked_at and (at_once or similarity.is_quiet(file))
 
 

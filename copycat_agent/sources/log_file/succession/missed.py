@@ -97,7 +97,7 @@ class Missed:
 
     def begun_anew(self, file: TrackedFile) -> None:
         """It was cut in its place, by now or, when a task found that, some looks ago."""
-        self.left(file.path, file.partition, file.proven_ns if file.rewritten else 0)
+        self.left(file.path, file.partition, file.proof.at_ns if file.seen.rewritten else 0)
 
     def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, may_be_cut: bool = False) -> None:
         """The file at `path` has left its name; or it was cut there, and what it held is this partition's. `since_ns`: or since then."""
@@ -269,7 +269,7 @@ class Missed:
 
     def _begin(self, file: TrackedFile, rotation: _Rotation, changes: Changes) -> None:
         """Its row keeps a second start from reading it again; where its log was cut, it is older than what stands there now."""
-        file.why = WHY
+        file.explained(WHY)
         changes.offsets[file.partition] = file.remembered(gone=True)
         for partition in rotation.cut:
             self._followed.put_before_successor(file, Identity.parse(partition.key)[0])

@@ -49,8 +49,8 @@ class Origins:
     def add(self, newcomers: list[TrackedFile]) -> None:
         """Files that were met, and of which nothing is read; the list is emptied. `judge` is called before they are planned."""
         for file in newcomers:
-            if file.is_packed or not file.told or self._may_be_rest(file):
-                file.unjudged = True
+            if file.is_packed or not file.packing.told or self._may_be_rest(file):
+                file.held_back()
                 self._unjudged[file] = None
         newcomers.clear()
 
@@ -67,7 +67,7 @@ class Origins:
             offset = absent.known(former, changes) if former in absent.undecided else None
             if offset is not None and _has_rest(offset) and fresh.gone_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
-                fresh.unjudged = True
+                fresh.held_back()
                 self._held[fresh] = former, time.monotonic() + similarity.QUIET_SECONDS - past
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
@@ -100,10 +100,10 @@ class Origins:
 
     def _is_told(self, file: TrackedFile, *, at_once: bool) -> bool:
         """Whether there is enough of it to look at."""
-        if file.size and not file.told:
+        if file.size and not file.packing.told:
             with similarity.opened(file, self._opener), contextlib.suppress(OSError):
                 file.tell()
-        return file.size > 0 and (file.told or at_once or similarity.is_quiet(file))
+        return file.size > 0 and (file.packing.told or at_once or similarity.is_quiet(file))
 
     def awaited(self) -> set[str]:
         """Names (see `kin`) of which files are not judged yet: nothing can be said about what is lost of others with these."""
@@ -112,15 +112,15 @@ class Origins:
     def copied(self, partition: SourcePartition) -> int:
         """So much of a former file is in a copy of it that is read as a file of its own."""
         file = self._copies.pop(partition, None)
-        return 0 if file is None else file.copied
+        return 0 if file is None else file.provenance.copied
 
     def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> None:
         """`file` goes on where another partition, which is given up for it, ends."""
         self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position)
         self._take_over(partition, offset, file.size, changes)
         packing = file.offset.compression
-        file.offset = replace(offset, done=False, gone_ms=0, path=file.path, size=file.size, compression=packing)
-        file.why = f"it goes on where {offset.path} ended"
+        here = replace(offset, done=False, gone_ms=0, path=file.path, size=file.size, compression=packing)
+        file.continued(here, f"it goes on where {offset.path} ended")
         changes.offsets[file.partition] = file.offset
         self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
         self._followed.touch(file)
@@ -144,7 +144,7 @@ class Origins:
     def _free(self, file: TrackedFile) -> None:
         if file in self._held or file in self._unjudged:
             return
-        file.unjudged = False
+        file.freed()
         self._followed.touch(file)
         if not file.removed:
             self._followed.generations.link(file)
@@ -170,8 +170,8 @@ class Origins:
         """Whether a task still reads a relative, as it did when `file` was first looked at: how far it came is not known."""
         flights = self._flights.get(file)
         if flights is None:
-            flights = self._flights[file] = {one: one.planned_at for one in self._relatives(file) if one.in_flight}
-        return any(one.in_flight and one.planned_at == turn for one, turn in flights.items())
+            flights = self._flights[file] = {one: one.schedule.turn for one in self._relatives(file) if one.in_flight}
+        return any(one.in_flight and one.schedule.turn == turn for one, turn in flights.items())
 
     def _is_unsettled(self, file: TrackedFile) -> bool:
         """Whether a relative was cut just now."""
@@ -181,7 +181,7 @@ class Origins:
 
     def _is_cut(self, one: TrackedFile) -> bool:
         """Whether it was cut just now: the next scan knows it as a former file."""
-        is_cut = one.cut is not None or one.needs_scan
+        is_cut = one.seen.cut is not None or one.needs_scan
         self.needs_scan |= is_cut and not one.in_flight
         return is_cut
 
@@ -206,7 +206,7 @@ class Origins:
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """What it was seen to be a copy of comes first. What it held itself, before it was written over, is none."""
-        absent, original = self._followed.absent, file.copy_of
+        absent, original = self._followed.absent, file.provenance.copy_of
         found = [one for one in absent.candidates(file.path, head, changes) if _is_other(one[0], file)]
         if original is not None and absent.has(original) and (offset := absent.known(original, changes)):
             return [(original, offset), *(one for one in found if one[0] != original)]
@@ -265,12 +265,11 @@ class Origins:
         return time.monotonic() - caught_up >= similarity.QUIET_SECONDS
 
     def _note_copy(self, file: TrackedFile, one: TrackedFile) -> None:
-        file.copied = file.size
-        file.copy_of = one.partition
+        file.copies(one.partition)
         self._copies[one.partition] = file
 
     def _copied_of(self, file: TrackedFile, partition: SourcePartition) -> int:
-        return file.copied if file.copy_of == partition else 0
+        return file.provenance.copied if file.provenance.copy_of == partition else 0
 
     def _replaces(self, file: TrackedFile, one: TrackedFile, changes: Changes) -> bool:
         """Whether `file` has all that the deleted `one` held, and came into its place; then it goes on there, or waits till it may."""
