@@ -91,7 +91,7 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
     ("spark", "pyspark"): "as the runner: what runs in an executor looks first whether it can",
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",
-    ("sources", "copycat_agent.sources.files.reading.remote_handle"): "imports pyarrow, 0.15 s that local files need not wait for",
+    ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
     ("cli", "copycat_agent.cli.progress_bars"): "imports rich, which only a run to the end on a terminal needs",

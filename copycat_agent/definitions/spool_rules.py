@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.files.paths.patterns import normalise
+from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.listing import include_of
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 

@@ -16,7 +16,7 @@ from copycat_agent.doctor.model import Notes, Step
 from copycat_agent.doctor.users import SERVICE_USER, User, exists
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.options import SparkOptions
-from copycat_agent.sources.files.paths.hard_links import kernel_protects
+from copycat_agent.sources.files.paths.opening import kernel_protects
 from copycat_agent.spark.java import cache_directory, find_java, spark_home
 
 OTHERS_BYTES = 250 * 2**20

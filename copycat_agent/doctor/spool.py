@@ -14,9 +14,8 @@ from copycat_agent.doctor.mounts import Mount, mount_of
 from copycat_agent.doctor.users import User, how_to_open
 from copycat_agent.options import Definition
 from copycat_agent.sources.files.paths.discovery import Found
-from copycat_agent.sources.files.paths.patterns import normalise
-from copycat_agent.sources.spool_dir.listing import Listing
-from copycat_agent.sources.spool_dir.names import DoneFiles
+from copycat_agent.sources.files.paths.matching import normalise
+from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 _MOVES = ("move", "move_by_date")

@@ -18,7 +18,7 @@ from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import excluded_by, fixed_depth, mismatch
 from copycat_agent.sources.log_file.beginning.placing import is_file_key
-from copycat_agent.sources.spool_dir.names import never_read
+from copycat_agent.sources.spool_dir.listing import never_read
 
 Saved = Mapping[SourcePartition, SourceOffset]
 

@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.packing import packed_files
-from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener
-from copycat_agent.sources.files.paths.passed_over import PassedOver
 from copycat_agent.sources.log_file.beginning.start import StartAt
+from copycat_agent.sources.log_file.endings import close_if_stale, what_changed
 from copycat_agent.sources.log_file.followed import STARTED, Followed
-from copycat_agent.sources.log_file.held import what_changed
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.rotation import family, is_newest, is_rotated
-from copycat_agent.sources.log_file.stale import close_if_stale
-from copycat_agent.sources.log_file.succession import left_behind
+from copycat_agent.sources.log_file.succession import unclaimed
 from copycat_agent.sources.log_file.succession.missed import Missed
 from copycat_agent.sources.log_file.succession.origins import Origins
-from copycat_agent.sources.log_file.succession.rests import Rests
+from copycat_agent.sources.log_file.succession.unclaimed import Rests
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
 if TYPE_CHECKING:
@@ -119,7 +117,7 @@ class Catalog:
         self._miss(present, changes)
         self._look_after_gone(changes)
         if self._search_for:
-            may_be_there = left_behind.Search(
+            may_be_there = unclaimed.Search(
                 self._discovery, self.files, self.opener, self._meeting.follow_left, self._follow_kept, self._search_for, self.passed_over
             )
             if may_be_there.look_for(self._followed.absent, changes):
@@ -280,7 +278,7 @@ class Catalog:
             start = max(file.offset.position, 0 if file.is_packed else smallest)
             end = start + file.unread_at(largest) if file.is_packed else largest
             if end > start:
-                why = f"{CUT}{packed_files.words(file.offset)}"
+                why = f"{CUT}{packed.words(file.offset)}"
                 self.lost.add(file.partition, file.path, start, end, why, changes)
             file.cut_entered()
             self.truncated_files += 1

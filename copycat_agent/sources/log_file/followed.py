@@ -1,15 +1,15 @@
-"""The files that are followed, by every way to find one, and what is saved of those that are not."""
+"""Files that may have something to read, the longest unserved first."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.packing import packed_files
+from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.descriptors import Descriptors
 from copycat_agent.sources.log_file.generations import Generations
-from copycat_agent.sources.log_file.queue import Queue
 from copycat_agent.sources.log_file.rotation import family, kin
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.unfollowed.absent import Absent
@@ -19,6 +19,36 @@ from copycat_agent.sources.losses import Lost
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.sources.log_file.log_options import LogFileOptions
+    from copycat_agent.sources.log_file.tracked import TrackedFile
+
+
+class Queue:
+    """An ordered set. Who is put in stands at the end; who is served goes there again. All methods take constant time."""
+
+    def __init__(self) -> None:
+        self._files: dict[TrackedFile, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[TrackedFile]:
+        return iter(self._files)
+
+    def __contains__(self, file: object) -> bool:
+        return file in self._files
+
+    def add(self, file: TrackedFile) -> None:
+        """Put `file` at the end; one that stands in the queue keeps its place."""
+        self._files[file] = None
+
+    def discard(self, file: TrackedFile) -> None:
+        """Take `file` out, if it is in."""
+        self._files.pop(file, None)
+
+    def served(self, file: TrackedFile) -> None:
+        """It was `file`'s turn: all others come before it now."""
+        if self._files.pop(file, 0) is None:
+            self._files[file] = None
 
 
 STARTED = "started"
@@ -146,6 +176,6 @@ class Followed:
         if file.backlog:
             why = "the file was deleted while it was closed (see max_open_files)"
             position = file.offset.position
-            self.lost.add(file.partition, file.path, position, position + file.backlog, why + packed_files.words(file.offset), changes)
+            self.lost.add(file.partition, file.path, position, position + file.backlog, why + packed.words(file.offset), changes)
         changes.offsets[file.partition] = file.remembered(gone=True, done=True)
         self.remove(file)

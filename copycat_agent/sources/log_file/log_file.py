@@ -16,16 +16,14 @@ from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import Frames, LineFrames, MultilineFrames
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
-from copycat_agent.sources.files.packing import packed_files
+from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.packing.packed_stream import open_stream
 from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.files.paths.opening import why_not
 from copycat_agent.sources.log_file.catalog import Catalog
-from copycat_agent.sources.log_file.held import enter_damage, give_up, has_no_writer, is_over, remember_sizes
+from copycat_agent.sources.log_file.endings import Released, close_if_stale, enter_damage, give_up, has_no_writer, is_over, remember_sizes
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.rotation import kin
-from copycat_agent.sources.log_file.stale import close_if_stale
-from copycat_agent.sources.log_file.succession.released import Released
 from copycat_agent.sources.log_file.timers import Timers
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.views import LagView, closeup, view_of
@@ -222,7 +220,7 @@ class LogFiles:
         known = changes.offsets.get(file.partition, file.offset)
         is_read = known.done and known.size == now.size
         changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
-        start, end, words = packed_files.rest(known)
+        start, end, words = packed.rest(known)
         if self._catalog.descriptors.opened.survives(file):
             return
         if end > start and file.is_deleted() and kin(file.path) not in self._catalog.origins.awaited():
@@ -427,4 +425,4 @@ def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
     return LineFrames(options.line, encoding=options.encoding, raw=raw)
 
 
-LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing, packed_files.saved)
+LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing, packed.saved)

@@ -13,11 +13,9 @@ from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.paths.discovery import NO_DESCRIPTORS, Found
+from copycat_agent.sources.files.paths.discovery import NO_DESCRIPTORS, Found, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, open_again, why_not
-from copycat_agent.sources.files.paths.passed_over import PassedOver
-from copycat_agent.sources.log_file.beginning.start import StartAt
-from copycat_agent.sources.log_file.beginning.unopened import Unopened
+from copycat_agent.sources.log_file.beginning.start import StartAt, Unopened
 from copycat_agent.sources.log_file.file_state import Provenance
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import is_rotated

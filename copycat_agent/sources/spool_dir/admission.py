@@ -18,8 +18,7 @@ from copycat_agent.sources.files.paths.opening import SPARE, why_not
 if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.order import Queue
-    from copycat_agent.sources.spool_dir.ready import Ready
+    from copycat_agent.sources.spool_dir.ready import Queue, Ready
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files.identity import identify_by_name
-from copycat_agent.sources.files.packing import packed_files
+from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.opening import why_not
 from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.spool_dir.ranges import parts_of
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
     from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.files.identity import Whereabouts
     from copycat_agent.sources.files.paths.discovery import Found
-    from copycat_agent.sources.files.paths.whereabouts import Whereabouts
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.rows import Row, Rows
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
@@ -267,7 +267,7 @@ class Catalog:
         offset = row.offset
         if offset.done or not (offset.position or row.bounds):
             return
-        start, end, words = packed_files.rest(offset)
+        start, end, words = packed.rest(offset)
         if row.bounds is not None:
             end = row.bounds[1]
         if end > start:

@@ -1,16 +1,16 @@
-"""What becomes of the splits that tasks bring back: what is saved, what is lost, and whose turn it is next."""
+"""Columns that come and go between files: told, never in the way."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.spool_dir import ranges
-from copycat_agent.sources.spool_dir.drift import Drift
 from copycat_agent.sources.spool_dir.settling import bad_file, damage_loss, set_aside, settled
 
 if TYPE_CHECKING:
@@ -18,12 +18,46 @@ if TYPE_CHECKING:
 
     from copycat_agent.formats import RecordFormat
     from copycat_agent.logs import Log
+    from copycat_agent.model import Schema
     from copycat_agent.sources.base import Changes
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.rows import Rows
     from copycat_agent.sources.spool_dir.spool_file import Part, SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
+
+
+TELL_SECONDS = 60.0
+"""Least time between two warnings of one connector."""
+_NAMED = 20
+"""Columns that are named."""
+
+
+class Drift:
+    """Remembers the columns of the last file that was read."""
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._last: tuple[str, frozenset[str]] | None = None
+        self._told_at = -TELL_SECONDS
+
+    def note(self, path: str, schema: Schema | None) -> None:
+        """A file with this schema was read. Warns when its columns are not those of the file before it."""
+        if schema is None:
+            return
+        columns = frozenset(column.name for column in schema.columns)
+        before, self._last = self._last, (path, columns)
+        if before is None or before[1] == columns or self._clock() - self._told_at < TELL_SECONDS:
+            return
+        self._told_at = self._clock()
+        new, missing = sorted(columns - before[1]), sorted(before[1] - columns)
+        self._log.warning("columns differ between files", path=path, before=before[0], new=_listed(new), missing=_listed(missing))
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}" or "none"
 
 
 class Outcomes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.model import Fingerprint
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name
-from copycat_agent.sources.files.packing import packed_files
+from copycat_agent.sources.files.packing import packed
 
 if TYPE_CHECKING:
     from copycat_agent.sources.files.paths.discovery import Found
@@ -106,4 +106,4 @@ def _is_same(fd: int, info: os.stat_result, path: str, row: Row) -> bool:
         return is_unchanged or offset.position == (row.bounds or (0, 0))[0]
     if offset.done and proof.head_bytes == offset.size:  # the digest of the whole file: only a task has the time to compare it
         offset = replace(offset, fingerprint=Fingerprint(0, "", proof.tail_bytes, proof.tail))
-    return packed_files.is_same(fingerprint.reader(fd), info.st_size, offset)
+    return packed.is_same(fingerprint.reader(fd), info.st_size, offset)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.paths.whereabouts import Whereabouts
+from copycat_agent.sources.files.identity import Identity, Whereabouts
 
 if TYPE_CHECKING:
     from copycat_agent.sources.base import Changes, Offsets

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
-    from copycat_agent.sources.spool_dir.names import DoneFiles
+    from copycat_agent.sources.spool_dir.listing import DoneFiles
     from copycat_agent.sources.spool_dir.rows import Row
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 

@@ -1,6 +1,6 @@
 """Source `spool_dir`: whole files that are dropped into a directory, read once, and cleaned up once Kafka has them.
 
-The driver's half. A file waits until it is complete (`ready`), then in line (`order`) until a task is idle; what is settled of it is a
+The driver's half. A file waits until it is complete (`ready`), then in line until a task is idle; what is settled of it is a
 row per file, or per range of one that is cut. What a row says is done is never read again.
 
 It is the same file under another name: a rename, before it is read or meanwhile, changes nothing. Another file under the same name is
@@ -27,18 +27,15 @@ from copycat_agent.sources.base import Changes, Closeup, FileView, Lag, Offsets,
 from copycat_agent.sources.spool_dir import ranges
 from copycat_agent.sources.spool_dir.admission import Admission
 from copycat_agent.sources.spool_dir.catalog import Catalog
-from copycat_agent.sources.spool_dir.limited import LimitedFormat
-from copycat_agent.sources.spool_dir.listing import Listing
-from copycat_agent.sources.spool_dir.names import DoneFiles
-from copycat_agent.sources.spool_dir.order import Queue
+from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.outcomes import Outcomes
-from copycat_agent.sources.spool_dir.ready import Ready
+from copycat_agent.sources.spool_dir.ready import Queue, Ready
 from copycat_agent.sources.spool_dir.rows import KEPT_GONE, Row, Rows
 from copycat_agent.sources.spool_dir.settling import saved
 from copycat_agent.sources.spool_dir.spending import Spending
 from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
-from copycat_agent.sources.spool_dir.spool_stream import open_spooled
+from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, open_spooled
 from copycat_agent.sources.spool_dir.views import LagView, Views
 
 if TYPE_CHECKING:

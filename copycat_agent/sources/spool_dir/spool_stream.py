@@ -1,23 +1,104 @@
-"""A spooled file as a task reads it: it must not change, and its format may count records instead of bytes."""
+"""The digest of a whole file: what tells a file that is dropped a second time from another one under its name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import threading
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats import Frame, Frames, LongLine, Part, RecordFormat, SkippedRest
-from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
+from copycat_agent.formats import Frame, Frames, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing.packed import OUTPUT_BYTES
 from copycat_agent.sources.files.packing.packed_stream import PackedStream
+from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.address import is_remote
-from copycat_agent.sources.files.reading.handles import Handle, open_handle
-from copycat_agent.sources.files.reading.stream import How, Stream
-from copycat_agent.sources.spool_dir.digests import MOST_BYTES, digest_of
-from copycat_agent.sources.spool_dir.memos import MEMOS
+from copycat_agent.sources.files.reading.stream import Handle, How, Stream, open_handle
 from copycat_agent.sources.spool_dir.rows import is_part
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.files.reading.stream import Handle
+
+
+MOST_BYTES = 8 * 2**30
+"""Longer files have none: reading them once more takes too long for what it yields."""
+_BLOCK_BYTES = 2**20
+
+
+def digest_of(handle: Handle, size: int) -> str:
+    """BLAKE2b, 128 bits, hex, of the first `size` bytes as they stand on the disk; "" when there are fewer. Raises OSError."""
+    state, position = hashlib.blake2b(digest_size=16), 0
+    while position < size:
+        data = handle.pread(min(_BLOCK_BYTES, size - position), position)
+        if not data:
+            return ""
+        state.update(data)
+        position += len(data)
+    return state.hexdigest()
+
+
+KEPT = 64
+"""Files whose memos a process keeps; those asked for longest ago go first."""
+
+
+class Memos:
+    """By partition and version of the file. Thread-safe; one memo is used by one batch at a time."""
+
+    def __init__(self) -> None:
+        self._memos: dict[SourcePartition, tuple[Hashable, dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, partition: SourcePartition, version: Hashable) -> dict[str, Any]:
+        """The memo of this version of the file; empty when it is new here."""
+        with self._lock:
+            known, memo = self._memos.pop(partition, (version, {}))
+            if known != version:
+                memo = {}
+            self._memos[partition] = version, memo
+            while len(self._memos) > KEPT:
+                del self._memos[next(iter(self._memos))]
+            return memo
+
+
+MEMOS = Memos()
+"""Those of this process."""
+
+
+class LimitedFormat:
+    """See `RecordFormat`; all of it is the format's own."""
+
+    def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
+        self._form = form
+        self.limits = limits
+        self.on_too_long: OnTooLong = form.on_too_long
+        self.counts_records = form.counts_records
+        self.finds_end = form.finds_end
+        self.makes_fields = form.makes_fields
+        self.alone = getattr(form, "alone", None)  # only some formats can, see `dlq.rows`
+        self.as_is = bool(getattr(form, "as_is", False))
+
+    def frames(
+        self,
+        file: RecordFile,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = True,
+        flush: bool = False,
+        block_bytes: int | None = None,
+        **cut: str,
+    ) -> Iterator[Frame]:
+        """See `RecordFormat.frames`."""
+        return self._form.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes, **cut)
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """See `RecordFormat.cuts`."""
+        return self._form.cuts(file, parts)
+
 
 ENDLESS = 2**62
 """End of a split whose length, in the unit of its positions, is not known."""

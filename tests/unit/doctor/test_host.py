@@ -19,7 +19,7 @@ from copycat_agent.doctor.mounts import Mount
 from copycat_agent.doctor.state import examine_state, holder
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import SparkOptions
-from copycat_agent.sources.files.paths import hard_links
+from copycat_agent.sources.files.paths import opening
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,9 +47,9 @@ def test_this_host_is_good() -> None:
 def test_a_host_where_anybody_may_link_others_files_is_told_what_that_means(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, verdict: str, words: str
 ) -> None:
-    monkeypatch.setattr(hard_links, "SYSCTL", tmp_path / "protected_hardlinks")
+    monkeypatch.setattr(opening, "SYSCTL", tmp_path / "protected_hardlinks")
     if said:
-        hard_links.SYSCTL.write_text(said)
+        opening.SYSCTL.write_text(said)
     step = the(host(os.environ), "hard links")
     assert (step.verdict, words in step.text) == (verdict, True)
     assert ("sysctl" in step.fix) == (verdict == "warn")

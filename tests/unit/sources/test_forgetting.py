@@ -15,8 +15,7 @@ import pytest
 
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.sources.files.identity import Identity, identify_by_name
-from copycat_agent.sources.files.paths.whereabouts import Whereabouts
+from copycat_agent.sources.files.identity import Identity, Whereabouts, identify_by_name
 from copycat_agent.sources.log_file.unfollowed import forgetting
 from tests.unit.sources.rig import agent_for
 

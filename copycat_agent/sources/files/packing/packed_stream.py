@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.packing import unpackers
-from copycat_agent.sources.files.packing.limits import UnpackOptions
+from copycat_agent.sources.files.packing import unpacking
 from copycat_agent.sources.files.packing.packed import OUTPUT_BYTES
+from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.stream import Stream
 
 
@@ -35,7 +35,7 @@ class PackedStream(Stream):
         self._end = -1  # how much it holds, once that was seen
         try:
             codec, size = split.offset.compression, self._info.st_size
-            self._unpacker = unpackers.PROCESS.take(split.partition, codec, self._read_raw, size, self.limits)
+            self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._read_raw, size, self.limits)
         except BaseException:
             super().close()
             raise
@@ -152,4 +152,4 @@ class PackedStream(Stream):
         unpacker = self._unpacker
         is_over = unpacker.damage or (unpacker.is_whole and unpacker.produced == self._settled)
         if self._is_sound and not is_over:
-            unpackers.PROCESS.give_back(self._partition, unpacker)
+            unpacking.PROCESS.give_back(self._partition, unpacker)

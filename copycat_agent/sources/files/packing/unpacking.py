@@ -1,11 +1,40 @@
-"""A packed file, read by position as if it were not packed: forward only, a little way back, else once more from its beginning."""
+"""How much a packed file may hold before it is taken for a bomb."""
 
 from __future__ import annotations
 
+import threading
+import time
+
 from copycat_agent.formats import TAIL_BYTES, Reader
+from copycat_agent.model import SourcePartition
+from copycat_agent.options import ByteSize, Field, Options
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.packing.limits import UnpackOptions, excess
+
+FREE_BYTES = 64 * 2**20
+"""Of no file less than this is too much, however few packed bytes hold it."""
+
+
+class UnpackOptions(Options):
+    """What a packed file may hold. A file beyond it is a bad file; what was unpacked of it before has been delivered."""
+
+    max_ratio: int = Field(
+        500,
+        ge=10,
+        le=1_000_000,
+        description="At most so many times its packed size, once more than 64 MiB were unpacked. Logs reach 20 to 200.",
+    )
+    max_bytes: ByteSize | None = Field(None, ge=2**20, description="At most so much, unpacked; absent: no bound but max_ratio.")
+
+
+def excess(limits: UnpackOptions, produced: int, taken: int) -> str:
+    """Why a file of which `taken` packed bytes made `produced` unpacked ones is over the limits; "" while it is not."""
+    if limits.max_bytes is not None and produced > limits.max_bytes:
+        return f"it holds more than unpack.max_bytes, {limits.max_bytes} bytes"
+    if produced > FREE_BYTES and produced > limits.max_ratio * taken:
+        return f"it holds more than unpack.max_ratio, {limits.max_ratio} times its packed size"
+    return ""
+
 
 _BEHIND_BYTES = 2**16
 """Kept before what is settled: framing looks back a little where it goes on, see `formats.multiline`."""
@@ -147,3 +176,43 @@ def _words(error: Exception) -> str:
     if "emory" in text or isinstance(error, MemoryError):
         return f"it needs more than {packed.MEMORY_BYTES // 2**20} MiB to unpack"
     return text.rpartition(": ")[2]
+
+
+KEPT = 4
+"""Files whose unpacking a process keeps between two batches; each takes up to `KEEP_BYTES` and what its codec needs."""
+IDLE_SECONDS = 60.0
+"""One that is not asked for this long is dropped when another one comes or goes."""
+
+
+class Unpackers:
+    """The idle ones of this process, by partition. No file is held open. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._idle: dict[SourcePartition, tuple[float, Unpacker]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacker:
+        """The one that was unpacking this file, if `source` (packed bytes, `size` of them) still is what it was; else a new one."""
+        with self._lock:
+            self._drop_old()
+            _, unpacker = self._idle.pop(partition, (0.0, None))
+        if unpacker is not None and unpacker.codec == codec and unpacker.goes_on(source, size):
+            unpacker.look_again()
+            return unpacker
+        return Unpacker(codec, limits)
+
+    def give_back(self, partition: SourcePartition, unpacker: Unpacker) -> None:
+        """Keep it for the next batch."""
+        with self._lock:
+            self._drop_old()
+            self._idle[partition] = (time.monotonic(), unpacker)
+            while len(self._idle) > KEPT:
+                del self._idle[next(iter(self._idle))]
+
+    def _drop_old(self) -> None:
+        oldest = time.monotonic() - IDLE_SECONDS
+        self._idle = {partition: one for partition, one in self._idle.items() if one[0] > oldest}
+
+
+PROCESS = Unpackers()
+"""Those of this process."""

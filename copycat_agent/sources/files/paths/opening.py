@@ -1,4 +1,4 @@
-"""Opening files that match: regular ones only, never waiting, and no further than the definition allows."""
+"""Opening files that match: regular ones only, never waiting, and no further than the definition and hard links of others allow."""
 
 from __future__ import annotations
 
@@ -7,10 +7,43 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from copycat_agent.sources.files.paths import hard_links
 from copycat_agent.sources.files.paths.beneath import find_beneath, find_following
-from copycat_agent.sources.files.paths.patterns import fixed_part, path_regex
+from copycat_agent.sources.files.paths.matching import fixed_part, path_regex
+
+SYSCTL = Path("/proc/sys/fs/protected_hardlinks")
+"""1: nobody can link a file that is not his own and that he may not write to. A test names another file here."""
+_OPENED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_WRITABLE_FOR_OTHERS = 0o022
+_NOBODY = 65534
+"""Whom a user namespace (systemd's PrivateUsers=) has no number for: any user of the host."""
+
+
+def kernel_protects() -> bool | None:
+    """Whether nobody can link other users' files; None when that cannot be read, as where a sandbox hides /proc/sys."""
+    try:
+        return SYSCTL.read_text("ascii").strip() not in ("0", "")
+    except (OSError, UnicodeError):
+        return None
+
+
+def is_doubtful(found: int, info: os.stat_result) -> bool:
+    """Whether somebody else may have put an open (O_PATH) file with several links where it is. `info` is its fstat. Raises OSError.
+
+    Its owner may: the agent's user, unless that is root, or the owner of a directory that nobody else may write to.
+    """
+    if kernel_protects() or (info.st_uid == os.geteuid() and info.st_uid):
+        return False
+    directory, _, name = os.readlink(f"/proc/self/fd/{found}").rpartition("/")  # noqa: PTH115 - names may be odd bytes
+    above = os.open(directory or "/", _OPENED)
+    try:
+        is_there = os.path.samestat(os.stat(name, dir_fd=above, follow_symlinks=False), info)
+        owner = os.fstat(above)
+    finally:
+        os.close(above)
+    return not is_there or owner.st_uid != info.st_uid or info.st_uid == _NOBODY or bool(owner.st_mode & _WRITABLE_FOR_OTHERS)
+
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _ROOT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -74,7 +107,7 @@ class Opener:
                 raise NotRegularError(0, "is not a regular file", path)
             if self.follow_symlinks and (target := self._outside(found)):
                 raise _leads_out(target, path)
-            if info.st_nlink > 1 and not (is_known or self._follow_hard_links) and hard_links.is_doubtful(found, info):
+            if info.st_nlink > 1 and not (is_known or self._follow_hard_links) and is_doubtful(found, info):
                 raise LinkError(errno.EPERM, _LINKED, path)
             return os.open(f"/proc/self/fd/{found}", _FLAGS), info
         finally:

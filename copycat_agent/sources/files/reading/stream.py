@@ -1,16 +1,110 @@
-"""A split's file as a task reads it: opened through the driver's descriptor, checked before and after."""
+"""A split's file as a task reads it: opened through the driver's descriptor, or behind a URI, and checked before and after."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
-from typing import TypedDict, Unpack, cast
+from typing import Protocol, TypedDict, Unpack, cast
 
 from copycat_agent.errors import FileError
 from copycat_agent.formats import TAIL_BYTES, Frame, Frames, RecordFormat
-from copycat_agent.model import Fingerprint, Split, SplitResult
+from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.reading.handles import open_handle
-from copycat_agent.sources.files.reading.unwritten import Unwritten
+from copycat_agent.sources.files.reading.address import Info, is_remote
+
+_LEAST_BYTES = 2**18
+"""Smaller reads are not worth a question."""
+_GUARD_BYTES = 16 * 2**20
+"""So much before the next data, or the end, is read all the same: file systems have told of holes where data had just been written."""
+_NULS = bytes(2**20)
+"""Of a usual read; made once, as a megabyte of memory costs more than a look at it."""
+
+
+class Unwritten:
+    """Knows them of one open file. Asks only when the read before came back as NUL bytes."""
+
+    def __init__(self) -> None:
+        self._seems_so = False
+
+    def read(self, size: int) -> bytes:
+        """What stands there."""
+        return _NULS[:size] if size <= len(_NULS) else bytes(size)
+
+    def covers(self, fd: int, position: int, size: int) -> bool:
+        """Whether nothing was ever written to these bytes, and there are so many."""
+        if not self._seems_so or size < _LEAST_BYTES:
+            return False
+        try:
+            following = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # it cannot tell
+                return False
+            following = os.fstat(fd).st_size
+        return position + size <= following - _GUARD_BYTES
+
+    def note(self, data: bytes) -> None:
+        """What a read came back with."""
+        if len(data) >= _LEAST_BYTES:
+            self._seems_so = not (data[0] or data[-1])
+
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+
+
+class Handle(Protocol):
+    """An open file. Everything raises OSError, with words in `strerror` that may be shown. Used by one thread."""
+
+    @property
+    def fd(self) -> int:
+        """Its descriptor; -1 when it has none or is closed."""
+
+    def stat(self) -> Info | os.stat_result:
+        """How it is now. A size of -1: it is no longer the version that was opened."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """As `os.pread`: fewer than `size` bytes do not mean its end, none do."""
+
+    def is_version(self, offset: SourceOffset) -> bool:
+        """Whether it is the version that `offset` was planned from, where the size and time of change alone say so."""
+
+    def close(self) -> None:
+        """Close it; once is enough."""
+
+
+class LocalHandle:
+    """A file of this host, or one that the driver holds open."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, _FLAGS)
+
+    def stat(self) -> os.stat_result:
+        """See `Handle.stat`."""
+        return os.fstat(self.fd)
+
+    def pread(self, size: int, position: int) -> bytes:
+        """See `Handle.pread`."""
+        return os.pread(self.fd, size, position)
+
+    def is_version(self, offset: SourceOffset) -> bool:
+        """See `Handle.is_version`: what files of a host are is told by their bytes, which may have grown since."""
+        del offset
+        return True
+
+    def close(self) -> None:
+        """See `Handle.close`."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def open_handle(split: Split) -> Handle:
+    """The split's file. Raises OSError."""
+    if not is_remote(split.open_path):
+        return LocalHandle(split.open_path)
+    from copycat_agent.sources.files.reading.remote_objects import RemoteHandle  # noqa: PLC0415 - imports pyarrow, 0.15 s
+
+    return RemoteHandle(split.open_path)
 
 
 class How(TypedDict, total=False):

@@ -10,11 +10,10 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.identity import Identity, identify
+from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.files.paths.opening import open_regular
-from copycat_agent.sources.files.paths.whereabouts import Whereabouts
 from copycat_agent.sources.log_file.beginning.line_starts import LineStarts
 
 if TYPE_CHECKING:

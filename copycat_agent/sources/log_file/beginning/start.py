@@ -9,16 +9,22 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.formats.encoding import Encoding
-from copycat_agent.model import SourceOffset
+from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import format_duration
 from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import identify_by_name
 from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.opening import PassedOverError
 from copycat_agent.sources.log_file.beginning import since
 from copycat_agent.sources.log_file.beginning.line_starts import LineStarts
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader
+    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.files.paths.discovery import Found
+    from copycat_agent.sources.log_file.followed import Followed
     from copycat_agent.sources.log_file.log_options import LogFileOptions
+
 
 _LONGEST_DELIMITER_BYTES = 256
 
@@ -158,3 +164,37 @@ class _Here(NamedTuple):
         if end is None and self.size > self.look_back:
             return self.at(lines.last_possible(self.size), skipping=True)
         return self.at(end or 0)
+
+
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
+"""Whoever cannot open these does not know what bytes are in them."""
+
+
+class Unopened:
+    """Remembers them: by an offset that is saved where it can be known without opening them, else as long as the agent runs."""
+
+    def __init__(self, followed: Followed, start: StartAt, *, follow_symlinks: bool) -> None:
+        self._followed = followed
+        self._start = start
+        self._follow_symlinks = follow_symlinks
+        self._there: set[tuple[int, int]] = set()
+
+    def note(self, found: Found, error: OSError, changes: Changes) -> None:
+        """The first look found this file, which could not be opened or read. What is left alone on purpose is not meant."""
+        inode_key = (found.stat.st_dev, found.stat.st_ino)
+        if isinstance(error, PassedOverError) or inode_key in self._there:
+            return
+        self._there.add(inode_key)
+        if found.path.endswith(_PACKED):
+            return
+        offset = self._start.unopened(found.stat, found.path)
+        identity = identify_by_name(found.path, found.stat, follow_symlinks=self._follow_symlinks)
+        if offset is None or identity is None:
+            return
+        partition = SourcePartition(self._followed.connector, identity.key(0))
+        changes.offsets[partition] = offset
+        self._followed.absent.add(partition, offset)
+
+    def was_there(self, info: os.stat_result) -> bool:
+        """Whether the file that is open now is one of them."""
+        return (info.st_dev, info.st_ino) in self._there

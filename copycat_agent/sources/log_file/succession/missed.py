@@ -3,8 +3,8 @@
 A look tells that a log was rotated: a known file has left its name, was cut, or stands there as another one. Only then is its
 directory listed for names of the same log that no pattern matches. What is there is owed when it was made, and last written
 to, after the look before; older archives were sent, or never wanted. Times cannot tell this of an archive that was written over
-by a copy and so kept its inode, nor where a clock was set back: such a file is owed when nothing is known of what it holds (`holding`).
-Where it is the rest of a known file, `rests` and `origins` say so, and what they take is not looked at here.
+by a copy and so kept its inode, nor where a clock was set back: such a file is owed when nothing is known of what it holds (`last_look`).
+Where it is the rest of a known file, `unclaimed` and `origins` say so, and what they take is not looked at here.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name, is_at
-from copycat_agent.sources.files.packing import packed_files
-from copycat_agent.sources.files.paths.discovery import Discovery
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, why_not
-from copycat_agent.sources.files.paths.passed_over import PassedOver
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import family, is_newest, kin, unpacked_name
-from copycat_agent.sources.log_file.succession import holding, similarity
+from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
-from copycat_agent.sources.log_file.succession.left_behind import NOBODY_LOOKED
+from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED
 from copycat_agent.sources.log_file.unfollowed.absent import Saved
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class _Rotation:
     copied: set[SourcePartition] = field(default_factory=set)
     may_be_cut: bool = False
     there: set[tuple[int, int]] | None = None
-    known: holding.Known | None = None
+    known: last_look.Known | None = None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -164,7 +163,7 @@ class Missed:
             outside = self._outside(listings.get(name, ()))
             found = sorted(self._unknown(outside, rotation))
             if found and rotation.known is None and rotation.is_in_doubt:
-                rotation.known = holding.known_of(outside, self._followed, self._opener, changes)
+                rotation.known = last_look.known_of(outside, self._followed, self._opener, changes)
             is_decided = [self._take_up(path, rotation, changes) for _, path in found]
             if not all(is_decided):
                 open_still[name] = rotation
@@ -252,7 +251,7 @@ class Missed:
     ) -> tuple[TrackedFile | None, bool]:  # fmt: skip
         """The file, None when it is none, and whether that is certain. Raises OSError, and then nothing has changed."""
         read = fingerprint.reader(fd)
-        is_packed = bool(packed_files.compression_of(read))
+        is_packed = bool(packed.compression_of(read))
         if not is_packed and self._may_be_rest(path, read, info.st_size, changes):
             return None, False
         original = None if is_packed else self._copied(rotation, read, info.st_size, changes)
@@ -276,7 +275,7 @@ class Missed:
         self._log.info("file was made and rotated out while nobody looked, is read", path=file.path, unread_bytes=file.backlog)
 
     def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
-        """Whether it holds what was read of a file whose rest is missing: then `rests` takes it, or the rest is lost. Raises OSError."""
+        """Whether it holds what was read of a file whose rest is missing: `unclaimed` takes it, or the rest is lost. Raises OSError."""
         absent, name = self._followed.absent, kin(path)
         saved = (absent.known(one, changes) for one in absent.undecided)
         offsets = [one for one in saved if one is not None and kin(one.path) == name and one.fingerprint.head_bytes]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.packing import packed_files
+from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.rotation import family
 from copycat_agent.sources.log_file.unfollowed.heads import Heads
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.logs import Log
     from copycat_agent.sources.base import Changes, Lose, Offsets
-    from copycat_agent.sources.files.paths.whereabouts import Whereabouts
+    from copycat_agent.sources.files.identity import Whereabouts
 
 Saved = tuple[SourcePartition, SourceOffset]
 
@@ -125,11 +125,11 @@ class Absent:
                     self._drop(partition)
                     self.add_former(partition, offset, "the file was cut while the agent did not run", changes)
                     generation = saved_generation + 1 if saved == identity else 0
-                elif packed_files.is_same(fingerprint.reader(fd), info.st_size, offset):
+                elif packed.is_same(fingerprint.reader(fd), info.st_size, offset):
                     self._drop(partition)
                     self._devices.setdefault(saved.device, set()).add(identity.device)
                     self.lose_rest(partition, offset, info.st_size, "the file was cut while the agent did not run", changes)
-                    if offset != (offset := packed_files.recalled(offset, info.st_size)):
+                    if offset != (offset := packed.recalled(offset, info.st_size)):
                         changes.offsets[partition] = offset
                     return Recalled(partition, offset, saved_generation)
                 elif saved == identity:
@@ -164,7 +164,7 @@ class Absent:
         """
         for partition in self._rows_of(identity):
             offset = self.known(partition, changes) if partition not in self._formers else None
-            if offset is not None and not _was_cut_unread(offset, size) and packed_files.is_same(fingerprint.reader(fd), size, offset):
+            if offset is not None and not _was_cut_unread(offset, size) and packed.is_same(fingerprint.reader(fd), size, offset):
                 return True
         return False
 
@@ -238,7 +238,7 @@ class Absent:
 
     def lose_rest(self, partition: SourcePartition, offset: SourceOffset, size: int, why: str, changes: Changes) -> None:
         """What was known to be there and not read, beyond the first `size` bytes. Of a file that is done nothing is left to lose."""
-        start, end, words = packed_files.rest(offset, size)
+        start, end, words = packed.rest(offset, size)
         if end > start:
             self._lose(partition, offset.path, start, end, why + words, changes)
 

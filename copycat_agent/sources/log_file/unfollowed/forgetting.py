@@ -6,9 +6,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.packing import packed_files
-from copycat_agent.sources.files.paths.whereabouts import Whereabouts
+from copycat_agent.sources.files.identity import Identity, Whereabouts
+from copycat_agent.sources.files.packing import packed
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -118,5 +117,5 @@ class Forgetting:
 
 
 def _has_rest(offset: SourceOffset) -> bool:
-    start, end, _ = packed_files.rest(offset)
+    start, end, _ = packed.rest(offset)
     return end > start

@@ -18,9 +18,9 @@ from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError
 from copycat_agent.logs import Log
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.files.paths.patterns import normalise
+from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.cleanup import quarantine
-from copycat_agent.sources.spool_dir.cleanup.cleanup_copy import Copies
+from copycat_agent.sources.spool_dir.cleanup.cleanup_copy import Copies, Put, remove_done_file
 from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder, Unsynced, folder, target
 from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import (
     ChangedError,
@@ -33,11 +33,10 @@ from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import (
     is_written,
     seen,
 )
-from copycat_agent.sources.spool_dir.cleanup.cleanup_options import CleanupOptions
-from copycat_agent.sources.spool_dir.cleanup.cleanup_put import Put, remove_done_file
 from copycat_agent.sources.spool_dir.cleanup.cleanup_targets import Targets
 from copycat_agent.sources.spool_dir.cleanup.retain import Retention
 from copycat_agent.sources.spool_dir.cleanup.spent import Outcome, Spent, item_of, moment
+from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 __all__ = ["Cleaner", "Outcome", "Spent"]
 

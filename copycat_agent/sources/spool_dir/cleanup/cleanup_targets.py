@@ -8,10 +8,10 @@ import shlex
 from contextlib import suppress
 
 from copycat_agent.errors import BlockedError
-from copycat_agent.sources.files.paths.patterns import normalise
+from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder, folder, target
 from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import PREFIX, KeptError
-from copycat_agent.sources.spool_dir.cleanup.cleanup_options import CleanupOptions
+from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -11,8 +11,7 @@ from typing import Any
 
 from copycat_agent import __version__
 from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder
-from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import PREFIX, Item, rename_new
-from copycat_agent.sources.spool_dir.cleanup.cleanup_names import NAME_BYTES, first_free
+from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import NAME_BYTES, PREFIX, Item, first_free, rename_new
 from copycat_agent.sources.spool_dir.cleanup.spent import moment
 
 SUFFIX = ".error.json"

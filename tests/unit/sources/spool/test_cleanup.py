@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from copycat_agent.sources.spool_dir.cleanup import cleanup, cleanup_copy, cleanup_moves
-from copycat_agent.sources.spool_dir.cleanup.cleanup_names import first_free, is_numbered, numbered
+from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import first_free, is_numbered, numbered
 from copycat_agent.sources.spool_dir.cleanup.spent import moment
 from tests.rig.disk import mounted
 from tests.unit.sources.spool.cleaning import DAY, KilledError, Spool, killed_at, spent, without_renameat2

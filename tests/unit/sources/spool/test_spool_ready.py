@@ -14,7 +14,7 @@ from copycat_agent import logs
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.spool_dir import admission
-from copycat_agent.sources.spool_dir.names import DoneFiles
+from copycat_agent.sources.spool_dir.listing import DoneFiles
 from copycat_agent.sources.spool_dir.ready import Ready
 from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions

@@ -14,7 +14,7 @@ import pytest
 
 from copycat_agent.model import Fingerprint
 from copycat_agent.sources.spool_dir import ranges, spool_stream
-from copycat_agent.sources.spool_dir.digests import MOST_BYTES
+from copycat_agent.sources.spool_dir.spool_stream import MOST_BYTES
 from tests.rig.disk import remountable
 from tests.unit.sources import saved
 from tests.unit.sources.spool.rig import Spool, lines
