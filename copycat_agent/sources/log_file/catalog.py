@@ -35,18 +35,11 @@ CUT = "the file was cut before they were read"
 
 
 class Catalog:
-    """The connector's files. `offsets` are what is saved or about to be; who has settled something calls `note`.
-
-    `files` by device and inode; `dirty` those that may have something to read; `gone` those that no pattern finds any more.
-    """
+    """Compares what is there with the files that are `followed`; who has settled something calls `note`."""
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
         self.connector = connector
-        self._followed = followed = Followed(connector, options, offsets, log)
-        self.files, self.dirty, self.gone = followed.files, followed.dirty, followed.gone
-        self.offsets, self.lost = followed.offsets, followed.lost
-        self.descriptors, self.generations = followed.descriptors, followed.generations
-        self.touch, self.remove = followed.touch, followed.remove
+        self.followed = followed = Followed(connector, options, offsets, log)
         self.opener = Opener(
             options.include,
             follow_symlinks=options.follow_symlinks,
@@ -64,7 +57,7 @@ class Catalog:
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
         self._search_for = "the file went away while the agent did not run"
-        if self.descriptors.limit < options.max_open_files:
+        if self.followed.descriptors.limit < options.max_open_files:
             self._meeting.tell_limit()
 
     @property
@@ -79,11 +72,11 @@ class Catalog:
 
     def at(self, path: str) -> TrackedFile | None:
         """The file that the last scan found under this name."""
-        return self.files.get(self._followed.paths.get(path, (-1, -1)))
+        return self.followed.files.get(self.followed.paths.get(path, (-1, -1)))
 
     def names_of(self, file: TrackedFile) -> tuple[str, ...]:
         """All names under which the last scan found it; looks at every name there is."""
-        return tuple(sorted(path for path, inode_key in self._followed.paths.items() if inode_key == file.inode_key))
+        return tuple(sorted(path for path, inode_key in self.followed.paths.items() if inode_key == file.inode_key))
 
     def may_find(self, path: str) -> bool:
         """Whether a scan may find a new file there: the name matches, and what is there has not just been passed over."""
@@ -102,7 +95,7 @@ class Catalog:
     def scan(self, changes: Changes) -> None:
         """Compare what is there with what is known; `changes` takes up what has to be saved before anything new is read."""
         started = SourcePartition(self.connector, STARTED)
-        first = started not in self.offsets
+        first = started not in self.followed.offsets
         if first:
             changes.offsets[started] = SourceOffset(int(time.time() * 1000))
         self.passed_over.begin_scan()
@@ -118,14 +111,20 @@ class Catalog:
         self._look_after_gone(changes)
         if self._search_for:
             may_be_there = unclaimed.Search(
-                self._discovery, self.files, self.opener, self._meeting.follow_left, self._follow_kept, self._search_for, self.passed_over
+                self._discovery,
+                self.followed.files,
+                self.opener,
+                self._meeting.follow_left,
+                self._follow_kept,
+                self._search_for,
+                self.passed_over,
             )
-            if may_be_there.look_for(self._followed.absent, changes):
+            if may_be_there.look_for(self.followed.absent, changes):
                 self._search_for = ""
-            self.descriptors.opened.looked()
-        self._followed.forgetting.age(changes)
+            self.followed.descriptors.opened.looked()
+        self.followed.forgetting.age(changes)
         self._is_scanned = True
-        self.descriptors.make_room(0, unread=True)
+        self.followed.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
 
     def _follow_kept(self, identity: Identity, offset: SourceOffset, changes: Changes, named: bool) -> bool:  # noqa: FBT001 - see FollowKept
@@ -145,7 +144,9 @@ class Catalog:
             else:
                 present.add(same)
         present |= self._meeting.meet_all(strangers, changes, first=first)
-        slipped = [one for one in strangers if (one.stat.st_dev, one.stat.st_ino) not in self.files and one.path not in self.passed_over]
+        slipped = [
+            one for one in strangers if (one.stat.st_dev, one.stat.st_ino) not in self.followed.files and one.path not in self.passed_over
+        ]
         return present, not slipped
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
@@ -171,7 +172,7 @@ class Catalog:
     @property
     def has_rests(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
-        return bool(self._followed.absent.fresh) or self.origins.is_releasing
+        return bool(self.followed.absent.fresh) or self.origins.is_releasing
 
     def leave(self, changes: Changes) -> None:
         """The agent stops in order: save when it looked last."""
@@ -179,9 +180,9 @@ class Catalog:
 
     def note(self, changes: Changes) -> None:
         """`changes` are in the store, or will be before anything that comes later is."""
-        self.offsets.update(changes.offsets)
+        self.followed.offsets.update(changes.offsets)
         for partition in changes.forget:
-            self.offsets.pop(partition, None)
+            self.followed.offsets.pop(partition, None)
 
     def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
         """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight.
@@ -195,7 +196,7 @@ class Catalog:
         largest, kept = (not seen.unseen and seen.cut) or (file.proof.size, 0)
         self.truncated_files += 1
         former = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
-        self._followed.absent.add_former(
+        self.followed.absent.add_former(
             file.partition,
             former,
             CUT,
@@ -205,17 +206,17 @@ class Catalog:
         )
         saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
         if seen.unseen:
-            unseen = SourcePartition(self._followed.connector, saved_as.key(generation))
-            self._followed.absent.add_former(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
+            unseen = SourcePartition(self.followed.connector, saved_as.key(generation))
+            self.followed.absent.add_former(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
             generation += 1
-        self._followed.forgetting.bound_formers(file.identity.inode, changes)
-        partition = SourcePartition(self._followed.connector, saved_as.key(generation))
-        fresh = file.begun_anew(partition, path, why, unpacks=self._followed.unpacks)
+        self.followed.forgetting.bound_formers(file.identity.inode, changes)
+        partition = SourcePartition(self.followed.connector, saved_as.key(generation))
+        fresh = file.begun_anew(partition, path, why, unpacks=self.followed.unpacks)
         changes.offsets[fresh.partition] = fresh.offset
-        self._followed.replace(file, fresh)
+        self.followed.replace(file, fresh)
         if fresh.gone_since is not None and self._discovery.excludes(path):
             changes.offsets[fresh.partition] = fresh.remembered(gone=True, done=True)
-            self.remove(fresh)
+            self.followed.remove(fresh)
         else:
             if is_rotated(path):
                 fresh.held_back()
@@ -226,11 +227,11 @@ class Catalog:
         """Look until two looks agree, when there are unknown files: a rotation under way shows some files twice and others not."""
         names, strangers = self._look()
         for _ in range(LOOKS):
-            before = dict(self._followed.paths)
+            before = dict(self.followed.paths)
             if not strangers:
                 break
             names, strangers = self._look()
-            if self._followed.paths == before:
+            if self.followed.paths == before:
                 break
         return names, strangers
 
@@ -238,11 +239,11 @@ class Catalog:
         """What is there: known files with one name each, the old one where it still leads there, and unknown ones."""
         names: dict[TrackedFile, Found] = {}
         strangers: list[Found] = []
-        self._followed.paths.clear()
+        self.followed.paths.clear()
         for found in self._discovery.scan(self.passed_over.warn):
             inode_key = (found.stat.st_dev, found.stat.st_ino)
-            self._followed.paths[found.path] = inode_key
-            file = self.files.get(inode_key)
+            self.followed.paths[found.path] = inode_key
+            file = self.followed.files.get(inode_key)
             if file is None:
                 strangers.append(found)
             elif file not in names or found.path == file.path:
@@ -257,18 +258,18 @@ class Catalog:
             self._missed.left(file.path)
             file.renamed(found.path, found.stat.st_ctime_ns)
         file.found(found.stat)
-        self.gone.discard(file)
+        self.followed.gone.discard(file)
         if file.in_flight:
             return file
         why = self._what_changed(file) or self._was_cut_unread(file)
         if file.seen.replaced:
             self._missed.left(file.path)
-            self._followed.lose_rest(file, changes)
+            self.followed.lose_rest(file, changes)
             return None
         if why:
             return self.begin_anew(file, why, changes)
         self._note_cut(file, changes)
-        self.touch(file)
+        self.followed.touch(file)
         return file
 
     def _note_cut(self, file: TrackedFile, changes: Changes) -> None:
@@ -279,7 +280,7 @@ class Catalog:
             end = start + file.unread_at(largest) if file.is_packed else largest
             if end > start:
                 why = f"{CUT}{packed.words(file.offset)}"
-                self.lost.add(file.partition, file.path, start, end, why, changes)
+                self.followed.lost.add(file.partition, file.path, start, end, why, changes)
             file.cut_entered()
             self.truncated_files += 1
             changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
@@ -315,7 +316,7 @@ class Catalog:
     def _miss(self, present: set[TrackedFile], changes: Changes) -> None:
         """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
         unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self._discovery.unlisted)
-        for file in [one for one in self.files.values() if one not in present]:
+        for file in [one for one in self.followed.files.values() if one not in present]:
             if unlisted and file.path.startswith(unlisted):
                 continue
             if file.gone_since is None:
@@ -323,19 +324,19 @@ class Catalog:
             if file.fd < 0 and not file.in_flight:
                 self.rotated_files += 1
                 changes.offsets[file.partition] = file.remembered(gone=True)
-                self.remove(file)
+                self.followed.remove(file)
                 self._search_for = "the file went away while it was closed (see max_open_files)"
             elif file.gone_since is None:
                 self.rotated_files += 1
                 file.left_patterns()
-                self.gone.add(file)
+                self.followed.gone.add(file)
                 if not file.in_flight:  # else its offset is about to move, and is saved with its new name then
                     changes.offsets[file.partition] = file.remembered(gone=True)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
 
     def _look_after_gone(self, changes: Changes) -> None:
         """Begin anew what was written over where no pattern finds it, before it is judged what other files have become of."""
-        for file in [one for one in self.gone if one.fd >= 0 and not one.in_flight]:
+        for file in [one for one in self.followed.gone if one.fd >= 0 and not one.in_flight]:
             file.refresh()
             if why := self._what_changed(file) or self._was_cut_unread(file):
                 self.begin_anew(file, why, changes)

@@ -8,7 +8,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
     from copycat_agent.sources.base import Changes, Lose
     from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.log_file.followed import Followed
+    from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
@@ -31,6 +33,10 @@ UNFINISHED_SECONDS = 60.0
 _F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 _SIZES = 1000
 """Files whose sizes are saved at a time."""
+_REMEMBERED = 1000
+"""Files that were let go and are looked after; each costs a stat per scan."""
+BeginAnew = Callable[["TrackedFile", str, "Changes"], "TrackedFile"]
+"""`begin_anew(file, why, changes)` returns the next generation of `file`."""
 
 
 def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, changes: Changes) -> bool:
@@ -98,10 +104,6 @@ def has_no_writer(fd: int) -> bool:
     except OSError:
         return False
     return True
-
-
-_REMEMBERED = 1000
-"""Files looked after at a time; each costs a stat per scan."""
 
 
 class Released:
@@ -176,3 +178,77 @@ def _is_stale(fd: int) -> bool:
     except OSError as error:
         return error.errno == errno.ESTALE
     return False
+
+
+class Endings:
+    """Ends files of one connector, in its thread: those that left their patterns, archives, and all when a run is to end.
+
+    `begin_anew` is `Catalog.begin_anew`.
+    """
+
+    def __init__(self, followed: Followed, opener: Opener, options: LogFileOptions, begin_anew: BeginAnew, log: Log) -> None:
+        self._followed = followed
+        self._options = options
+        self._begin_anew = begin_anew
+        self._log = log
+        self._released = Released(followed.lost.add, opener)
+        self._unfinished: set[TrackedFile] = set()  # archives that were read to their present end, and something waits there
+
+    def follow(self, changes: Changes) -> None:
+        """A scan is over: go on with the files that left their patterns, and look after those that were let go."""
+        for file in list(self._followed.gone):
+            self._followed.descriptors.opened.keep_first(file)
+            self._follow_to_its_end(file, changes)
+        self._released.look(self._followed.files, changes)
+
+    def came_to_an_end(self, file: TrackedFile) -> None:
+        """A task has read `file` as far as it goes now."""
+        if file.is_packed and file.packing.rest:
+            self._unfinished.add(file)
+
+    def finish_archives(self) -> None:
+        """Archives that nobody will add to: a last line without its delimiter is one, and a missing end marker is damage."""
+        self._unfinished = {file for file in self._unfinished if file.packing.rest and not file.removed}
+        for file in self._unfinished:
+            if is_over(file, self._options.rotate_wait):
+                self._finish(file)
+
+    def finish_all(self) -> None:
+        """Nothing will be added to any file."""
+        for file in self._followed.files.values():
+            self._finish(file)
+
+    def _finish(self, file: TrackedFile) -> None:
+        """What is left of it without a delimiter is its last record."""
+        if file.backlog and not file.in_flight and file.ending.stalled_size == file.size:
+            file.finish()
+            self._followed.touch(file)
+
+    def _follow_to_its_end(self, file: TrackedFile, changes: Changes) -> None:
+        """A file that is renamed away or deleted: read it, wait for late writes, then let it go."""
+        if file.in_flight or file.fd < 0:
+            return
+        file.refresh()
+        if file.needs_scan:
+            file = self._begin_anew(file, "it was cut after it was renamed or deleted", changes)
+        if file.removed:
+            return
+        self._followed.touch(file)
+        if give_up(file, self._options.hold_deleted, self._followed.lost.add, changes):
+            self._followed.remove(file)
+            return
+        assert file.gone_since is not None
+        quiet = time.monotonic() - max(file.grown_at, file.gone_since)
+        over = quiet >= self._options.rotate_wait or (file.is_deleted() and has_no_writer(file.fd))
+        file.refresh()  # the last writer may have written once more before it was found to be gone
+        self._followed.touch(file)
+        is_being_packed = file.packing.rest > 0 and not file.packing.is_whole and not is_over(file, self._options.rotate_wait)
+        if file.unread or is_being_packed or not over:
+            return
+        if file.backlog:
+            self._finish(file)
+            return
+        changes.offsets[file.partition] = file.remembered(gone=True, done=True)
+        now = self._released.add(file)
+        self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
+        self._followed.remove(file)

@@ -36,7 +36,7 @@ class LagView:
     def now(self) -> Lag:
         """The lag; that of a crowd may be a little old."""
         begin = self._clock()
-        crowd = len(self._catalog.dirty) > CROWD
+        crowd = len(self._catalog.followed.dirty) > CROWD
         if crowd and begin < self._until:
             return self._last
         self._last = lag_of(self._catalog)
@@ -48,7 +48,7 @@ class LagView:
 def lag_of(catalog: Catalog) -> Lag:
     """What is unread, and how things are. Takes time by the files that have something to read, not by all."""
     unread = oldest = troubled = blocked = 0
-    for file in catalog.dirty:
+    for file in catalog.followed.dirty:
         unread += file.backlog
         troubled += file.backoff.errors > 0
         blocked += file.backoff.blocked > 0
@@ -57,10 +57,10 @@ def lag_of(catalog: Catalog) -> Lag:
             oldest = since_ms
     return Lag(
         bytes=unread,
-        files=len(catalog.dirty),
-        known_files=len(catalog.files),
-        open_files=len(catalog.descriptors.opened),
-        lost_bytes=catalog.lost.bytes,
+        files=len(catalog.followed.dirty),
+        known_files=len(catalog.followed.files),
+        open_files=len(catalog.followed.descriptors.opened),
+        lost_bytes=catalog.followed.lost.bytes,
         troubled_files=catalog.passed_over.unreadable + troubled,
         blocked_files=blocked,
         oldest_unread_ms=oldest,
@@ -89,7 +89,7 @@ def view_of(file: TrackedFile) -> FileView:
 
 def closeup(catalog: Catalog, path: str, most_bytes: int) -> Closeup | None:
     """The file at `path` as it was found last, or one that is followed though no pattern names it any more."""
-    file = catalog.at(path) or next((one for one in catalog.gone if one.path == path), None)
+    file = catalog.at(path) or next((one for one in catalog.followed.gone if one.path == path), None)
     if file is None:
         return None
     return Closeup(view_of(file), catalog.names_of(file), file.offset, _next_split(catalog, file, most_bytes))

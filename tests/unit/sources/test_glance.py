@@ -155,7 +155,7 @@ def test_a_round_of_glances_looks_at_every_file(tmp_path: Path) -> None:
     agent = glancing(tmp_path, clock, max_open_files=1)
     glance = agent.source.glance = Glance(clock=clock, round_seconds=20.0)
     glance.scanned({}, 0, 0.0)
-    files = agent.source._catalog.files.values()
+    files = agent.source._catalog.followed.files.values()
     seen = set()
     for _ in range(22):
         clock.now += 1
@@ -196,7 +196,7 @@ def test_what_a_run_to_the_end_has_read_is_judged_by_a_scan(tmp_path: Path, log:
     for number in range(20):
         (tmp_path / f"{number}.log").write_text(f"{number}\n")
     agent = part_glancing(tmp_path, Clock(), max_open_files=1)
-    for file in agent.source._catalog.files.values():
+    for file in agent.source._catalog.followed.files.values():
         file.seen = replace(file.seen, grown_at=file.grown_at - 1000.0)
     append(tmp_path / "3.log", "more\n")
     while not agent.source.drained():

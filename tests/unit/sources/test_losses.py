@@ -257,7 +257,7 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
     log.write_bytes(LINES)
     agent.scan()
     assert agent.source.lag().oldest_unread_ms > 0
-    (tracked,) = agent.source._catalog.files.values()
+    (tracked,) = agent.source._catalog.followed.files.values()
     first = 5  # it has been there for long
     tracked.schedule = replace(tracked.schedule, unread_since_ms=first)
     agent.work(lambda: "stop")

@@ -95,7 +95,7 @@ def come_to_rest(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     agent.drain()
     monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
     agent.drain()
-    held = [file.path for file in agent.source._catalog.files.values() if file.size and (file.unread or file.unjudged)]
+    held = [file.path for file in agent.source._catalog.followed.files.values() if file.size and (file.unread or file.unjudged)]
     assert held == []
 
 
@@ -168,7 +168,7 @@ def test_a_live_log_does_not_wait_for_a_copy_of_itself(tmp_path: Path) -> None:
     append(log, b"3\n")
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3"]
-    copy = next(file for file in agent.source._catalog.files.values() if file.unjudged)
+    copy = next(file for file in agent.source._catalog.followed.files.values() if file.unjudged)
     assert view_of(copy).state == "waiting"
 
 
@@ -248,7 +248,7 @@ def test_a_log_that_was_filled_copied_and_cut_before_it_was_first_read(tmp_path:
     shutil.copy(log, tmp_path / "app.log.1")
     os.truncate(log, 0)
     append(log, b"3\n4\n5\n")
-    agent.source._scanned_at -= 60
+    agent.source._planner._scanned_at -= 60
     agent.work()
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3", b"4", b"5"]

@@ -33,7 +33,7 @@ LINES = TEXT.splitlines()
 
 def let_be_quiet(agent: Agent, seconds: float = endings.LAST_LINE_SECONDS) -> None:
     """As if so much time had passed since anything was written."""
-    for file in agent.source._catalog.files.values():
+    for file in agent.source._catalog.followed.files.values():
         file.seen = replace(file.seen, grown_at=file.grown_at - seconds)
 
 

@@ -20,6 +20,11 @@ class Crowd:
     def __init__(self, files: int) -> None:
         self.dirty = range(files)
 
+    @property
+    def followed(self) -> Crowd:
+        """The same files."""
+        return self
+
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Lag]:
@@ -27,7 +32,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Lag]:
     made: list[Lag] = []
 
     def look(catalog: Catalog) -> Lag:
-        made.append(Lag(files=len(catalog.dirty)))
+        made.append(Lag(files=len(catalog.followed.dirty)))
         return made[-1]
 
     monkeypatch.setattr(views, "lag_of", look)

@@ -28,6 +28,7 @@ from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, w
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import family, is_newest, kin, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
+from copycat_agent.sources.log_file.succession.evidence import Unseen, why_owed
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED
 from copycat_agent.sources.log_file.unfollowed.absent import Saved
@@ -204,8 +205,8 @@ class Missed:
         file, is_decided = None, True
         try:
             identity = identify(fd, info)
-            if self._is_owed(fd, info, identity, rotation, changes):
-                file, is_decided = self._take(path, fd, info, rotation, changes)
+            if why := self._why_owed(fd, info, identity, rotation, changes):
+                file, is_decided = self._take(path, fd, info, rotation, why, changes)
         except OSError as error:
             self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
             is_decided = False
@@ -234,20 +235,24 @@ class Missed:
             return True
         return partition in changes.offsets or not rotation.is_in_doubt
 
-    def _is_owed(self, fd: int, info: os.stat_result, identity: Identity, rotation: _Rotation, changes: Changes) -> bool:
-        """Whether the open file was made since, or was written over since, or may have been made since. Raises OSError."""
+    def _why_owed(self, fd: int, info: os.stat_result, identity: Identity, rotation: _Rotation, changes: Changes) -> str:
+        """Why the open file's lines are owed, for people; "" when they are not. Raises OSError."""
         if self._followed.absent.knows(identity, fd, info.st_size, changes):
-            return False
-        at_ns, doubt_ns = rotation.since
-        if not identity.birth_ns or identity.birth_ns >= at_ns:
-            return True
-        if rotation.known is None or identity[:2] in rotation.known.inodes:
-            return False
-        is_newer = info.st_mtime_ns >= rotation.known.newest_ns or doubt_ns < at_ns  # else nothing was written in the order of times
-        return identity.birth_ns >= doubt_ns or ((bool(rotation.cut) or rotation.may_be_cut) and is_newer)
+            return ""
+        known, since = rotation.known, rotation.since
+        found = Unseen(
+            birth_ns=identity.birth_ns,
+            changed_ns=info.st_mtime_ns,
+            looked_ns=since.at_ns,
+            doubt_ns=since.doubt_ns,
+            may_be_cut=bool(rotation.cut) or rotation.may_be_cut,
+            is_known=None if known is None else identity[:2] in known.inodes,
+            newest_ns=0 if known is None else known.newest_ns,
+        )
+        return why_owed(found)
 
     def _take(
-        self, path: str, fd: int, info: os.stat_result, rotation: _Rotation, changes: Changes
+        self, path: str, fd: int, info: os.stat_result, rotation: _Rotation, why: str, changes: Changes
     ) -> tuple[TrackedFile | None, bool]:  # fmt: skip
         """The file, None when it is none, and whether that is certain. Raises OSError, and then nothing has changed."""
         read = fingerprint.reader(fd)
@@ -261,18 +266,18 @@ class Missed:
             return None, True
         file = self._follow(path, fd, info, changes)
         if file is not None:
-            self._begin(file, rotation, changes)
+            self._begin(file, rotation, why, changes)
         if file is not None and original is not None:
             self._followed.absent.forget(original[0], changes)
         return file, True
 
-    def _begin(self, file: TrackedFile, rotation: _Rotation, changes: Changes) -> None:
+    def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
         """Its row keeps a second start from reading it again; where its log was cut, it is older than what stands there now."""
-        file.explained(WHY)
+        file.explained(f"{WHY} ({why})")
         changes.offsets[file.partition] = file.remembered(gone=True)
         for partition in rotation.cut:
             self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
-        self._log.info("file was made and rotated out while nobody looked, is read", path=file.path, unread_bytes=file.backlog)
+        self._log.info("file was made and rotated out while nobody looked, is read", path=file.path, why=why, unread_bytes=file.backlog)
 
     def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
         """Whether it holds what was read of a file whose rest is missing: `unclaimed` takes it, or the rest is lost. Raises OSError."""

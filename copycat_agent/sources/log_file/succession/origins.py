@@ -21,6 +21,7 @@ from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.rotation import is_newest, is_rotated, kin
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
+from copycat_agent.sources.log_file.succession.evidence import Evidence, can_prove, claim, claim_unread
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.unfollowed.absent import Saved
 
@@ -114,13 +115,13 @@ class Origins:
         file = self._copies.pop(partition, None)
         return 0 if file is None else file.provenance.copied
 
-    def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> None:
-        """`file` goes on where another partition, which is given up for it, ends."""
-        self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position)
+    def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes, why: str) -> None:
+        """`file` goes on where another partition, which is given up for it, ends. `why`, for people."""
+        self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position, why=why)
         self._take_over(partition, offset, file.size, changes)
         packing = file.offset.compression
         here = replace(offset, done=False, gone_ms=0, path=file.path, size=file.size, compression=packing)
-        file.continued(here, f"it goes on where {offset.path} ended")
+        file.continued(here, f"it goes on where {offset.path} ended: {why}")
         changes.offsets[file.partition] = file.offset
         self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
         self._followed.touch(file)
@@ -186,23 +187,22 @@ class Origins:
         return is_cut
 
     def _goes_on(self, file: TrackedFile, head: bytes, changes: Changes) -> bool:
-        """Take over the offset of a file that has its bytes no more."""
-        absent = self._followed.absent
+        """Take over the offset of a file that has its bytes no more. Raises OSError."""
         for partition, offset in self._candidates(file, head, changes):
-            is_former, copied = absent.is_former(partition), self._copied_of(file, partition)
-            has_proof = is_former or copied or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
-            if not has_proof or (not is_former and _stands(offset, partition)):
-                continue
-            if similarity.holds(file, offset) or (copied and not offset.position):
-                self.take_rest(file, partition, offset, changes)
-                return True
-            is_copy = copied == file.size or absent.copied_by(partition, file.made_ns)
-            if is_copy and 0 < file.size < offset.position:  # it was written to once more after it was copied
-                proof = fingerprint.take(file.read, file.size)
-                here = replace(offset, position=file.size, fingerprint=proof, size=0, skipping=offset.skipping and not offset.cut, cut="")
-                self.take_rest(file, partition, here, changes)
+            found = claim(offset, self._evidence(file, partition, offset))
+            if found is not None:
+                self.take_rest(file, partition, _shorter(file, offset) if found.is_shorter else offset, changes, found.why)
                 return True
         return False
+
+    def _evidence(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> Evidence:
+        """What looks at `file` and at the other one find; no more than is needed. Raises OSError."""
+        absent, copied = self._followed.absent, self._copied_of(file, partition)
+        is_former = absent.is_former(partition)
+        proves = can_prove(offset, is_former=is_former, copied=copied)
+        stands = proves and not is_former and _stands(offset, partition)
+        holds = proves and not stands and similarity.holds(file, offset)
+        return Evidence(file.size, is_former, copied, stands, holds, absent.copied_by(partition, file.made_ns))
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """What it was seen to be a copy of comes first. What it held itself, before it was written over, is none."""
@@ -213,11 +213,11 @@ class Origins:
         return found
 
     def _follows_unread(self, file: TrackedFile, changes: Changes) -> bool:
-        """Of a file that was cut before anything of it was read, nothing proves a copy but when it was made, or that it is as large."""
+        """Take over what a file held that was cut before anything of it was read."""
         for partition, offset in filter(lambda one: _is_other(one[0], file), self._followed.absent.unread_of(file.path, changes)):
-            is_copy = self._followed.absent.copied_by(partition, file.made_ns)
-            if not offset.position and (is_copy or file.size >= offset.size):
-                self.take_rest(file, partition, offset, changes)
+            found = claim_unread(offset, file.size, made_after=self._followed.absent.copied_by(partition, file.made_ns))
+            if found is not None:
+                self.take_rest(file, partition, offset, changes, found.why)
                 return True
         return False
 
@@ -282,7 +282,9 @@ class Origins:
             return True
         offset = replace(one.offset, path=name, size=one.known_size)
         self._followed.remove(one)
-        self.take_rest(file, one.partition, offset, changes)
+        self.take_rest(
+            file, one.partition, offset, changes, "it came into the place of that file, which is deleted, and has all that it held"
+        )
         return True
 
     def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
@@ -294,6 +296,12 @@ class Origins:
 
 def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
     return Identity.parse(partition.key)[0] != file.identity
+
+
+def _shorter(file: TrackedFile, offset: SourceOffset) -> SourceOffset:
+    """The offset at the end of an open file that holds less than was read of the other one. Raises OSError."""
+    proof = fingerprint.take(file.read, file.size)
+    return replace(offset, position=file.size, fingerprint=proof, size=0, skipping=offset.skipping and not offset.cut, cut="")
 
 
 def _has_rest(offset: SourceOffset) -> bool:

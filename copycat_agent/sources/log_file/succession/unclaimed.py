@@ -174,7 +174,7 @@ class Rests:
         if file.is_packed:
             self._origins.archives.expect(file, changes)
         else:
-            self._origins.take_rest(file, partition, offset, changes)
+            self._origins.take_rest(file, partition, offset, changes, "no pattern matches it, and it holds the bytes before that offset")
             changes.offsets[file.partition] = file.remembered(gone=True)
         return True
 
