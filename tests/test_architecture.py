@@ -91,7 +91,7 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "copycat_agent.spark.session"): "imports pyspark, 0.2 s in which the JVM already starts",
     ("spark", "pyspark"): "as the runner: what runs in an executor looks first whether it can",
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",
-    ("sources", "copycat_agent.sources.remote.remote_handle"): "imports pyarrow, 0.15 s that local files need not wait for",
+    ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
     ("cli", "copycat_agent.cli.progress_bars"): "imports rich, which only a run to the end on a terminal needs",
@@ -154,6 +154,10 @@ DUPLICATE_CLASSES = frozenset(
 """Names that two classes have in different modules: what is left of many. The list may only get shorter."""
 
 
+ACYCLIC_INSIDE: tuple[str, ...] = ("sources",)
+"""Packages whose modules and folders, at every level, form no import cycle: a folder counts as one."""
+
+
 @dataclass(frozen=True)
 class Import:
     """`module` (dotted, without the package's name) imports `target` (dotted, in full) in line `line`."""
@@ -182,7 +186,8 @@ def problems(root: Path, layers: tuple[tuple[str, ...], ...] = LAYERS) -> list[s
     found = [f"{module}: not in the layer table" for module in modules if module.split(".")[0] not in level and module != "__init__"]
     for each in imports:
         found += [f"{each.module}:{each.line}: {text}" for text in _complaints(each, level)]
-    return found + [f"import cycle: {' -> '.join(cycle)}" for cycle in _cycles(imports, modules)]
+    found += [f"import cycle: {' -> '.join(cycle)}" for cycle in _cycles(imports, modules)]
+    return found + [f"folder cycle: {' -> '.join(cycle)}" for name in ACYCLIC_INSIDE for cycle in _folder_cycles(name, imports, modules)]
 
 
 def _complaints(each: Import, level: dict[str, int]) -> list[str]:
@@ -236,24 +241,51 @@ def _is_module(target: str, modules: dict[str, Path]) -> bool:
 
 
 def _cycles(imports: list[Import], modules: dict[str, Path]) -> list[list[str]]:
-    """Each cycle once, between modules (not packages), by depth-first search."""
+    """Each cycle once, between modules (not packages)."""
     graph: dict[str, list[str]] = {module: [] for module in modules}
     for each in imports:
         target = each.target.removeprefix(f"{PACKAGE}.")
         if each.own is not None and target in graph and target not in graph[each.module]:
             graph[each.module].append(target)
+    return _cycles_of(graph)
+
+
+def _folder_cycles(package: str, imports: list[Import], modules: dict[str, Path]) -> list[list[str]]:
+    """Each cycle once, between what lies in one folder of a package: modules, and folders with all that is in them."""
+    folders = {package, *(module.rpartition(".")[0] for module in modules if module.startswith(f"{package}."))}
+    found = []
+    for folder in sorted(folders):
+        graph: dict[str, list[str]] = {}
+        for each in imports:
+            ends = [_child(folder, each.module, modules), _child(folder, each.target.removeprefix(f"{PACKAGE}."), modules)]
+            if ends[0] and ends[1] and ends[0] != ends[1]:
+                graph.setdefault(ends[0], []).append(ends[1])
+                graph.setdefault(ends[1], [])
+        found += _cycles_of(graph)
+    return found
+
+
+def _child(folder: str, module: str, modules: dict[str, Path]) -> str:
+    """What in `folder` a module is, or is in; "" when it lies elsewhere, and for the folder's own `__init__`."""
+    if not module.startswith(f"{folder}.") or module not in modules:
+        return ""
+    return f"{folder}.{module.removeprefix(f'{folder}.').split('.')[0]}"
+
+
+def _cycles_of(graph: dict[str, list[str]]) -> list[list[str]]:
+    """Each cycle once, by depth-first search."""
     cycles, done = [], set[str]()
 
-    def visit(module: str, trail: list[str]) -> None:
-        if module in trail:
-            cycles.append([*trail[trail.index(module) :], module])
-        elif module not in done:
-            for target in graph[module]:
-                visit(target, [*trail, module])
-            done.add(module)
+    def visit(node: str, trail: list[str]) -> None:
+        if node in trail:
+            cycles.append([*trail[trail.index(node) :], node])
+        elif node not in done:
+            for target in graph[node]:
+                visit(target, [*trail, node])
+            done.add(node)
 
-    for module in graph:
-        visit(module, [])
+    for node in graph:
+        visit(node, [])
     return cycles
 
 
@@ -384,6 +416,10 @@ def test_lock_files_pin_hashes_and_name_no_index() -> None:
         (
             {"batch/a.py": "from copycat_agent.batch import b", "batch/b.py": "if TYPE_CHECKING:\n    from .a import A"},
             "import cycle: batch.a -> batch.b -> batch.a",
+        ),
+        (
+            {"sources/x/a.py": "from ..y.c import C", "sources/x/b.py": "", "sources/y/c.py": "", "sources/y/d.py": "from ..x.b import B"},
+            "folder cycle: sources.x -> sources.y -> sources.x",
         ),
     ],
 )  # fmt: skip

@@ -27,7 +27,7 @@ from copycat_agent.errors import FatalError
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import LimitsOptions
 from copycat_agent.sources import SOURCES
-from copycat_agent.sources.remote.address import is_remote
+from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.remote.remote_files import maker as remote_maker
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from copycat_agent.cli.unsent import FirstRecord, FirstRecords
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import Closeup, FileView
-from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.files.identity import Identity
 from copycat_agent.templates import time_text
 from copycat_agent.workbench.explaining import PathAnswer
 

@@ -21,8 +21,8 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.document import from_document, to_document
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import HIDDEN, AgentOptions
-from copycat_agent.sources.beginning.placing import LineRules
-from copycat_agent.sources.followed import STARTED
+from copycat_agent.sources.log_file.beginning.placing import LineRules
+from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.transactions.opening import Adopt
 
 GOES_ON = {"local": "the positions of this host", "topic": "the positions in Kafka"}

@@ -24,8 +24,8 @@ from copycat_agent.model import Loss, Record, SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, FileView, Lag, only_looking
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.rotation import family
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.log_file.rotation import family
 from copycat_agent.templates import SplitMeta, Template, compile_template
 
 _KEYS_SHOWN = 40

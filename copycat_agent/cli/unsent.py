@@ -30,7 +30,7 @@ from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
 from copycat_agent.producer import Outgoing
 from copycat_agent.sources import only_looking
-from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.watch import Watcher
 from copycat_agent.workbench.trying import StandIn, StandIns
 from copycat_agent.worker import State, Status, Worker

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.model import Account, Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.files.reading.stream import Stream
 
 Offsets = Mapping[SourcePartition, SourceOffset]
 

@@ -24,7 +24,7 @@ from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.cli.conftest import COMMAND
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until

@@ -14,8 +14,8 @@ from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.status import _show_files
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.sources.identity import identify_by_name
-from copycat_agent.sources.spool.rows import part_key
+from copycat_agent.sources.files.identity import identify_by_name
+from copycat_agent.sources.spool_dir.rows import part_key
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.oauth import where_of
 from copycat_agent.options import Definition, KafkaOptions, SourceOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe, ClusterState
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import compile_template
 from copycat_agent.workbench.doctor.exactly_once_checks import ClusterLanes, examine_exactly_once
 from copycat_agent.workbench.doctor.network import Broker, NetworkTrouble, meet, reach, split_address

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from copycat_agent import logs
 from copycat_agent.options import Definition
-from copycat_agent.sources.paths.discovery import Found
-from copycat_agent.sources.paths.patterns import normalise
-from copycat_agent.sources.spool.listing import Listing
-from copycat_agent.sources.spool.names import DoneFiles
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.files.paths.discovery import Found
+from copycat_agent.sources.files.paths.matching import normalise
+from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.file_checks import FILES_CHECKED, PatternResult
 from copycat_agent.workbench.doctor.steps import Notes, names
 from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount_of

@@ -17,11 +17,11 @@ from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, Source, only_looking
 from copycat_agent.sources.base import Closeup
-from copycat_agent.sources.beginning.placing import is_file_key
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.paths.matching import excluded_by, fixed_depth, mismatch
-from copycat_agent.sources.paths.opening import NotRegularError, open_regular
-from copycat_agent.sources.spool.names import never_read
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.files.paths.matching import excluded_by, fixed_depth, mismatch
+from copycat_agent.sources.files.paths.opening import NotRegularError, open_regular
+from copycat_agent.sources.log_file.beginning.placing import is_file_key
+from copycat_agent.sources.spool_dir.listing import never_read
 from copycat_agent.workbench.doctor.users import find_user, how_to_open
 
 _FOLLOW = "set follow_symlinks: true to read what it points to"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.sources.packing import packed
+from copycat_agent.sources.files.packing import packed
 
 BYTES_MAX = 256 * 2**10
 """So much of a sample is looked at, unpacked."""

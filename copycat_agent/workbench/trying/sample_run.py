@@ -18,8 +18,8 @@ from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Intact, Outgoing, Place, Producers, TaskProducer
-from copycat_agent.sources.packing import packed
-from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.transforms import StepError
 from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedMessage, TracedPipeline, Where

@@ -16,7 +16,7 @@ from copycat_agent.options import Definition
 from copycat_agent.producer.positions import PARTITIONS
 from copycat_agent.producer.probing import ClusterState, TopicState
 from copycat_agent.producer.transactional import KafkaSteps
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.transactions.opening import Lanes as OpenedLanes
 from copycat_agent.transactions.opening import Opening, open_lanes
 from copycat_agent.transactions.protocol import perform

@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from copycat_agent.dev_broker import free_port
 from copycat_agent.options import Definition, KafkaOptions, TopicOptions
 from copycat_agent.producer.probing import ClusterProbe
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, kafka_checks, network
 from copycat_agent.workbench.doctor.kafka_checks import CLUSTER_SECONDS, Cluster, clusters, examine_cluster
 from copycat_agent.workbench.doctor.topic_checks import Want

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from copycat_agent.options import Definition
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor import CheckVerdict, User, find_user
 from copycat_agent.workbench.doctor.spool_checks import examine_spool
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
