@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from copycat_agent.model import SourcePartition
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.glance import Glance
+from copycat_agent.sources.log_file.followed import STARTED
 from tests.unit.sources.rig import Agent, agent_for
 
 NAMES = st.sampled_from(["app.log", "web.log"])
@@ -151,6 +152,8 @@ class History(RuleBasedStateMachine):
             return
         if copy in self.names:
             self._empty(copy)  # what it held is written over, and it keeps its inode
+            if not self._has_met(self.names[copy]):  # then it looks like an older generation of equal text
+                self.repeatable.update([*original.lines, original.unfinished])
         shutil.copy(path, copy)
         file = self.names[copy] if copy in self.names else self._name(copy, self._met(copy))
         file.lines, file.unfinished = list(original.lines), original.unfinished
@@ -348,6 +351,11 @@ class History(RuleBasedStateMachine):
     def _met(self, path: Path) -> File:
         info = path.stat()
         return File((info.st_dev, info.st_ino))
+
+    def _has_met(self, file: File) -> bool:
+        """Whether the agent has a row for it."""
+        rows = (partition.key for partition in self.agent.store if partition.key != STARTED)
+        return any(Identity.parse(key)[0][:2] == file.key for key in rows)
 
     def _name(self, path: Path, file: File) -> File:
         file.names.add(path)
