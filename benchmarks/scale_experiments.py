@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.lines import access_line
 from benchmarks.scale_rig import NAME, Reader, Setup, setup, stamped
-from copycat_agent.sources.identity import identify
+from copycat_agent.sources.files.identity import identify
 
 Figures = dict[str, Any]
 _DIRECTORIES = 100

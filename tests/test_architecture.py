@@ -27,8 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("control",),
     ("metrics", "api"),
     ("agent",),
-    ("doctor",),
-    ("explain", "backfill", "samples", "guessing", "importing", "bundle"),
+    ("workbench",),
+    ("backfill", "bundle"),
     ("cli",),
     ("__main__",),
 )
@@ -47,7 +47,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("producer", "converters"),
     "sqlite3": ("offsets",),
     "watchdog": ("watch",),
-    "yaml": ("definitions",),
+    "yaml": ("definitions", "workbench"),
     "pydantic": ("options",),
     "orjson": ("converters", "formats"),
     "pyarrow": ("formats", "sources", "batch", "spark"),
@@ -73,13 +73,13 @@ DOORS: dict[str, tuple[str, ...]] = {
 """Outside library -> the only modules or packages that import it."""
 
 LATE: dict[tuple[str, str], str] = {
-    ("formats", "copycat_agent.formats.records.avro.reading"): "imports fastavro, 0.12 s that an agent of log files does without",
-    ("formats", "copycat_agent.formats.records.parquet.reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
+    ("formats", "copycat_agent.formats.records.avro.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
+    ("formats", "copycat_agent.formats.records.parquet.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
     ("converters", "copycat_agent.converters.avro.avro_form"): "imports fastavro, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.json_schema.json_form"): "imports jsonschema, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.protobuf.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
     ("converters", "copycat_agent.converters.schemas.converting"): "imports the client of schema registries, 0.24 s",
-    ("converters", "copycat_agent.converters.schemas.registry"): "imports the client of schema registries, 0.24 s",
+    ("converters", "copycat_agent.converters.schemas.registry_access"): "imports the client of schema registries, 0.24 s",
     ("__main__", "copycat_agent.probe"): "one command of all needs it",
     ("__main__", "copycat_agent.cli.main"): "half a second of imports, in which signals must find their handlers",
     ("oauth", "http.client"): "40 ms that only those who log in with a token need",
@@ -93,7 +93,7 @@ LATE: dict[tuple[str, str], str] = {
     ("spark", "pyspark"): "as the runner: what runs in an executor looks first whether it can",
     ("spark", "copycat_agent.runner"): "imports what an executor of a cluster may lack, which it looks for first",
     ("sources", "copycat_agent.sources.datasource.reader"): "imports SQL of pyspark, 0.5 s, for connectors of data sources alone",
-    ("sources", "copycat_agent.sources.remote.remote_handle"): "imports pyarrow, 0.15 s that local files need not wait for",
+    ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
     ("cli", "copycat_agent.cli.progress_bars"): "imports rich, which only a run to the end on a terminal needs",
@@ -102,6 +102,62 @@ LATE: dict[tuple[str, str], str] = {
     ("api", "copycat_agent.api.tls"): "imports ssl, only for a port with TLS",
 }
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
+
+FOLDER_CYCLES: dict[str, str] = {
+    "sources": "base, following, packing, spool, remote and succession know each other; to be emptied when files are states",
+}
+"""Packages whose folders import each other in a circle -> reason."""
+
+DUPLICATE_CLASSES = frozenset(
+    [
+        "Address",
+        "Answer",
+        "Asking",
+        "Books",
+        "Catalog",
+        "Delivered",
+        "Flight",
+        "Found",
+        "Identity",
+        "Item",
+        "Job",
+        "Jvm",
+        "LagView",
+        "Lanes",
+        "Limits",
+        "Line",
+        "Log",
+        "Opened",
+        "Opener",
+        "Opening",
+        "Origin",
+        "Outcomes",
+        "Part",
+        "Pending",
+        "Place",
+        "Position",
+        "Progress",
+        "Pulse",
+        "Query",
+        "Queue",
+        "RefusedError",
+        "Report",
+        "Row",
+        "Sample",
+        "Search",
+        "Tally",
+        "Targets",
+        "Trouble",
+        "Wanted",
+        "_Flight",
+        "_Watched",
+    ]
+)
+"""Names that two classes have in different modules: what is left of many. The list may only get shorter."""
+
+
+ACYCLIC_INSIDE: tuple[str, ...] = ("sources",)
+"""Packages whose modules and folders, at every level, form no import cycle: a folder counts as one."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +188,8 @@ def problems(root: Path, layers: tuple[tuple[str, ...], ...] = LAYERS) -> list[s
     found = [f"{module}: not in the layer table" for module in modules if module.split(".")[0] not in level and module != "__init__"]
     for each in imports:
         found += [f"{each.module}:{each.line}: {text}" for text in _complaints(each, level)]
-    return found + [f"import cycle: {' -> '.join(cycle)}" for cycle in _cycles(imports, modules)]
+    found += [f"import cycle: {' -> '.join(cycle)}" for cycle in _cycles(imports, modules)]
+    return found + [f"folder cycle: {' -> '.join(cycle)}" for name in ACYCLIC_INSIDE for cycle in _folder_cycles(name, imports, modules)]
 
 
 def _complaints(each: Import, level: dict[str, int]) -> list[str]:
@@ -186,25 +243,121 @@ def _is_module(target: str, modules: dict[str, Path]) -> bool:
 
 
 def _cycles(imports: list[Import], modules: dict[str, Path]) -> list[list[str]]:
-    """Each cycle once, between modules (not packages), by depth-first search."""
+    """Each cycle once, between modules (not packages)."""
     graph: dict[str, list[str]] = {module: [] for module in modules}
     for each in imports:
         target = each.target.removeprefix(f"{PACKAGE}.")
         if each.own is not None and target in graph and target not in graph[each.module]:
             graph[each.module].append(target)
+    return _cycles_of(graph)
+
+
+def _folder_cycles(package: str, imports: list[Import], modules: dict[str, Path]) -> list[list[str]]:
+    """Each cycle once, between what lies in one folder of a package: modules, and folders with all that is in them."""
+    folders = {package, *(module.rpartition(".")[0] for module in modules if module.startswith(f"{package}."))}
+    found = []
+    for folder in sorted(folders):
+        graph: dict[str, list[str]] = {}
+        for each in imports:
+            ends = [_child(folder, each.module, modules), _child(folder, each.target.removeprefix(f"{PACKAGE}."), modules)]
+            if ends[0] and ends[1] and ends[0] != ends[1]:
+                graph.setdefault(ends[0], []).append(ends[1])
+                graph.setdefault(ends[1], [])
+        found += _cycles_of(graph)
+    return found
+
+
+def _child(folder: str, module: str, modules: dict[str, Path]) -> str:
+    """What in `folder` a module is, or is in; "" when it lies elsewhere, and for the folder's own `__init__`."""
+    if not module.startswith(f"{folder}.") or module not in modules:
+        return ""
+    return f"{folder}.{module.removeprefix(f'{folder}.').split('.')[0]}"
+
+
+def _cycles_of(graph: dict[str, list[str]]) -> list[list[str]]:
+    """Each cycle once, by depth-first search."""
     cycles, done = [], set[str]()
 
-    def visit(module: str, trail: list[str]) -> None:
-        if module in trail:
-            cycles.append([*trail[trail.index(module) :], module])
-        elif module not in done:
-            for target in graph[module]:
-                visit(target, [*trail, module])
-            done.add(module)
+    def visit(node: str, trail: list[str]) -> None:
+        if node in trail:
+            cycles.append([*trail[trail.index(node) :], node])
+        elif node not in done:
+            for target in graph[node]:
+                visit(target, [*trail, node])
+            done.add(node)
 
-    for module in graph:
-        visit(module, [])
+    for node in graph:
+        visit(node, [])
     return cycles
+
+
+def folder_cycles(imports: list[Import], modules: dict[str, Path]) -> set[str]:
+    """Packages whose parts, each folder taken as one, import each other in a circle. Modules of the package itself count one by one."""
+    edges: dict[str, set[tuple[str, str]]] = {}
+    for each in imports:
+        target = each.target.removeprefix(f"{PACKAGE}.")
+        if each.own is None or target not in modules:
+            continue
+        here, there = _parts(each.module, modules), _parts(target, modules)
+        for depth in range(1, min(len(here), len(there))):
+            if here[:depth] == there[:depth] and here[depth] != there[depth]:
+                edges.setdefault(".".join(here[:depth]), set()).add((here[depth], there[depth]))
+    return {package for package, pairs in edges.items() if _is_circular(pairs)}
+
+
+def _parts(module: str, modules: dict[str, Path]) -> list[str]:
+    return [*module.split("."), *(["__init__"] if modules[module].name == "__init__.py" else [])]
+
+
+def _is_circular(pairs: set[tuple[str, str]]) -> bool:
+    """Whether something is left when, again and again, whatever imports nothing that is left is taken away."""
+    left = set(pairs)
+    while left:
+        importers = {importer for importer, _ in left}
+        kept = {(importer, imported) for importer, imported in left if imported in importers}
+        if kept == left:
+            return True
+        left = kept
+    return False
+
+
+def duplicate_classes(modules: dict[str, Path]) -> set[str]:
+    """Names of classes that are defined in more than one module."""
+    seen: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+            if isinstance(node, ast.ClassDef):
+                seen.setdefault(node.name, set()).add(module)
+    return {name for name, where in seen.items() if len(where) > 1}
+
+
+def _modules(root: Path) -> dict[str, Path]:
+    return {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
+
+
+def test_no_folders_of_a_package_import_each_other_in_a_circle() -> None:
+    assert folder_cycles(_all_imports(), _modules(PROJECT / PACKAGE)) <= set(FOLDER_CYCLES)
+
+
+def test_one_class_has_one_name() -> None:
+    assert duplicate_classes(_modules(PROJECT / PACKAGE)) <= DUPLICATE_CLASSES
+
+
+def test_a_circle_of_folders_and_a_name_of_two_classes_are_found_in_a_made_up_tree(tmp_path: Path) -> None:
+    files = {
+        "sources/__init__.py": "from copycat_agent.sources.spool.a import A",
+        "sources/base.py": "class A: ...",
+        "sources/spool/a.py": "from copycat_agent.sources.base import B\nfrom copycat_agent.sources.remote.b import C\nclass A: ...",
+        "sources/remote/b.py": "",
+        "sources/remote/c.py": "",
+    }
+    _plant(tmp_path, files)
+    for text, found in (("", set()), ("from copycat_agent.sources.spool.a import A", {"sources"})):
+        (tmp_path / "sources/remote/c.py").write_text(text, "utf-8")
+        modules = _modules(tmp_path)
+        imports = [one for module, path in modules.items() for one in _imports(module, path, modules)]
+        assert folder_cycles(imports, modules) == found
+    assert duplicate_classes(_modules(tmp_path)) == {"A"}
 
 
 def test_the_code_has_the_shape_it_should_have() -> None:
@@ -265,6 +418,10 @@ def test_lock_files_pin_hashes_and_name_no_index() -> None:
         (
             {"batch/a.py": "from copycat_agent.batch import b", "batch/b.py": "if TYPE_CHECKING:\n    from .a import A"},
             "import cycle: batch.a -> batch.b -> batch.a",
+        ),
+        (
+            {"sources/x/a.py": "from ..y.c import C", "sources/x/b.py": "", "sources/y/c.py": "", "sources/y/d.py": "from ..x.b import B"},
+            "folder cycle: sources.x -> sources.y -> sources.x",
         ),
     ],
 )  # fmt: skip

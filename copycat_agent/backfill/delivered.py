@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint
-from copycat_agent.sources.beginning.timestamps import recognise
-from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.packing import packed
-from copycat_agent.sources.rotation import kin
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, identify
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.log_file.beginning.timestamps import recognise
+from copycat_agent.sources.log_file.rotation import kin
 
 _TELLING_BYTES = 96
 """A head that packs to less says the same again and again: many files may begin with it."""

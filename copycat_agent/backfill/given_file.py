@@ -14,9 +14,9 @@ from copycat_agent.backfill.delivered import Delivered, Former, Looked
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
-from copycat_agent.sources.identity import Identity, identify, is_at
-from copycat_agent.sources.packing import packed
-from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources.files.identity import Identity, identify, is_at
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

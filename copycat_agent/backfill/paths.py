@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from copycat_agent.sources.paths.matching import excluded_by
-from copycat_agent.sources.remote.address import is_remote, parse
+from copycat_agent.sources.files.paths.matching import excluded_by
+from copycat_agent.sources.files.reading.address import is_remote, parse
 
 _WILD = "*?["
 

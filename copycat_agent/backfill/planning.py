@@ -15,10 +15,11 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Chunk, Parsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.producer.probing import ClusterProbe, TopicState
-from copycat_agent.sources import SOURCES, fingerprint, only_looking
-from copycat_agent.sources.packing import packed
-from copycat_agent.sources.packing.unpacking import Unpacker
-from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources import SOURCES, only_looking
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing.unpacking import Unpacker
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

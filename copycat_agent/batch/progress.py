@@ -10,7 +10,7 @@ from copycat_agent.batch.window import BoundWindow
 from copycat_agent.errors import CopycatError, FileError
 from copycat_agent.formats import TAIL_BYTES, Part, Row, Text
 from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.files.reading.stream import Stream
 
 REJECTIONS_NAMED = 10
 """Rejected records per split that are named one by one; all are counted."""

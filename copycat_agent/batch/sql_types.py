@@ -14,7 +14,7 @@ import pyarrow as pa
 from copycat_agent.errors import DataError
 from copycat_agent.templates import scalar_text
 from copycat_agent.transforms.columns import element_of
-from copycat_agent.transforms.sql_types import map_of, struct_fields
+from copycat_agent.transforms.sql import map_of, struct_fields
 
 Read = Callable[[Any], Any]
 """A value that is not null, as the type holds it. Raises ValueError, with what the value is, without the value."""

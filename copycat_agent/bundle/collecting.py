@@ -21,12 +21,12 @@ from copycat_agent.bundle.processes import processes
 from copycat_agent.bundle.redacting import redacted
 from copycat_agent.definitions import load_directory
 from copycat_agent.definitions.document import FILE_BYTES_MAX
-from copycat_agent.doctor import Subject, examine, find_user
 from copycat_agent.errors import CopycatError
 from copycat_agent.offsets.looking import store_outline
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import read_small_file
 from copycat_agent.spark.java import find_java
+from copycat_agent.workbench.doctor import Examined, examine, find_user
 
 PART_SECONDS = 60.0
 """How long one part may take: a file system or a broker that hangs must not keep the others."""
@@ -180,7 +180,7 @@ def _doctor(sought: Sought) -> str:
     if sought.directory is None:
         raise CopycatError("no directory of definitions was found")
     loaded = load_directory(sought.directory, sought.agent)
-    steps = examine(Subject(sought.agent, loaded, sought.state_dir, sought.client.socket_path, find_user(None)))
+    steps = examine(Examined(sought.agent, loaded, sought.state_dir, sought.client.socket_path, find_user(None)))
     return _json([{"section": one.section, "verdict": one.verdict, "name": one.name, "text": one.text, "fix": one.fix} for one in steps])
 
 

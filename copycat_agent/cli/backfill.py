@@ -6,8 +6,9 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,11 +17,9 @@ from copycat_agent.backfill.backfill import Backfill, Job
 from copycat_agent.backfill.executing import Choose, on_master, on_this_host
 from copycat_agent.backfill.runs import Run, finish, rows_of
 from copycat_agent.cli import exits
-from copycat_agent.cli.backfill_asked import Asked, rate_of, settle_run, window_of
-from copycat_agent.cli.backfill_plan import show_plan
-from copycat_agent.cli.backfill_progress import follow
-from copycat_agent.cli.backfill_view import table_of
-from copycat_agent.cli.options import (
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, settle_run, show_plan, window_of
+from copycat_agent.cli.common_options import (
     BootstrapServers,
     Config,
     Format,
@@ -32,7 +31,8 @@ from copycat_agent.cli.options import (
     start_logging,
     use_color,
 )
-from copycat_agent.cli.settings import settle_settings
+from copycat_agent.cli.progress import follow
+from copycat_agent.cli.shown import size, visible
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import NO_ADDRESS, load_file, render
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
@@ -42,8 +42,63 @@ if TYPE_CHECKING:
     from copycat_agent.backfill.summary import Summary
     from copycat_agent.options import Definition
 
+FILES_SHOWN = 200
+"""Of a run over more files: those with something to say first. `--format json` has them all."""
+_ORDER = ("failed", "unfinished", "done", "skipped")
+_NAMES = {"acknowledged": "acknowledged", "dead_lettered": "dead-lettered", "dropped": "dropped", "rejected": "rejected"}
 ANSWER_SECONDS = 30.0
 """So long a broker may take to answer before anything is read."""
+
+
+def table_of(summary: Mapping[str, Any]) -> str:
+    """Plain text, as many lines as it takes."""
+    return "\n".join(_lines(summary))
+
+
+def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    files = sorted(summary["files"], key=lambda file: (_ORDER.index(file["state"]), file["path"]))
+    for file in files[:FILES_SHOWN]:
+        yield _file(file)
+        for place in file["delivered"]:
+            yield f"    {place['topic']}-{place['partition']}: offsets {place['first']:,} to {place['last']:,}"
+    if len(files) > FILES_SHOWN:
+        yield f"... and {len(files) - FILES_SHOWN:,} more files; --format json has them all"
+    yield from _losses(summary)
+    yield _total(summary)
+
+
+def _file(file: Mapping[str, Any]) -> str:
+    why = f": {visible(file['why'])}" if file["why"] else ""
+    if file["state"] == "skipped":
+        return f"{visible(file['path'])}: skipped{why}"
+    packed = f", {file['compression']}" if file["compression"] else ""
+    return f"{visible(file['path'])}: {file['state']}{why}; {_records(file)} ({size(file['bytes'])}{packed})"
+
+
+def _records(counts: Mapping[str, Any]) -> str:
+    parts = [f"{counts['read']:,} records read"]
+    parts += [f"{counts[name]:,} {words}" for name, words in _NAMES.items() if counts[name] or name == "acknowledged"]
+    if counts["too_long"]:
+        parts.append(f"{counts['too_long']:,} of them too long")
+    if counts["kept"]:
+        parts.append(f"{counts['kept']:,} kept as they were, for a step failed")
+    if counts["undated"]:
+        parts.append(f"{counts['undated']:,} without a time")
+    return ", ".join(parts)
+
+
+def _losses(summary: Mapping[str, Any]) -> Iterator[str]:
+    for loss in summary["losses"]:
+        records = f" in {loss['records']:,} records" if loss["records"] else ""
+        yield f"given up: {loss['size_bytes']:,} bytes{records}, {loss['reason'].replace('_', ' ')} (copycat losses shows where)"
+
+
+def _total(summary: Mapping[str, Any]) -> str:
+    totals = summary["totals"]
+    states = ", ".join(f"{totals['files'][state]:,} {state}" for state in reversed(_ORDER) if totals["files"][state])
+    head = f"{summary['connector']}: {summary['state']}: {totals['files']['all']:,} files ({states or 'none'})"
+    pace = f"{summary['seconds']:,.1f} s, {summary['records_per_second']:,.0f} records/s, {size(summary['bytes_per_second'])}/s"
+    return f"{head}; {_records(totals['records'])} ({size(totals['bytes'])}); {pace}"
 
 
 def backfill(  # noqa: PLR0913, PLR0917 - the command's options
@@ -87,7 +142,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
     color = use_color(no_color=no_color)
     loaded = _load(definition, settings, color=color)
     window = window_of(since, until, time_field)
-    asked = Asked(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume)
+    asked = BackfillRequest(tuple(paths or ()), window, rate_of(rate), again=again, resume=resume)
     if plan:
         show_plan(loaded, settings, asked, as_json=output is Format.JSON)
         return

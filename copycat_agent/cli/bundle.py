@@ -17,9 +17,9 @@ from copycat_agent.agent import Settings
 from copycat_agent.bundle import Part, Sought, known_secrets, line_of, packed, parts
 from copycat_agent.bundle.collecting import PART_SECONDS, is_hanging
 from copycat_agent.cli import exits
-from copycat_agent.cli.client import find_agent
-from copycat_agent.cli.options import Config, Socket, StateDir
-from copycat_agent.cli.settings import settle_settings
+from copycat_agent.cli.agent_client import find_agent
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.common_options import Config, Socket, StateDir
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import find_agent_file
 from copycat_agent.definitions.masking import Masker

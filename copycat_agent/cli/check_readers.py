@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.definitions import Finding, Loaded, LoadedFile, problem_in
 from copycat_agent.errors import CopycatError
 from copycat_agent.sources.datasource.options import DataSourceOptions
-from copycat_agent.sources.datasource.planner import Planner, ReaderFaultError, UnusableReaderError
+from copycat_agent.sources.datasource.planner import ReaderFaultError, ReaderProcess, UnusableReaderError
 
 if TYPE_CHECKING:
     from copycat_agent.options import Definition
@@ -26,7 +26,7 @@ def _looked_at(file: LoadedFile) -> LoadedFile:
     if not isinstance(source, DataSourceOptions) or file.definition is None:
         return file
     try:
-        Planner(source.class_, dict(source.options), source.timeout).close()
+        ReaderProcess(source.class_, dict(source.options), source.timeout).close()
     except CopycatError as error:
         finding = _finding(file.definition, error)
         return replace(file, definition=None, problems=(*file.problems, problem_in(file.path, finding)))

@@ -1,4 +1,4 @@
-"""`copycat ctl`: tell the running agent what to do, and wait until it is done."""
+"""`copycat ctl` and `copycat health`: tell the running agent what to do, and ask whether it is well (most probes end in `probe.quick`)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,33 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from copycat_agent import probe
 from copycat_agent.api import address
 from copycat_agent.cli import exits
-from copycat_agent.cli.client import Names, find_agent
-from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir, use_color
+from copycat_agent.cli.agent_client import Names, find_agent
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir, use_color
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import render
 from copycat_agent.errors import BusyError, Problem, UnknownConnectorError
 from copycat_agent.options import LogLevel, seconds_of
 
 ctl = typer.Typer(no_args_is_help=True, help="Tell the running agent what to do, and wait until it is done.")
+
+
+def health(
+    live: Annotated[bool, typer.Option("--live", help="Whether it is alive: when it is not, only a restart helps.")] = False,
+    ready: Annotated[bool, typer.Option("--ready", help="Whether it is ready; the default.")] = False,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+) -> None:
+    """Say whether the running agent is ready, or with --live alive; exits 0 when it is, else 1 with the reason.
+
+    For probes: it answers as /readyz and /livez do, whether Kafka is there or not. `copycat status` says how things go.
+    """
+    if live and ready:
+        raise typer.BadParameter("--live or --ready, one of them")
+    raise typer.Exit(probe.report([str(find_agent(socket, state_dir, config).socket_path)], live=live))
 
 
 def _command(verb: str, words: str) -> Callable[..., None]:

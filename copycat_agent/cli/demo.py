@@ -1,35 +1,206 @@
-"""`copycat demo`: the whole main job on made-up logs, with a real broker, and the proof that nothing was lost."""
+"""`copycat demo` and `copycat dev-broker`: the whole main job on made-up logs, and a real one-node Kafka for trying things out."""
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from copycat_agent import logs
 from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
-from copycat_agent.cli.demo_view import View, make_view
-from copycat_agent.cli.options import NoColor
-from copycat_agent.cli.settings import settle_settings
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.common_options import NoColor
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions
 from copycat_agent.dev_broker import KAFKA_VERSION, DevBroker, fetch_kafka
-from copycat_agent.errors import FatalError
+from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.producer.reading import read_topic
-from copycat_agent.worker import State
+from copycat_agent.worker import State, Status
 
+_RATE_SECONDS = 2.0
+"""Rates are over so long."""
+_LINE_SECONDS = 2.0
+"""Between two lines where there is no terminal."""
+_COLORS = {State.RUNNING: "green", State.FAILED: "red", State.RETRYING: "yellow", State.BLOCKED: "yellow"}
 _ROTATE_SECONDS = 1.5
 """Between two rotations; the logs take turns."""
 _LOOK_SECONDS = 0.25
 _CATCH_UP_SECONDS = 60.0
 """Without any progress for so long, what is missing is taken to be lost."""
+
+
+class View(Protocol):
+    """All methods are called from one thread, in the order `begin`, `show`..., `end`, `verdict`; `say` and `end` at any time."""
+
+    def say(self, text: str) -> None:
+        """A line of words."""
+
+    def begin(self, bootstrap: str) -> None:
+        """The broker is up at `bootstrap`."""
+
+    def show(self, statuses: Sequence[Status], written: int, rotations: int) -> None:
+        """How things are now: the connectors, lines written to the logs and rotations of them so far."""
+
+    def end(self) -> None:
+        """Nothing more is shown live. Safe to call twice."""
+
+    def verdict(self, proofs: Sequence[Proof]) -> None:
+        """The comparison and what it means."""
+
+
+def make_view(*, no_color: bool) -> View:
+    """A live view when stdout is a terminal, else a plain one."""
+    console = Console(no_color=no_color or None, highlight=False)
+    return LiveView(console) if console.is_terminal else PlainView()
+
+
+class DemoRates:
+    """Records per second over the last moments, by connector."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def of(self, name: str, count: int, now: float) -> float:
+        """`count` records since the beginning, at `now` (monotonic seconds)."""
+        seen = self._seen.setdefault(name, deque())
+        seen.append((now, count))
+        while len(seen) > 2 and seen[1][0] <= now - _RATE_SECONDS:  # noqa: PLR2004 - the window's both ends
+            seen.popleft()
+        (then, before), (_, after) = seen[0], seen[-1]
+        return (after - before) / (now - then) if now > then else 0.0
+
+
+class PlainView:
+    """Lines, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._rates = DemoRates()
+        self._began = self._next = 0.0
+
+    def say(self, text: str) -> None:
+        """See `View.say`."""
+        typer.echo(text)
+
+    def begin(self, bootstrap: str) -> None:
+        """See `View.begin`."""
+        self._began = time.monotonic()
+        self.say(f"broker: {bootstrap}")
+
+    def show(self, statuses: Sequence[Status], written: int, rotations: int) -> None:
+        """See `View.show`."""
+        now = time.monotonic()
+        rates = {status.name: self._rates.of(status.name, status.counts.acknowledged, now) for status in statuses}
+        if now < self._next:
+            return
+        self._next = now + _LINE_SECONDS
+        self.say(f"{now - self._began:5.1f} s  {written:,} lines written, {rotations} rotations")
+        for status in statuses:
+            counts, lag = status.counts, status.lag
+            why = f" ({status.reason})" if status.reason else ""
+            self.say(
+                f"         {status.name}: {status.state.upper()}{why}, read {counts.read:,}, acknowledged {counts.acknowledged:,}, "
+                f"behind {lag.bytes:,} bytes in {lag.files} files, {rates[status.name]:,.0f} records/s"
+            )
+
+    def end(self) -> None:
+        """See `View.end`."""
+
+    def verdict(self, proofs: Sequence[Proof]) -> None:
+        """See `View.verdict`."""
+        for proof in proofs:
+            self.say(
+                f"{proof.log}: written {proof.written:,}, arrived {proof.arrived:,}, lost {proof.lost:,}, "
+                f"duplicated {proof.duplicated:,}, out of order {proof.out_of_order:,}, unknown {proof.unknown:,}"
+            )
+        self.say(words_of(proofs))
+
+
+class LiveView:
+    """A table that changes in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rates = DemoRates()
+        self._live: Live | None = None
+        self._bootstrap = ""
+        self._began = 0.0
+
+    def say(self, text: str) -> None:
+        """See `View.say`."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def begin(self, bootstrap: str) -> None:
+        """See `View.begin`."""
+        self._bootstrap, self._began = bootstrap, time.monotonic()
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._live.start()
+
+    def show(self, statuses: Sequence[Status], written: int, rotations: int) -> None:
+        """See `View.show`."""
+        if self._live:
+            now = time.monotonic()
+            head = f"broker {self._bootstrap}   {now - self._began:.0f} s   {written:,} lines written   {rotations} rotations"
+            self._live.update(Group(Text(head), self._table(statuses, now)), refresh=True)
+
+    def end(self) -> None:
+        """See `View.end`."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def verdict(self, proofs: Sequence[Proof]) -> None:
+        """See `View.verdict`."""
+        table = _empty_table("log", "written", "arrived", "lost", "duplicated", "out of order", "unknown")
+        for proof in proofs:
+            numbers = (proof.written, proof.arrived, proof.lost, proof.duplicated, proof.out_of_order, proof.unknown)
+            table.add_row(proof.log, *(f"{number:,}" for number in numbers), style="" if proof.exact else "red")
+        self._console.print(table)
+        exact = all(proof.exact for proof in proofs)
+        self._console.print(words_of(proofs), style="bold green" if exact else "bold red", markup=False)
+
+    def _table(self, statuses: Sequence[Status], now: float) -> Table:
+        table = _empty_table("connector", "state", "read", "acknowledged", "behind", "files", "records/s")
+        for status in statuses:
+            state = Text(status.state.upper(), _COLORS.get(status.state, ""))
+            acknowledged = status.counts.acknowledged
+            rate = self._rates.of(status.name, acknowledged, now)
+            table.add_row(
+                status.name, state, f"{status.counts.read:,}", f"{acknowledged:,}", f"{status.lag.bytes:,} B", str(status.lag.files),
+                f"{rate:,.0f}",
+            )  # fmt: skip
+            if status.reason:
+                table.add_row("", Text(status.reason, "yellow"))
+        return table
+
+
+def words_of(proofs: Sequence[Proof]) -> str:
+    """The verdict in a sentence."""
+    written = sum(proof.written for proof in proofs)
+    if all(proof.exact for proof in proofs):
+        return f"EXACT: all {written:,} lines of {len(proofs)} logs arrived once, in order, byte by byte."
+    wrong = ", ".join(proof.log for proof in proofs if not proof.exact)
+    altered = "; bytes were altered" if any(proof.altered for proof in proofs) else ""
+    return f"NOT EXACT: of {written:,} lines, something is wrong with: {wrong}{altered}."
+
+
+def _empty_table(first: str, *others: str) -> Table:
+    table = Table(first, expand=False)
+    for other in others:
+        table.add_column(other, justify="left" if other == "state" else "right")
+    return table
 
 
 def demo(
@@ -142,3 +313,39 @@ def _compare(settings: Settings, traffic: Traffic, stop: Stopping) -> tuple[Proo
                 yield line
 
     return prove(traffic.logs, lines())
+
+
+def dev_broker(
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 9092,
+    data: Annotated[
+        Path | None, typer.Option(help="Directory to keep topics in between runs; without it they are gone at the end.", file_okay=False)
+    ] = None,
+) -> None:
+    """Start a real one-node Kafka on this machine and keep it until Ctrl-C or SIGTERM.
+
+    Kafka is fetched once (43 MB) into ~/.cache/copycat; Java is all it needs. Prints its address when it is ready.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    words = Console(stderr=True, highlight=False)
+    try:
+        with ExitStack() as until_end:
+            directory = data or Path(until_end.enter_context(tempfile.TemporaryDirectory(prefix="copycat-kafka-")))
+            broker = DevBroker(directory, port)
+            until_end.callback(broker.stop)
+            _serve(broker, words)
+    except KeyboardInterrupt:
+        words.print("stopped")
+    except CopycatError as error:
+        words.print(f"error: {error}", markup=False)
+        raise typer.Exit(1) from error
+
+
+def _serve(broker: DevBroker, words: Console) -> None:
+    """Start, say so, and wait. Leaves by KeyboardInterrupt, or with exit 1 when Kafka ends by itself."""
+    words.print(f"starting Kafka {KAFKA_VERSION}, log in {broker.log_path}", markup=False)
+    broker.start()
+    typer.echo(broker.bootstrap)
+    words.print(f"ready: use --bootstrap-servers {broker.bootstrap}; Ctrl-C ends it", markup=False)
+    code = broker.wait()
+    words.print(f"error: Kafka ended by itself with exit code {code}; read {broker.log_path}", markup=False)
+    raise typer.Exit(1)

@@ -16,10 +16,10 @@ from rich.status import Status
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.api.client import is_name
 from copycat_agent.cli import exits
-from copycat_agent.cli.client import find_agent
+from copycat_agent.cli.agent_client import find_agent
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.common_options import BootstrapServers, Config, Format, NoColor, Output, Socket, StateDir, use_color
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
-from copycat_agent.cli.options import BootstrapServers, Config, Format, NoColor, Output, Socket, StateDir, use_color
-from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.dlq import Progress, Replay, Survey, group_of, latest, saved_progress, survey
@@ -77,14 +77,12 @@ def show(  # noqa: PLR0913, PLR0917 - the command's options
     (definition,) = _chosen(where, name, no_color=no_color)
     with _kafka(), TopicReader(definition.kafka, _topic(definition), group_of(definition.name)) as reader, _progress() as told:
         letters = latest(reader, _names(definition), limit, told)
-    mask = definition.mask
     for letter in letters:
-        if raw and letter.raw is not None:
+        if not raw:
+            shown = definition.mask.value(letter)  # before it is cut or encoded: half of a secret, or its base64, would show
+            typer.echo(json.dumps(letter_entry(shown)) if output is Format.JSON else letter_text(shown, _topic(definition)))
+        elif letter.raw is not None:
             sys.stdout.buffer.write(letter.raw + b"\n")
-        elif not raw and output is Format.JSON:
-            typer.echo(json.dumps(mask.value(letter_entry(letter))))
-        elif not raw:
-            typer.echo(mask.text(letter_text(letter, _topic(definition))))
     if not letters:
         typer.echo(f"no dead letters of {name} in topic {_topic(definition)}", err=True)
 

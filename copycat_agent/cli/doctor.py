@@ -15,12 +15,12 @@ import typer
 from copycat_agent import logs
 from copycat_agent.api.sockets import socket_path
 from copycat_agent.cli import exits
-from copycat_agent.cli.options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.settings import settle_settings
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.definitions import load_directory, printable
-from copycat_agent.doctor import Step, Subject, Verdict, examine, find_user, only_unreachable, worst
+from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, Examined, examine, find_user, only_unreachable, worst
 
-_COLORS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.SKIP: "bright_black"}
+_COLORS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "red", CheckVerdict.SKIP: "bright_black"}
 _NAME_WIDTH = 12
 
 
@@ -44,7 +44,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - the command's options
     logs.setup("error")
     loaded = load_directory(directory, settings.agent)
     where = socket_path(socket, settings.agent.api.socket, settings.state_dir)
-    subject = Subject(settings.agent, loaded, settings.state_dir, where, find_user(user))
+    subject = Examined(settings.agent, loaded, settings.state_dir, where, find_user(user))
     steps = examine(subject)
     if output is Format.JSON:
         typer.echo(json.dumps([_entry(step) for step in steps], indent=2))
@@ -53,15 +53,15 @@ def doctor(  # noqa: PLR0913, PLR0917 - the command's options
     raise typer.Exit(exits.DEFINITION_ERROR if not loaded.definitions else _exit_code(steps))
 
 
-def _exit_code(steps: list[Step]) -> int:
+def _exit_code(steps: list[CheckStep]) -> int:
     if only_unreachable(steps):
         return exits.BROKER_UNREACHABLE
-    return {Verdict.FAIL: exits.FAILED, Verdict.WARN: exits.DEGRADED}.get(worst(steps), exits.GOOD)
+    return {CheckVerdict.FAIL: exits.FAILED, CheckVerdict.WARN: exits.DEGRADED}.get(worst(steps), exits.GOOD)
 
 
-def _write(steps: list[Step], *, quiet: bool, color: bool) -> None:
+def _write(steps: list[CheckStep], *, quiet: bool, color: bool) -> None:
     """The report, section by section, and a line that counts."""
-    shown = [step for step in steps if not quiet or step.verdict in (Verdict.WARN, Verdict.FAIL)]
+    shown = [step for step in steps if not quiet or step.verdict in (CheckVerdict.WARN, CheckVerdict.FAIL)]
     for section, members in groupby(shown, key=lambda step: step.section):
         typer.echo(typer.style(printable(section), bold=True) if color else printable(section))
         for step in members:
@@ -69,7 +69,7 @@ def _write(steps: list[Step], *, quiet: bool, color: bool) -> None:
     typer.echo(_count(steps))
 
 
-def _write_step(step: Step, *, color: bool) -> None:
+def _write_step(step: CheckStep, *, color: bool) -> None:
     label = f"{step.verdict.upper():<4}"
     label = typer.style(label, fg=_COLORS[step.verdict]) if color else label
     typer.echo(f"  {label}  {step.name:<{_NAME_WIDTH}} {printable(step.text)}")
@@ -77,15 +77,15 @@ def _write_step(step: Step, *, color: bool) -> None:
         typer.echo(f"{'':8}{'fix:' if not number else '':<{_NAME_WIDTH}} {printable(line)}")
 
 
-def _count(steps: Iterable[Step]) -> str:
+def _count(steps: Iterable[CheckStep]) -> str:
     found = [step.verdict for step in steps]
-    failed, warned, good = (found.count(one) for one in (Verdict.FAIL, Verdict.WARN, Verdict.OK))
+    failed, warned, good = (found.count(one) for one in (CheckVerdict.FAIL, CheckVerdict.WARN, CheckVerdict.OK))
     return f"{failed} failed, {warned} {'warning' if warned == 1 else 'warnings'}, {good} good" + (
-        f", {found.count(Verdict.SKIP)} not looked at" if Verdict.SKIP in found else ""
+        f", {found.count(CheckVerdict.SKIP)} not looked at" if CheckVerdict.SKIP in found else ""
     )
 
 
-def _entry(step: Step) -> dict[str, object]:
+def _entry(step: CheckStep) -> dict[str, object]:
     """The step for programs. Odd bytes of paths are escaped."""
     fields = dataclasses.asdict(step)
     return {name: printable(value) if isinstance(value, str) and name != "fix" else value for name, value in fields.items()}

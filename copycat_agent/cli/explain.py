@@ -13,24 +13,55 @@ import typer
 from copycat_agent import logs
 from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
-from copycat_agent.cli.client import find_agent
-from copycat_agent.cli.explain_keys import explain_key, key_names
+from copycat_agent.cli.agent_client import LiveAgent, find_agent
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir
 from copycat_agent.cli.explain_view import Explained, entry, text_of
-from copycat_agent.cli.first_records import MOST_BYTES, first_records
-from copycat_agent.cli.live import LiveAgent
-from copycat_agent.cli.options import Config, Format, Output, Socket, StateDir
-from copycat_agent.cli.settings import settle_settings
 from copycat_agent.cli.shown import visible
+from copycat_agent.cli.unsent import MOST_BYTES, first_records
 from copycat_agent.definitions import Loaded, load_directory, render
 from copycat_agent.errors import CopycatError
-from copycat_agent.explain import asked
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import Definition
+from copycat_agent.workbench.explaining import OptionKey, all_keys, asked, find_keys, near_keys
 
 _PACKAGED = Path("/etc/copycat/connectors.d")
 _HERE = Path("connectors.d")
 _log = logs.get("explain")
+
+
+def key_names() -> list[str]:
+    """Every key there is, for shells."""
+    return sorted({one.key for one in all_keys()})
+
+
+def explain_key(text: str, output: Format) -> int:
+    """Print what the key means, or which ones may have been meant. Returns the exit code."""
+    found = find_keys(text)
+    if output is Format.JSON:
+        typer.echo(json.dumps([one._asdict() for one in found], indent=2))
+    else:
+        for one in found:
+            typer.echo("\n".join(_lines(one)))
+    if found:
+        return exits.GOOD
+    near = near_keys(text)
+    hint = f"did you mean {', '.join(near)}?" if near else "copycat explain source (record, delivery, errors, kafka, ...) lists keys"
+    typer.echo(f"error: {visible(text)} is no option, and no file is called so\n  hint: {hint}", err=True)
+    return exits.FAILED
+
+
+def _lines(one: OptionKey) -> list[str]:
+    facts = {
+        "type": one.kind,
+        "default": "required" if one.default is None else one.default,
+        "allowed": one.allowed,
+        "example": one.example,
+        "keys below": ", ".join(key.removeprefix(f"{one.key}.") for key in one.children),
+    }
+    shown = [f"  {name:<10}  {value}" for name, value in facts.items() if value]
+    return [f"{one.key}  (in {one.where})", f"  {one.meaning}", *shown]
 
 
 def _complete(context: typer.Context, incomplete: str) -> list[str]:

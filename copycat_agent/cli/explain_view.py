@@ -6,15 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from copycat_agent.cli.first_records import FirstRecord, FirstRecords
-from copycat_agent.cli.guarantee_view import EXACTLY_ONCE, READERS
-from copycat_agent.cli.shown import age, as_json, visible
-from copycat_agent.explain import Answer
+from copycat_agent.cli.shown import EXACTLY_ONCE, READERS, age, as_json, visible
+from copycat_agent.cli.unsent import FirstRecord, FirstRecords
 from copycat_agent.model import SourceOffset
 from copycat_agent.options import Definition, Options
 from copycat_agent.sources.base import Closeup, FileView
-from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.files.identity import Identity
 from copycat_agent.templates import time_text
+from copycat_agent.workbench.explaining import PathAnswer
 
 _WIDTH = 14
 _VALUE_CHARS = 200
@@ -29,7 +28,7 @@ class Explained(NamedTuple):
     `live`: where the agent is in the file, None when it was not asked for that, or does not follow it.
     """
 
-    answer: Answer
+    answer: PathAnswer
     file: str
     first: FirstRecords | None
     state: Mapping[str, Any] | None
@@ -77,7 +76,7 @@ def _fact(name: str, value: str) -> str:
     return f"  {name:<{_WIDTH}}{value}"
 
 
-def _file_facts(answer: Answer, closeup: Closeup) -> Iterator[tuple[str, str]]:
+def _file_facts(answer: PathAnswer, closeup: Closeup) -> Iterator[tuple[str, str]]:
     view = closeup.view
     if answer.pattern:
         yield "pattern", answer.pattern
@@ -97,7 +96,7 @@ def _file_facts(answer: Answer, closeup: Closeup) -> Iterator[tuple[str, str]]:
         yield "packed", f"{view.compression}, {view.size:,} bytes on disk; positions count unpacked bytes"
 
 
-def _position_facts(answer: Answer, closeup: Closeup, first: FirstRecords | None) -> Iterator[tuple[str, str]]:
+def _position_facts(answer: PathAnswer, closeup: Closeup, first: FirstRecords | None) -> Iterator[tuple[str, str]]:
     view = closeup.view
     saved = answer.saved
     yield "saved", "no offset" if saved is None else _saved(saved, view)

@@ -12,14 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from copycat_agent.cli import exits
-from copycat_agent.cli.options import Format, Output
+from copycat_agent.cli.common_options import Format, Output
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_content
 from copycat_agent.definitions.document import FILE_BYTES_MAX
 from copycat_agent.errors import CopycatError
-from copycat_agent.importing import PRODUCTS, Imported, Made, Remark, text_of
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import read_small_file
+from copycat_agent.workbench.importing import PRODUCTS, Imported, ImportedDefinition, Remark, text_of
 
 
 class Product(StrEnum):
@@ -78,7 +78,7 @@ def _read(product: Product, file: Path, others: list[Path]) -> Imported:
         raise CopycatError(f"{file}: {error.message}", error.hint) from None
 
 
-def _renamed(made: tuple[Made, ...]) -> tuple[Made, ...]:
+def _renamed(made: tuple[ImportedDefinition, ...]) -> tuple[ImportedDefinition, ...]:
     """Names are the keys of offsets, so no two are the same."""
     seen: set[str] = set()
     for one in made:
@@ -91,7 +91,7 @@ def _renamed(made: tuple[Made, ...]) -> tuple[Made, ...]:
     return made
 
 
-def _check(made: Made, text: str, imported: Imported) -> None:
+def _check(made: ImportedDefinition, text: str, imported: Imported) -> None:
     """What does not load is told: the person has to know, whoever is at fault."""
     loaded = load_content(Path(f"{made.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     for problem in loaded.problems:

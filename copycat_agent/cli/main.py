@@ -1,25 +1,156 @@
-"""Entry point of `copycat`: the commands and what their errors look like."""
+"""Entry point of `copycat`: the commands by name, each imported when it is asked for, and what their errors look like."""
 
 from __future__ import annotations
 
+import importlib
+import io
+import json
+import keyword
+import os
+import re
 import sys
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # public by their use, not by __all__
+from typer.core import TyperGroup
 
-from copycat_agent import failpoints
+from copycat_agent import __version__, failpoints
 from copycat_agent.cli import exits
-from copycat_agent.cli.commands import Commands
-from copycat_agent.cli.completion import answer_shells
-from copycat_agent.cli.failpoints_view import listing
-from copycat_agent.cli.options import Format, use_color
-from copycat_agent.cli.streams import forgive_encodings, occupy_standard_streams
+from copycat_agent.cli.common_options import Format, use_color
 from copycat_agent.definitions import printable, render
 from copycat_agent.errors import CopycatError, DefinitionError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROGRAM = "copycat"
+VARIABLE = "_COPYCAT_COMPLETE"
+"""Set by the script when it asks `copycat` for the possible next words; click derives the name from the program's."""
+COMMANDS: Mapping[str, str] = {
+    "run": "run", "backfill": "backfill", "check": "check", "doctor": "doctor", "plan": "plan", "explain": "explain", "status": "status",
+    "top": "top", "ls": "status", "describe": "status", "tap": "top", "losses": "losses", "schema": "check", "dev-broker": "demo",
+    "demo": "demo", "completion": "main", "fmt": "fmt", "new": "new", "import": "import_", "version": "main", "ctl": "ctl",
+    "offsets": "offsets", "dlq": "dlq", "health": "ctl", "passwd": "passwd", "try": "try_", "test": "test_command", "bundle": "bundle",
+}  # fmt: skip
+"""Command -> the module of this package with a function, or a `typer.Typer` of commands, that has the
+command's name; for a word of Python's (import, try) the module's."""
+_NAME_WIDTH = 16
+"""Of the names that `--failpoints` lists."""
+_LINE_END = re.compile(r"(?<=\S)\n(?=\S)")
+
+
+class Shell(StrEnum):
+    """Shells there is a script for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def answer_shells() -> None:
+    """Let the app answer the scripts: typer sets this up itself only for apps that also have --install-completion."""
+    completion_init()
+
+
+def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell that the script is for.")]) -> None:
+    """Print a script that makes a shell complete commands, options and files. Packages install it already.
+
+    For one shell: source <(copycat completion bash). For good: put that line into ~/.bashrc or ~/.zshrc;
+    copycat completion fish > ~/.config/fish/completions/copycat.fish.
+    """
+    script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell.value)
+    typer.echo(_autoloaded(script) if shell is Shell.ZSH else script)
+
+
+def _autoloaded(script: str) -> str:
+    """For zsh, which runs a file of its `fpath` as the function: typer's script would only register, the first TAB do nothing."""
+    body, _, register = script.strip().rpartition("\n")
+    call = register.split()[1]
+    return f'{body}\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  {call} "$@"\nelse\n  {register}\nfi'
+
+
+def occupy_standard_streams() -> None:
+    """Put the null device where stdin, stdout or stderr is closed (`2>&-`).
+
+    Otherwise the next file that is opened gets its number, and what libraries and children write to "stderr" goes into the
+    offset store; and Python has no stream at all there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - a descriptor, for life
+
+
+def forgive_encodings() -> None:
+    """Write what a terminal's encoding cannot spell, and odd bytes of file names, as backslash escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def listing(output: Format) -> str:
+    """Names with their windows, and how to use one."""
+    if output is Format.JSON:
+        return json.dumps([{"name": name, "window": window, "where": where} for name, window, where in _rows()], indent=2)
+    lines = [f"{name:<{_NAME_WIDTH}}{window:<5}{where}" for name, window, where in _rows()]
+    actions = [f"  {name:<{_NAME_WIDTH - 2}}{what}" for name, what in failpoints.ACTIONS.items()]
+    how = (
+        f"\n{failpoints.VARIABLE}=name[:nth][:kill|hang|error] acts when a process of the agent comes there for the nth time (1);\n"
+        f"with {failpoints.ONCE}=FILE only the first process that does. For tests: docs/exactly-once.md has the windows."
+    )
+    return "\n".join([*lines, how, *actions])
+
+
+def _rows() -> list[tuple[str, str, str]]:
+    """Name, window, and what is true there."""
+    cut = {name: words.partition(": ") for name, words in failpoints.NAMES.items()}
+    return [(name, window, where) for name, (window, _, where) in cut.items()]
+
+
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+class CommandGroup(TyperGroup):
+    """The group of all commands; looks one up by importing it."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - typer's
+        """For typer."""
+        super().__init__(**settings)
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)  # the names: for the list, completion and "did you mean"
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - typer keeps the types to itself
+        """The command, None when there is none of this name."""
+        if cmd_name in self.commands and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _load(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+def _load(name: str) -> Any:  # noqa: ANN401 - see `get_command`
+    module = importlib.import_module(f"copycat_agent.cli.{COMMANDS[name]}")
+    found = getattr(module, COMMANDS[name] if keyword.iskeyword(name) else name.replace("-", "_"))
+    around = typer.Typer(add_completion=False)
+    if isinstance(found, typer.Typer):
+        around.add_typer(found, name=name)
+        made: Any = typer.main.get_command(around)
+        made = made.commands[name]
+    else:
+        around.command(name=name)(found)
+        made = typer.main.get_command(around)
+    for one in (made, *getattr(made, "commands", {}).values()):
+        one.help = _LINE_END.sub(" ", one.help or "")
+    return made
+
+
 app = typer.Typer(
     name="copycat",
-    cls=Commands,
+    cls=CommandGroup,
     no_args_is_help=True,
     invoke_without_command=True,
     add_completion=False,

@@ -3,30 +3,212 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from copycat_agent import logs
 from copycat_agent.api import AgentClient
+from copycat_agent.batch.pipeline import host_name
 from copycat_agent.cli import exits
-from copycat_agent.cli.live import AT_WORK, LiveAgent
-from copycat_agent.cli.options import Config, Directory, Format, Output, Socket, StateDir
-from copycat_agent.cli.plan_view import Planned, entry, shared_files, text_of
-from copycat_agent.cli.settings import settle_settings
-from copycat_agent.cli.shown import visible
+from copycat_agent.cli.agent_client import AT_WORK, LiveAgent
+from copycat_agent.cli.agent_settings import settle_settings
+from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir
+from copycat_agent.cli.shown import EXACTLY_ONCE, visible
 from copycat_agent.definitions import Loaded, load_directory, render
-from copycat_agent.errors import RetriableError
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.errors import DataError, RetriableError
+from copycat_agent.model import Loss, Record, SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES, Lag, LooksLater, only_looking
+from copycat_agent.sources import SOURCES, FileView, Lag, LooksLater, only_looking
+from copycat_agent.sources.contract import PolledOptions
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.log_file.rotation import family
+from copycat_agent.templates import SplitMeta, Template, compile_template
 
+_KEYS_SHOWN = 40
+_PASSED_SHOWN = 20
+_NAMES_SHOWN = 3
+_FILE_NAMES = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "@host", "@connector"})
+"""What a template may name to be the same for all records of a file."""
 FILES_SHOWN = 50
 """Of each connector; those with something to read, or with trouble, come first."""
 _log = logs.get("plan")
+
+
+class Planned(NamedTuple):
+    """One connector: its definition, the files it would follow, what they add up to, and what it would not read though it matches."""
+
+    definition: Definition
+    files: tuple[FileView, ...]
+    lag: Lag
+    passed_over: Mapping[str, str]
+    losses: tuple[Loss, ...]
+
+
+def text_of(planned: list[Planned], most: int) -> str:
+    """Plain lines, up to `most` files of each connector (0: all of them), and the sum of several."""
+    lines = [line for one in planned for line in _lines(one, most)]
+    if len(planned) > 1:
+        running = [one for one in planned if one.definition.enabled]
+        behind = sum(file.unread > 0 for one in running for file in one.files)
+        size = sum(file.unread for one in running for file in one.files)
+        files = sum(len(one.files) for one in running)
+        lines.append(f"all {len(running)} enabled connectors: {behind:,} of {files:,} files have {size:,} bytes to read")
+    return "\n".join(lines)
+
+
+def _lines(one: Planned, most: int) -> Iterator[str]:
+    """`nginx: 2 of 14 files have 1,234 bytes to read -> logs.nginx`, then files, then what is passed over and lost."""
+    record = one.definition.record
+    behind = sum(file.unread > 0 for file in one.files)
+    state = "" if one.definition.enabled else " (disabled)"
+    rest = sum(file.unread for file in one.files)
+    key = "" if record.key is None else f", key {visible(one.definition.mask.text(record.key))}"
+    head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} files have {rest:,} bytes to read"
+    if isinstance(one.definition.source, PolledOptions):
+        head = f"{one.definition.name}{state}: {behind:,} of {len(one.files):,} partitions have something to read"
+    exactly = ", exactly once" if one.definition.delivery.guarantee == EXACTLY_ONCE else ""
+    yield f"{head} -> {visible(record.topic)}{key}{exactly}"
+    shown = sorted(one.files, key=lambda file: (_rank(file), file.path))
+    topic, usual = _PerFile(one.definition), _usual(one.files)
+    if usual:
+        yield f"  unless said otherwise, {visible(usual)}"
+    for file in shown[: most or None]:
+        yield f"  {_file(file, topic, usual)}"
+    if most and len(shown) > most:
+        yield f"  ... and {len(shown) - most:,} more files; --all shows them"
+    unread = {file.path for file in one.files if not file.key}
+    passed = [(path, why) for path, why in sorted(one.passed_over.items()) if path not in unread]
+    for path, why in passed[: _PASSED_SHOWN if most else None]:
+        yield f"  {visible(path)}: passed over, {visible(why)}"
+    if most and len(passed) > _PASSED_SHOWN:
+        yield f"  ... and {len(passed) - _PASSED_SHOWN:,} more paths passed over; --all shows them"
+    for loss in one.losses:
+        yield f"  {visible(loss.path)}: {loss.size_bytes:,} bytes would be entered as lost: {visible(loss.detail)}"
+
+
+def _rank(file: FileView) -> int:
+    """Trouble first, then what has something to read."""
+    return 0 if file.state in ("failing", "blocked") else 1 if file.unread > 0 else 2
+
+
+def _usual(files: Iterable[FileView]) -> str:
+    """Why most files are read from where they are, when that need not be said of each."""
+    ((why, count),) = Counter(file.why for file in files if file.key).most_common(1) or [("", 0)]
+    return why if count > 1 else ""
+
+
+def _file(file: FileView, topic: _PerFile, usual: str) -> str:
+    """`PATH: at 0 of 8, 8 to read, it was never read before -> t.a.log [key]`."""
+    if not file.key:
+        return f"{visible(file.path)}: {visible(file.why)}"
+    left = f"{file.unread:,} to read" if file.unread > 0 else "read" if file.size else "empty"
+    where = f"at {file.position:,} of {file.size:,}"
+    if file.cursor:
+        where, left = f"at {visible(file.cursor)}", "there is more" if file.unread > 0 else "read"
+    elif file.counts_records:
+        where = f"at record {file.position + 1:,} ({file.size:,} bytes)"
+    elif file.compression:
+        where = f"at {file.position:,} unpacked ({file.compression}, {file.size:,} on disk)"
+        left = f"about {left}" if file.unread > 0 else left
+    state = "" if file.state == "following" else f", {file.state}"
+    after = f" for {visible(file.after)}" if file.after else ""
+    why = f", {visible(file.why)}" if file.why and file.why != usual else ""
+    return f"{visible(file.path)}: {where}, {left}{state}{after}{why}{topic.suffix(file)} [{file.key:.{_KEYS_SHOWN}}]"
+
+
+class _PerFile:
+    """Topic and key of a file's records, where they depend on the file only."""
+
+    def __init__(self, definition: Definition) -> None:
+        record = definition.record
+        self._connector = definition.name
+        self._mask = definition.mask
+        self._topic = _by_file(record.topic)
+        self._key = None if record.key is None else _by_file(record.key)
+
+    def topic(self, file: FileView) -> str | None:
+        """None when it depends on the record, or is the same for all."""
+        return self._render(self._topic, file)
+
+    def key(self, file: FileView) -> str | None:
+        """See `topic`."""
+        return self._render(self._key, file)
+
+    def suffix(self, file: FileView) -> str:
+        """` -> topic, key ...` as far as they are the file's own."""
+        topic, key = self.topic(file), self.key(file)
+        return ("" if topic is None else f" -> {visible(topic)}") + ("" if key is None else f", key {visible(key)}")
+
+    def _render(self, template: Template | None, file: FileView) -> str | None:
+        if template is None or not file.key or file.cursor:
+            return None
+        meta = SplitMeta(file.path, Identity.parse(file.key)[0].inode, host_name(), self._connector)
+        try:
+            return self._mask.text(template.render(Record(b"", 0, 0, 0), meta))
+        except DataError:
+            return None
+
+
+def _by_file(text: str) -> Template | None:
+    template = compile_template(text)
+    return template if template.fields and template.fields <= _FILE_NAMES else None
+
+
+def shared_files(planned: Iterable[Planned]) -> Iterator[str]:
+    """A line for every two enabled connectors that send the same files to one topic."""
+    readers: dict[str, list[Planned]] = {}
+    paths: dict[tuple[str, str], list[str]] = {}
+    for one in planned:
+        for file in one.files if one.definition.enabled else ():
+            known = readers.setdefault(file.key.rpartition(":")[0], [])
+            for other in known if file.key else ():
+                if _same_topic(one.definition, other.definition):
+                    paths.setdefault((other.definition.name, one.definition.name), []).append(file.path)
+            known.append(one)
+    for (first, second), files in paths.items():
+        more = f" and {len(files) - _NAMES_SHOWN:,} more" if len(files) > _NAMES_SHOWN else ""
+        yield (
+            f"{first} and {second} both read {', '.join(map(visible, files[:_NAMES_SHOWN]))}{more}, into one topic: every record arrives "
+            "twice; delete or narrow one of the two"
+        )
+
+
+def _same_topic(one: Definition, other: Definition) -> bool:
+    return (one.record.topic, one.kafka.bootstrap_servers) == (other.record.topic, other.kafka.bootstrap_servers)
+
+
+def entry(one: Planned) -> dict[str, Any]:
+    """The same for programs. `records` are those before the position."""
+    per_file = _PerFile(one.definition)
+    return {
+        "connector": one.definition.name,
+        "enabled": one.definition.enabled,
+        "topic": one.definition.record.topic,
+        "key": one.definition.mask.value(one.definition.record.key),
+        "guarantee": one.definition.delivery.guarantee,
+        "to_read_bytes": sum(file.unread for file in one.files),
+        "lost_bytes": one.lag.lost_bytes,
+        "unreadable": one.lag.troubled_files,
+        "files": [
+            {
+                "path": visible(file.path), "key": file.key, "position": file.position, "size": file.size,
+                "to_read": file.unread, "records": file.records, "state": file.state, "why": file.why or None,
+                "after": visible(file.after) or None, "log": visible("/".join(family(file.path))),
+                "compression": file.compression or None, "topic": per_file.topic(file), "record_key": per_file.key(file),
+            }
+            for file in one.files
+        ],
+        "passed_over": [{"path": visible(path), "why": why} for path, why in sorted(one.passed_over.items())],
+        "losses": [
+            {"path": visible(loss.path), "start": loss.start, "end": loss.end, "size_bytes": loss.size_bytes, "why": loss.detail}
+            for loss in one.losses
+        ],
+    }  # fmt: skip
 
 
 def plan(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from copycat_agent.cli.pace import Pace
+from copycat_agent.cli.rates import RunPace
 from copycat_agent.cli.shown import rate, size, visible
 
 if TYPE_CHECKING:
-    from copycat_agent.cli.pace import Work
+    from copycat_agent.cli.rates import FollowedRun
     from copycat_agent.sources import FileView
 
 BARS = 8
@@ -23,9 +23,9 @@ BARS = 8
 class Bars:
     """One bar for everything, and one for each of a few files that are being read."""
 
-    def __init__(self, work: Work, *, color: bool) -> None:
+    def __init__(self, work: FollowedRun, *, color: bool) -> None:
         self._work = work
-        self._pace = Pace()
+        self._pace = RunPace()
         self._shown: dict[str, TaskID] = {}
         self._files_at = 0.0
         console = Console(stderr=True, no_color=not color)

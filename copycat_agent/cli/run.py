@@ -1,8 +1,10 @@
-"""`copycat run`: the agent, in the foreground."""
+"""`copycat run`: the agent, in the foreground, what the service manager hears of it, and what the connectors did."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -12,8 +14,8 @@ from copycat_agent import logs
 from copycat_agent.agent import Agent, DefinitionFiles, Wanted
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
-from copycat_agent.cli.dry_run import show_records
-from copycat_agent.cli.options import (
+from copycat_agent.cli.agent_settings import overrides, settle_settings
+from copycat_agent.cli.common_options import (
     BootstrapServers,
     Config,
     Directory,
@@ -27,18 +29,86 @@ from copycat_agent.cli.options import (
     start_logging,
     use_color,
 )
-from copycat_agent.cli.report import account
-from copycat_agent.cli.serving import Serving
-from copycat_agent.cli.settings import overrides, settle_settings
+from copycat_agent.cli.progress import UntilIdle, as_document, failed_files
 from copycat_agent.cli.stopping import Stopping
-from copycat_agent.cli.until_idle import UntilIdle, as_document, failed_files
+from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS, render
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State, Status
 
+READY_SECONDS = 10.0
+"""How long the first look of a connector at its directories may hold up "ready": a dead network file system must not for ever."""
 _LOOK_SECONDS = 0.5
 
 _log = logs.get("agent")
+
+
+def account(statuses: Iterable[Status]) -> str:
+    """One line per connector: every record that was read, and what became of it."""
+    return "\n".join(_line(status) for status in statuses)
+
+
+def _line(status: Status) -> str:
+    counts = status.counts
+    parts = [f"{counts.read:,} records read ({counts.read_bytes:,} bytes)", f"{counts.acknowledged:,} acknowledged"]
+    parts += [
+        f"{getattr(counts, name):,} {name.replace('_', '-')}"
+        for name in ("dead_lettered", "dropped", "rejected", "too_long")
+        if getattr(counts, name)
+    ]
+    if counts.kept:
+        parts.append(f"{counts.kept:,} of the acknowledged kept as they were, for a step failed")
+    if status.lag.lost_bytes:
+        parts.append(f"{status.lag.lost_bytes:,} bytes lost before they were read")
+    if status.troubled_files:
+        parts.append(f"{status.troubled_files:,} {'file' if status.troubled_files == 1 else 'files'} could not be read")
+    if status.unsaved:
+        parts.append("offsets could not be saved, what they cover will be sent again")
+    if status.reason:
+        parts.append(status.reason)
+    return f"{status.name}: {status.state}: {', '.join(parts)}"
+
+
+class Serving:
+    """Called by the loop of `run`, in its thread. Does nothing without a service manager."""
+
+    def __init__(self, manager: ServiceManager, agent: Agent) -> None:
+        self._manager = manager
+        self._agent = agent
+        self._began = time.monotonic()
+        self._is_ready = False
+        self._reload_asked = False
+
+    def tick(self) -> None:
+        """Tell what is new and feed the watchdog, unless the agent hangs. Called about twice a second."""
+        if not self._manager.listens:
+            return
+        status = self._summary()
+        if not self._is_ready:
+            if self._agent.worker.started() or time.monotonic() - self._began > READY_SECONDS:
+                self._is_ready = True
+                self._manager.ready(status)
+        elif self._reload_asked and not self._agent.reloading:
+            self._reload_asked = False
+            self._manager.ready(status)
+        self._manager.status(status)
+        self._manager.feed(self._agent.heartbeat())
+
+    def reloading(self) -> None:
+        """A reload is about to be asked for."""
+        self._reload_asked = True
+        self._manager.reloading()
+
+    def stopping(self) -> None:
+        """The agent is about to settle what is in flight."""
+        self._manager.stopping("settles what is in flight")
+
+    def _summary(self) -> str:
+        """`3 connectors: 2 running, 1 blocked`."""
+        counts = Counter(status.state.value for status in self._agent.statuses() if status.enabled)
+        total = sum(counts.values())
+        states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+        return f"{total} connector{'' if total == 1 else 's'}{': ' if states else ''}{states}"
 
 
 def run(  # noqa: PLR0913, PLR0917 - the command's options

@@ -1,9 +1,12 @@
-"""Values as people read them: ages, sizes, counts, and text that no terminal acts upon."""
+"""Values as people read them: ages, sizes, counts, values of records, what is promised, and text that no terminal acts upon."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 _AGES = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -12,6 +15,22 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 _KIB = 1024
 _MANY = 10_000
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+_TYPES: tuple[tuple[type, str], ...] = (
+    (bool, "bool"),
+    (int, "int"),
+    (float, "float"),
+    (Decimal, "decimal"),
+    (datetime, "timestamp"),
+    (date, "date"),
+    (time, "time"),
+    (bytes, "bytes"),
+    (list, "list"),
+    (tuple, "list"),
+    (Mapping, "object"),
+)
+WORDS: Mapping[str, str] = {"at_least_once": "at least once", "exactly_once": "exactly once"}
+EXACTLY_ONCE = "exactly_once"
+READERS = "for consumers with isolation.level=read_committed"
 
 
 def age(seconds: float) -> str:
@@ -92,3 +111,76 @@ def as_json(content: bytes | None) -> object:
         return content.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(content).decode()}
+
+
+def type_of(value: object) -> str:
+    """In a word: text, int, float, bool, null, timestamp, ..."""
+    if value is None:
+        return "null"
+    return next((word for kind, word in _TYPES if isinstance(value, kind)), "text")
+
+
+def value_text(value: object) -> str:
+    """One line that no terminal acts upon. Texts are in double quotes."""
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{visible(str(name))}: {value_text(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    return visible(json.dumps(value, ensure_ascii=False)) if isinstance(value, str) else json.dumps(value)
+
+
+def leaves(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted names and values; an object without fields is a value."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield visible(prefix + str(name)), value
+
+
+def plain(value: object) -> object:
+    """The same for JSON: what JSON cannot say as `value_text` shows it."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value if value is None or isinstance(value, str | bool | int | float) else value_text(value)
+
+
+def guarantee_of(connector: Mapping[str, Any]) -> str:
+    """What a connector of the running agent promises, in words."""
+    return WORDS[connector.get("guarantee", "at_least_once")]
+
+
+def exactly_once_facts(connector: Mapping[str, Any]) -> Iterator[str]:
+    """Lines about a connector of the running agent that promises exactly once; none about others."""
+    if connector.get("guarantee") != EXACTLY_ONCE:
+        return
+    yield (
+        f"exactly once, {READERS}: each record is there once. Others also see what was given up. Each transaction takes one offset "
+        "of every partition that it writes to, so a consumer's lag in offsets need not come down to 0."
+    )
+    place = connector["place"]
+    if place is None:
+        yield "positions: not read yet"
+        return
+    lanes = ", ".join(f"{lane['number']} at step {lane['seq']:,}" for lane in connector["lanes"])
+    where = f"partition {place['partition']} of {place['topic']}, cluster {visible(connector['cluster'])}"
+    yield f"positions: {where}; lanes: {lanes or 'not open'}"
+    yield f"transactions since the start: {_outcomes(connector['lane_outcomes'])}"
+
+
+def _outcomes(counted: Mapping[str, int]) -> str:
+    """`12 committed, 1 given up, 0 whose outcome had to be asked for; lanes were opened once`."""
+    opened = counted.get("openings", 0)
+    times = "once" if opened == 1 else f"{opened:,} times"
+    return (
+        f"{counted.get('committed', 0):,} committed, {counted.get('undone', 0):,} given up, "
+        f"{counted.get('unknown', 0):,} whose outcome had to be asked for; lanes were opened {times}"
+    )

@@ -1,26 +1,33 @@
-"""`copycat status`: how the connectors of the running agent are."""
+"""`copycat status`, `ls` and `describe`: how the connectors of the running agent are, what one of them does, and where it is."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from copycat_agent.api import address
 from copycat_agent.cli import exits
-from copycat_agent.cli.client import SomeName, find_agent
-from copycat_agent.cli.options import Config, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.shown import age, visible
-from copycat_agent.cli.status_view import connectors_table, is_degraded, reasons, warnings
-from copycat_agent.cli.watching import Look, Watch, make_console, show
+from copycat_agent.cli.agent_client import Name, SomeName, find_agent
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
+from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, make_console, show, table
+from copycat_agent.cli.shown import age, exactly_once_facts, guarantee_of, size, visible, without_nulls
+from copycat_agent.cli.status_view import connectors_table, is_degraded, reasons, state_text, warnings
 
 BETWEEN_LOOKS_SECONDS = 0.5
 """A rate needs two looks."""
 _OUTSIDE = frozenset({"retrying", "blocked"})
 """States in which a connector waits for something outside, which `doctor` looks at."""
+_FROM = {"default": "default", "command line": "command line", "changed": "the file as it was; it has changed since"}
+
+_TROUBLED = ("failing", "blocked")
+"""States of files whose reason is told."""
 
 
 def status(  # noqa: PLR0913, PLR0917 - the command's options
@@ -38,7 +45,7 @@ def status(  # noqa: PLR0913, PLR0917 - the command's options
     Exits 3 when a connector is neither RUNNING nor PAUSED nor STOPPED on purpose, or offsets cannot be saved; 1 when no agent
     runs. Counts are since the connector was started, lost bytes since ever.
     """
-    watched = Watch(find_agent(socket, state_dir, config), name)
+    watched = AgentWatch(find_agent(socket, state_dir, config), name)
     console = make_console(no_color=no_color)
     if output is Format.JSON:
         _json(watched, interval if watch else None)
@@ -51,7 +58,7 @@ def status(  # noqa: PLR0913, PLR0917 - the command's options
         raise typer.Exit(exits.DEGRADED)
 
 
-def frame(look: Look, width: int) -> RenderableType:
+def frame(look: LookAtAgent, width: int) -> RenderableType:
     """The picture of one look, for --watch."""
     now = time.time()
     clock = time.strftime("%H:%M:%S", time.localtime(now))
@@ -60,7 +67,7 @@ def frame(look: Look, width: int) -> RenderableType:
     return Group(head, connectors_table(look.connectors, look.rates, now, width), *reasons(look.connectors), *words)
 
 
-def _once(look: Look, console: Console) -> None:
+def _once(look: LookAtAgent, console: Console) -> None:
     """The table on stdout, what is wrong with the agent as a whole on stderr."""
     console.print(connectors_table(look.connectors, look.rates, time.time(), console.width))
     for paragraph in reasons(look.connectors):
@@ -73,7 +80,7 @@ def _once(look: Look, console: Console) -> None:
         typer.echo(f"warning: {words}", err=True)
 
 
-def _json(watched: Watch, interval: float | None) -> None:
+def _json(watched: AgentWatch, interval: float | None) -> None:
     """One document, or one per line and interval."""
     if interval is None:
         typer.echo(json.dumps(_document(watched.seen), indent=2))
@@ -87,7 +94,108 @@ def _json(watched: Watch, interval: float | None) -> None:
         return
 
 
-def _document(look: Look) -> dict[str, Any]:
+def _document(look: LookAtAgent) -> dict[str, Any]:
     return {"at": look.at, "agent": look.agent, "connectors": look.connectors} | (
         {"away_since": look.away_since} if look.away_since else {}
     )
+
+
+def ls(
+    output: Output = Format.TEXT, socket: Socket = None, state_dir: StateDir = None, config: Config = None, no_color: NoColor = False
+) -> None:
+    """List the connectors: name, enabled, state, guarantee, file."""
+    found: list[dict[str, Any]] = find_agent(socket, state_dir, config).get("/v1/connectors")["connectors"]
+    if output is Format.JSON:
+        typer.echo(json.dumps([{key: one[key] for key in ("name", "enabled", "state", "guarantee", "path")} for one in found], indent=2))
+        return
+    console = make_console(no_color=no_color)
+    columns = [
+        TableColumn("connector", [visible(one["name"]) for one in found], left=True),
+        TableColumn("enabled", ["yes" if one["enabled"] else "no" for one in found], left=True),
+        TableColumn("state", [state_text(one) for one in found], left=True),
+        TableColumn("guarantee", [guarantee_of(one) for one in found], left=True, rank=1),
+        TableColumn("file", [visible(one["path"]) for one in found], left=True, wraps=True),
+    ]
+    console.print(table(columns, console.width))
+
+
+def describe(
+    name: Name,
+    files: Annotated[int, typer.Option("--files", min=0, max=10_000, help="Show so many files.")] = 50,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+    no_color: NoColor = False,
+) -> None:
+    """Show state, files with positions, and the definition that runs: each value, secrets masked, and where it comes from."""
+    client = find_agent(socket, state_dir, config)
+    watched = AgentWatch(client, name)
+    definition = client.get(address("connectors", name, "/definition"))
+    followed = client.get(address("connectors", name, f"/files?limit={files}"))
+    if output is Format.JSON:
+        typer.echo(json.dumps({"status": watched.seen.connectors[0], **definition, **followed}, indent=2))
+        return
+    console = make_console(no_color=no_color)
+    _show_state(watched, console)
+    console.print()
+    _show_files(followed, console)
+    console.print()
+    _show_values(definition, console)
+
+
+def _show_state(watched: AgentWatch, console: Console) -> None:
+    seen = watched.seen
+    console.print(connectors_table(seen.connectors, seen.rates, time.time(), console.width))
+    for paragraph in reasons(seen.connectors):
+        console.print(paragraph, soft_wrap=True)
+    for fact in (fact for one in seen.connectors for fact in exactly_once_facts(one)):
+        console.print(Text(fact), soft_wrap=True)
+
+
+def _show_files(followed: Mapping[str, Any], console: Console) -> None:
+    found, now = followed["files"], time.time()
+    if not found:
+        console.print(f"files: {followed['total']}")
+        return
+    columns = [
+        TableColumn("state", [one["state"] for one in found], left=True),
+        TableColumn(
+            "position", [one.get("cursor") or f"{one['position']:,}{' records' if one['counts_records'] else ''}" for one in found]
+        ),
+        TableColumn("size", [f"{one['size']:,}" for one in found]),
+        TableColumn("unread", [size(one["unread"]) for one in found], rank=2),
+        TableColumn("records", [f"{one['records']:,}" for one in found], rank=3),
+        TableColumn("open", ["yes" if one["is_open"] else "no" for one in found], rank=4, left=True),
+        TableColumn("read", [age(now - one["read_at"]) + " ago" if one["read_at"] else "never" for one in found], rank=1),
+        TableColumn("file", [visible(one["path"]) for one in found], left=True, wraps=True),
+    ]
+    console.print(table(columns, console.width))
+    for one in found:
+        if one["why"] and one["state"] in _TROUBLED:
+            console.print(Text(f"{visible(one['path'])}: {visible(one['why'])}"), soft_wrap=True)
+    if followed["total"] > len(found):
+        typer.echo(f"{followed['total'] - len(found):,} more files; see --files", err=True)
+
+
+def _show_values(definition: Mapping[str, Any], console: Console) -> None:
+    values = definition["values"]
+    styles = ["dim" if one["from"] == "default" else "" for one in values]
+    columns = [
+        TableColumn("option", [Text(one["option"], style) for one, style in zip(values, styles, strict=True)], left=True),
+        TableColumn("from", [Text(_origin(one), style) for one, style in zip(values, styles, strict=True)], left=True),
+        TableColumn("value", [Text(_value(one["value"]), style) for one, style in zip(values, styles, strict=True)], left=True, wraps=True),
+    ]
+    console.print(Text(visible(definition["path"]), "bold"), soft_wrap=True)
+    console.print(table(columns, console.width))
+
+
+def _origin(one: Mapping[str, Any]) -> str:
+    return _FROM.get(one["from"]) or f"{visible(os.path.basename(one['path']))}:{one['line']}"  # noqa: PTH119 - a text
+
+
+def _value(value: object) -> str:
+    """As YAML would have it on one line; `-` for nothing."""
+    if value is None:
+        return "-"
+    return visible(value) if isinstance(value, str) else visible(json.dumps(without_nulls(value), ensure_ascii=False))

@@ -8,10 +8,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from copycat_agent.cli.guarantee_view import EXACTLY_ONCE, guarantee_of
 from copycat_agent.cli.rates import Rates
-from copycat_agent.cli.shown import age, count, lost_bytes, rate, size, spark, visible
-from copycat_agent.cli.tables import Column, table
+from copycat_agent.cli.screen import TableColumn, table
+from copycat_agent.cli.shown import EXACTLY_ONCE, age, count, guarantee_of, lost_bytes, rate, size, spark, visible
 
 SPARK_CELLS = 20
 GOOD_STATES = frozenset({"running", "paused", "stopped"})
@@ -29,27 +28,29 @@ def is_degraded(connector: Connector) -> bool:
 def connectors_table(connectors: Sequence[Connector], rates: Rates, now: float, width: int, *, sparks: bool = False) -> Table:
     """One row per connector. `now` in epoch seconds, `width` in terminal cells."""
     columns = [
-        Column("connector", [visible(one["name"]) for one in connectors], left=True),
-        Column("state", [state_text(one) for one in connectors], left=True),
-        Column("since", [age(now - one["since"]) for one in connectors], rank=3),
+        TableColumn("connector", [visible(one["name"]) for one in connectors], left=True),
+        TableColumn("state", [state_text(one) for one in connectors], left=True),
+        TableColumn("since", [age(now - one["since"]) for one in connectors], rank=3),
     ]
     if any(one.get("guarantee") == EXACTLY_ONCE for one in connectors):
-        columns.append(Column("guarantee", [guarantee_of(one) for one in connectors], rank=6, left=True))
+        columns.append(TableColumn("guarantee", [guarantee_of(one) for one in connectors], rank=6, left=True))
     known = [rates.of(one["name"]) for one in connectors]
     if any(value is not None for value in known):
-        columns.append(Column("records/s", [_rate(value) for value in known], rank=1))
+        columns.append(TableColumn("records/s", [_rate(value) for value in known], rank=1))
     if sparks:
-        columns.append(Column("", [spark(rates.history(one["name"]), SPARK_CELLS) for one in connectors], rank=9, left=True))
+        columns.append(TableColumn("", [spark(rates.history(one["name"]), SPARK_CELLS) for one in connectors], rank=9, left=True))
     columns += [
-        Column("acknowledged", [count(one["counts"]["acknowledged"]) for one in connectors], rank=2),
-        Column("lag", [size(one["lag"]["bytes"]) for one in connectors], rank=1),
+        TableColumn("acknowledged", [count(one["counts"]["acknowledged"]) for one in connectors], rank=2),
+        TableColumn("lag", [size(one["lag"]["bytes"]) for one in connectors], rank=1),
         _numbers("files", [one["lag"]["files"] for one in connectors], rank=5),
-        Column("oldest unread", [_oldest(one, now) for one in connectors], rank=2, is_idle=not any(_unread(one) for one in connectors)),
+        TableColumn(
+            "oldest unread", [_oldest(one, now) for one in connectors], rank=2, is_idle=not any(_unread(one) for one in connectors)
+        ),
         _numbers("retries", [one["retries"] for one in connectors], rank=6),
         _numbers("DLQ", [one["counts"]["dead_lettered"] for one in connectors], rank=4),
         _numbers("kept", [one["counts"]["kept"] for one in connectors], rank=7),
         _numbers("passed over", [one["counts"]["rejected"] for one in connectors], rank=8),
-        Column("lost", [_lost(one) for one in connectors], rank=3, is_idle=not any(map(lost_bytes, connectors))),
+        TableColumn("lost", [_lost(one) for one in connectors], rank=3, is_idle=not any(map(lost_bytes, connectors))),
     ]
     return table(columns, width)
 
@@ -102,8 +103,8 @@ def _rate(value: float | None) -> str:
     return "" if value is None else rate(value)
 
 
-def _numbers(title: str, values: Sequence[int], rank: int) -> Column:
-    return Column(title, [count(value) for value in values], rank=rank, is_idle=not any(values))
+def _numbers(title: str, values: Sequence[int], rank: int) -> TableColumn:
+    return TableColumn(title, [count(value) for value in values], rank=rank, is_idle=not any(values))
 
 
 def _unread(one: Connector) -> int:

@@ -1,23 +1,78 @@
-"""`copycat top`: the running agent, live."""
+"""`copycat top` and `copycat tap`: the running agent, live, and records as they are sent."""
 
 from __future__ import annotations
 
+import base64
+import json
 import time
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from copycat_agent.cli.client import find_agent
-from copycat_agent.cli.kafka_view import clients_line, kafka_table
-from copycat_agent.cli.options import Config, NoColor, Socket, StateDir
-from copycat_agent.cli.shown import age, rate, size, visible
+from copycat_agent.api import AgentClient, address
+from copycat_agent.cli.agent_client import Name, find_agent
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
+from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, make_console, show, table
+from copycat_agent.cli.shown import age, count, rate, size, visible
 from copycat_agent.cli.status_view import connectors_table, reasons, warnings
-from copycat_agent.cli.watching import Look, Watch, make_console, show
+from copycat_agent.templates import time_text
 
+_UP = "UP"
 ONCE_SECONDS = 1.0
 """--once looks twice, so that it can tell rates."""
+_SLICE_SECONDS = 10.0
+"""One request lasts so long: the agent notices within it that nobody listens any more."""
+_LIMIT = 1_000
+
+
+def kafka_table(connectors: Sequence[Mapping[str, Any]], width: int) -> Table | None:
+    """All brokers by name, as all producers together see them; None when no producer has said anything yet."""
+    seen: dict[str, list[Mapping[str, Any]]] = {}
+    for client in _clients(connectors):
+        for broker in client["brokers"]:
+            seen.setdefault(broker["name"], []).append(broker)
+    if not seen:
+        return None
+    names = sorted(seen)
+    columns = [
+        TableColumn("broker", [visible(name) for name in names], left=True),
+        TableColumn("state", [_states(seen[name]) for name in names], left=True),
+        TableColumn("producers", [str(len(seen[name])) for name in names], rank=1),
+        TableColumn("rtt", [_rtt(seen[name]) for name in names]),
+    ]
+    return table(columns, width)
+
+
+def clients_line(connectors: Sequence[Mapping[str, Any]]) -> Text:
+    """What waits in the producers' queues, in words."""
+    clients = _clients(connectors)
+    records, waiting = sum(one["queue_records"] for one in clients), sum(one["queue_bytes"] for one in clients)
+    retries = sum(one["retries"] for one in clients)
+    return Text(f"queued {count(records)} records, {size(waiting)}   resent {count(retries)}")
+
+
+def _clients(connectors: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [client for one in connectors for client in one["clients"]]
+
+
+def _states(brokers: Sequence[Mapping[str, Any]]) -> Text:
+    """`UP`, or how many producers see what."""
+    states = Counter(visible(broker["state"]) for broker in brokers)
+    if len(states) == 1:
+        state = next(iter(states))
+        return Text(state, "green" if state == _UP else "red")
+    return Text(", ".join(f"{number} {state}" for state, number in states.most_common()), "yellow")
+
+
+def _rtt(brokers: Sequence[Mapping[str, Any]]) -> str:
+    """The worst of the producers' means."""
+    known = [broker["rtt_ms"] for broker in brokers if broker["rtt_ms"] is not None]
+    return f"{max(known):.1f} ms" if known else "-"
 
 
 def top(
@@ -29,7 +84,7 @@ def top(
     no_color: NoColor = False,
 ) -> None:
     """Show connectors, rates, lag and the brokers, live, until Ctrl-C. Off a terminal, as with --once."""
-    watched = Watch(find_agent(socket, state_dir, config))
+    watched = AgentWatch(find_agent(socket, state_dir, config))
     console = make_console(no_color=no_color)
     if once or not console.is_terminal:
         time.sleep(ONCE_SECONDS)
@@ -38,7 +93,7 @@ def top(
         show(watched, lambda look: frame(look, console.width), console, interval, screen=True)
 
 
-def frame(look: Look, width: int, now: float | None = None) -> RenderableType:
+def frame(look: LookAtAgent, width: int, now: float | None = None) -> RenderableType:
     """One picture, `width` cells wide; `now` in epoch seconds."""
     now = time.time() if now is None else now
     parts: list[RenderableType] = [_head(look, now)]
@@ -50,7 +105,7 @@ def frame(look: Look, width: int, now: float | None = None) -> RenderableType:
     return Group(*parts)
 
 
-def _head(look: Look, now: float) -> Text:
+def _head(look: LookAtAgent, now: float) -> Text:
     agent = look.agent
     if look.away_since:
         return Text(f"copycat  {look.why}; waiting for it since {age(now - look.away_since)}", "bold red")
@@ -61,3 +116,64 @@ def _head(look: Look, now: float) -> Text:
         f"{rate(total)} records/s", f"{size(unread)} unread",
     ]  # fmt: skip
     return Text("  ".join(parts), "bold")
+
+
+def tap(  # noqa: PLR0913, PLR0917 - the command's options
+    name: Name,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="End after so many records.")] = 10,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="End after so long.")] = 60.0,
+    output: Output = Format.TEXT,
+    socket: Socket = None,
+    state_dir: StateDir = None,
+    config: Config = None,
+    no_color: NoColor = False,
+) -> None:
+    """Show records as they are sent to Kafka from now on: a sample, which slows nothing down and may leave some out.
+
+    Keys and values are cut to 4 KiB. Control characters are escaped. With --format json one record per line, and what is not
+    UTF-8 as base64.
+    """
+    console = make_console(no_color=no_color)
+    shown = 0
+    try:
+        for record in _records(find_agent(socket, state_dir, config), name, limit, seconds):
+            shown += 1
+            if output is Format.JSON:
+                typer.echo(json.dumps(record))
+            else:
+                console.print(head(record), style="bold", soft_wrap=True)
+                console.print(body(record), soft_wrap=True)
+    except KeyboardInterrupt:
+        pass  # it is how one leaves
+    if not shown:
+        typer.echo(f"{name} sent nothing in this time", err=True)
+
+
+def head(record: Mapping[str, Any]) -> str:
+    """Where it goes and where it comes from, in a line."""
+    parts = [record["topic"], f"key {_text(record, 'key')}", f"{visible(record['path'])}:{record['start']}"]
+    if record["timestamp_ms"] is not None:
+        parts.append(time_text(record["timestamp_ms"]))
+    return "  ".join(parts)
+
+
+def body(record: Mapping[str, Any]) -> str:
+    """Headers, then the value, a line each."""
+    headers = [f"  {visible(header['name'])}: {_text(header, 'value')}" for header in record["headers"]]
+    return "\n".join([*headers, f"  {_text(record, 'value')}"])
+
+
+def _records(client: AgentClient, name: str, limit: int, seconds: float) -> Iterator[Mapping[str, Any]]:
+    end, left = time.monotonic() + seconds, limit
+    while left > 0 and (rest := end - time.monotonic()) > 0:
+        part = min(rest, _SLICE_SECONDS)
+        for record in client.stream(address("connectors", name, f"/tap?limit={min(left, _LIMIT)}&seconds={part:.1f}")):
+            left -= 1
+            yield record
+
+
+def _text(record: Mapping[str, Any], name: str) -> str:
+    """UTF-8 as it is, other bytes as escapes, `-` for none."""
+    if name in record:
+        return "-" if record[name] is None else visible(record[name], backslash=True)
+    return visible(base64.b64decode(record[f"{name}_base64"]).decode(errors="surrogateescape"), backslash=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -12,19 +15,60 @@ from rich.console import Console
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
-from copycat_agent.cli.options import Config, Format, NoColor, Output, use_color
-from copycat_agent.cli.queries import Queries
-from copycat_agent.cli.repeating import repeat
-from copycat_agent.cli.try_view import assumed_words, masked, picture, report, summary
-from copycat_agent.cli.watching import make_console
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, use_color
+from copycat_agent.cli.query_checks import Queries
+from copycat_agent.cli.screen import make_console
+from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
 from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable, render
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
-from copycat_agent.samples import MOST_RECORDS, Query, Samples, take
 from copycat_agent.sources.contract import PolledOptions
+from copycat_agent.watch import Wake, Watcher
+from copycat_agent.workbench.trying import MOST_RECORDS, QueryStep, TrialResult, take
 
+_LOOK_SECONDS = 1.0
+"""Files are looked at so often without an event too: not every file system has events."""
+_SAVING_SECONDS = 0.05
+"""Editors save in several steps."""
+
+Mark = tuple[int, int, int] | None
 STREAM_BYTES_MAX = 16 * 2**20
 """So much of stdin or a pipe is looked at: a sample, not a stream."""
+
+
+def repeat(work: Callable[[], object], paths: Sequence[Path], console: Console) -> None:
+    """Do `work` now, and again whenever one of `paths` is another file than before. On a terminal the screen is cleared before."""
+    watcher, wake = Watcher(), Wake()
+    watcher.watch(wake, {str(path.absolute().parent) for path in paths})
+    try:
+        while True:
+            seen = _marks(paths)
+            if console.is_terminal:
+                console.clear()
+            work()
+            names = " or ".join(path.name for path in paths)
+            typer.echo(f"{time.strftime('%H:%M:%S')}  waiting for {names} to be saved; Ctrl-C ends", err=True)
+            while _marks(paths) == seen:
+                wake.wait(_LOOK_SECONDS)
+                wake.take()
+            time.sleep(_SAVING_SECONDS)
+    except KeyboardInterrupt:
+        return  # it is how one leaves
+    finally:
+        watcher.close()
+
+
+def _marks(paths: Sequence[Path]) -> list[Mark]:
+    return [_mark(path) for path in paths]
+
+
+def _mark(path: Path) -> Mark:
+    """What tells one version of a file from the next; None while there is none."""
+    try:
+        info = os.stat(path)  # noqa: PTH116 - as everywhere in this package
+    except OSError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def try_(  # noqa: PLR0913, PLR0917 - the command's options
@@ -99,7 +143,7 @@ class Trial:
             typer.echo(assumed_words(assumed), err=True)
         return exits.FAILED if samples.error or samples.damage or any(one.error for one in samples.records) else exits.GOOD
 
-    def _load(self) -> tuple[Definition, Query | None, tuple[str, ...]]:
+    def _load(self) -> tuple[Definition, QueryStep | None, tuple[str, ...]]:
         """The definition, its query if it has one, and the references that a name stands for. Raises DefinitionError."""
         agent = load_agent(find_agent_file(self._definition.absolute().parent, self._config), offline=True)
         loaded = load_file(self._definition, agent, offline=True)
@@ -107,7 +151,8 @@ class Trial:
             raise DefinitionError(loaded.problems)
         return loaded.definition, self._queries.of(loaded.definition, loaded.path, agent.spark), loaded.assumed
 
-    def _show(self, samples: Samples, definition: Definition) -> None:
+    def _show(self, samples: TrialResult, definition: Definition) -> None:
+        samples = hidden(samples, definition.mask)
         if self._shown.output is Format.JSON:
             typer.echo(json.dumps(definition.mask.value(report(samples)), indent=2, ensure_ascii=False))
             return

@@ -9,13 +9,12 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from copycat_agent.cli.shown import as_json, visible
-from copycat_agent.cli.values_text import leaves, plain, type_of, value_text
+from copycat_agent.cli.shown import as_json, leaves, plain, type_of, value_text, visible
 from copycat_agent.masks import Mask
 from copycat_agent.options import Definition
-from copycat_agent.samples import Fields, Output, Sampled, Samples, StepTrace, stopped
 from copycat_agent.templates import time_text
 from copycat_agent.transforms import kind_of
+from copycat_agent.workbench.trying import Fields, Output, StepTrace, TrialResult, TriedRecord, stopped
 
 _MOST_LINES = 20
 """Lines of one record that are shown; a group may have hundreds."""
@@ -34,7 +33,22 @@ def masked(line: Text, mask: Mask) -> Text:
     return line if shown == line.plain else Text(shown)
 
 
-def picture(samples: Samples, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
+def hidden(samples: TrialResult, mask: Mask) -> TrialResult:
+    """The same without secrets, before anything is cut or encoded: half of one, or its base64, would show. Messages of errors stay."""
+    return samples._replace(records=tuple(hidden_in(one, mask) for one in samples.records))
+
+
+def hidden_in(one: TriedRecord, mask: Mask) -> TriedRecord:
+    """See `hidden`."""
+    return one._replace(
+        raw=mask.value(one.raw),
+        value=mask.value(one.value),
+        steps=tuple(step._replace(before=mask.value(step.before), after=mask.value(step.after)) for step in one.steps),
+        outputs=tuple(mask.value(output) for output in one.outputs),
+    )
+
+
+def picture(samples: TrialResult, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
     """All records, line by line, and what is to be said of them together. `width`: how long a line may be without being wrapped."""
     for sampled in samples.records:
         yield from _record(sampled, definition, width, verbose=verbose)
@@ -47,7 +61,7 @@ def picture(samples: Samples, definition: Definition, width: int, *, verbose: bo
         yield Text(f"then the connector stops: {visible(str(samples.error))}", "red")
 
 
-def _record(sampled: Sampled, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
+def _record(sampled: TriedRecord, definition: Definition, width: int, *, verbose: bool) -> Iterator[Text]:
     yield from _input(sampled)
     for step in sampled.steps:
         if verbose:
@@ -66,7 +80,7 @@ def _record(sampled: Sampled, definition: Definition, width: int, *, verbose: bo
         yield from _failure(sampled, definition)
 
 
-def _input(sampled: Sampled) -> Iterator[Text]:
+def _input(sampled: TriedRecord) -> Iterator[Text]:
     """The record as it stands in the file, its number before it."""
     text = value_text(sampled.value) if sampled.raw is None else sampled.raw.decode("utf-8", "backslashreplace")
     lines = text.split("\n")
@@ -78,7 +92,7 @@ def _input(sampled: Sampled) -> Iterator[Text]:
         yield Text(f"{'':>{width}} | and {len(lines) - _MOST_LINES} more lines", "dim")
 
 
-def _gutter(sampled: Sampled) -> int:
+def _gutter(sampled: TriedRecord) -> int:
     return max(4, len(str(sampled.number)))
 
 
@@ -122,7 +136,7 @@ def _leaves(value: Fields) -> dict[str, object]:
     return dict(leaves(value)) if isinstance(value, Mapping) else {"message": value.decode("utf-8", "backslashreplace")}
 
 
-def _where(step: StepTrace, sampled: Sampled, definition: Definition, width: int, *, is_below: bool) -> Iterator[Text]:
+def _where(step: StepTrace, sampled: TriedRecord, definition: Definition, width: int, *, is_below: bool) -> Iterator[Text]:
     """A caret where the pattern stopped. `is_below`: the record's line stands just above; else the text that was parsed is shown too."""
     found = stopped(definition, step)
     if found is None:
@@ -174,7 +188,7 @@ def _value(value: object) -> Iterator[tuple[str, str]]:
         yield f"  {type_of(value)}", "dim"
 
 
-def _failure(sampled: Sampled, definition: Definition) -> Iterator[Text]:
+def _failure(sampled: TriedRecord, definition: Definition) -> Iterator[Text]:
     assert sampled.error is not None
     dlq = definition.errors.dlq
     to = f" to {dlq.topic}" if sampled.fate == "dead-lettered" and dlq is not None else ""
@@ -189,7 +203,7 @@ def assumed_words(references: Sequence[str]) -> str:
     return f"looked at without {', '.join(map(visible, references))}: the name stands for each"
 
 
-def summary(samples: Samples) -> str:
+def summary(samples: TrialResult) -> str:
     """`20 records in: 17 out, 2 dropped (transforms[3] drop_if), 1 failed (transforms[0] regex)`."""
     records = samples.records
     parts = [f"{sum(len(one.outputs) for one in records):,} out"]
@@ -207,7 +221,7 @@ def summary(samples: Samples) -> str:
     return f"{len(records):,} record{'' if len(records) == 1 else 's'} in: {', '.join(parts)}{more}"
 
 
-def _by_step(records: list[Sampled]) -> str:
+def _by_step(records: list[TriedRecord]) -> str:
     return _counted(Counter(one.ended_by.name if one.ended_by else f"stage {one.stage}" for one in records))
 
 
@@ -217,7 +231,7 @@ def _counted(counts: Counter[str]) -> str:
     return f" ({', '.join(f'{count:,} {name}' for name, count in counts.items())})"
 
 
-def report(samples: Samples) -> dict[str, Any]:
+def report(samples: TrialResult) -> dict[str, Any]:
     """The same for programs."""
     return {
         "records": [_entry(one) for one in samples.records],
@@ -230,7 +244,7 @@ def report(samples: Samples) -> dict[str, Any]:
     }
 
 
-def _entry(one: Sampled) -> dict[str, Any]:
+def _entry(one: TriedRecord) -> dict[str, Any]:
     return {
         "record": one.number,
         "start": one.start,

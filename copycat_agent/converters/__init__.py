@@ -6,21 +6,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from copycat_agent.converters.avro.avro import AVRO
-from copycat_agent.converters.base import Converter, ConverterKind, OptionProblem, Site
-from copycat_agent.converters.bytes_ import BYTES
-from copycat_agent.converters.json_ import JSON
-from copycat_agent.converters.json_schema.json_schema import JSON_SCHEMA
-from copycat_agent.converters.protobuf.protobuf import PROTOBUF
-from copycat_agent.converters.schemas.options import registry_problems
-from copycat_agent.converters.string import STRING
+from copycat_agent.converters.base import Converter, ConverterKind, ConverterProblem, Site
+from copycat_agent.converters.plain import BYTES, JSON, STRING
+from copycat_agent.converters.registered import AVRO, JSON_SCHEMA, PROTOBUF
+from copycat_agent.converters.schemas.schema_options import registry_problems
 from copycat_agent.errors import FatalError
 from copycat_agent.options import ConverterOptions
 from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 
 _ANYWHERE = Site()
 
-__all__ = ["CONVERTERS", "Converter", "ConverterKind", "OptionProblem", "Site", "build_converter", "registry_problems"]
+__all__ = ["CONVERTERS", "Converter", "ConverterKind", "ConverterProblem", "Site", "build_converter", "registry_problems"]
 
 
 def build_converter(options: ConverterOptions, site: Site = _ANYWHERE) -> Converter:
@@ -46,11 +42,11 @@ def _fenced(kind: ConverterKind, fence: Fence) -> ConverterKind:
     def build(options: Any, site: Site) -> Converter:  # noqa: ANN401 - options of any converter
         return fence(kind.build(options, site))
 
-    def problems(options: Any, site: Site) -> Iterable[OptionProblem]:  # noqa: ANN401 - as above
+    def problems(options: Any, site: Site) -> Iterable[ConverterProblem]:  # noqa: ANN401 - as above
         try:
             return list(fence(lambda: list(kind.problems(options, site)))())
         except FatalError as error:
-            return [OptionProblem(("value",), error.message, error.hint)]
+            return [ConverterProblem(("value",), error.message, error.hint)]
 
     return replace(kind, build=fence(build), problems=problems)
 

@@ -33,7 +33,7 @@ class Site(NamedTuple):
     after: Callable[[tuple[Column, ...]], tuple[Column, ...] | None] | None = None
 
 
-class OptionProblem(NamedTuple):
+class ConverterProblem(NamedTuple):
     """What options cannot mean: where (names of options below `converters`), why, the next step, and under which code that is told."""
 
     place: tuple[str, ...]
@@ -42,7 +42,7 @@ class OptionProblem(NamedTuple):
     code: str = "converter"
 
 
-def _none(options: Any, site: Site) -> Iterable[OptionProblem]:  # noqa: ANN401 - options of any converter
+def _none(options: Any, site: Site) -> Iterable[ConverterProblem]:  # noqa: ANN401 - options of any converter
     del options, site
     return ()
 
@@ -59,4 +59,4 @@ class ConverterKind:
     build: Callable[[Any, Site], Converter]
     is_identity: bool = False
     wants_record: bool = False
-    problems: Callable[[Any, Site], Iterable[OptionProblem]] = _none
+    problems: Callable[[Any, Site], Iterable[ConverterProblem]] = _none

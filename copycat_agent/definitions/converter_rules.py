@@ -11,7 +11,7 @@ from copycat_agent.transforms import columns_after
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from copycat_agent.converters import OptionProblem
+    from copycat_agent.converters import ConverterProblem
     from copycat_agent.definitions.reading import Reader
     from copycat_agent.model import Column
     from copycat_agent.options import ConvertersOptions, RecordOptions, SourceOptions, TransformOptions
@@ -38,6 +38,6 @@ def check_converters(
             _report(reader, kind.problems(options, Site(part, converters.schema_registry, columns if part == "value" else None)))
 
 
-def _report(reader: Reader, problems: Iterable[OptionProblem]) -> None:
+def _report(reader: Reader, problems: Iterable[ConverterProblem]) -> None:
     for place, why, hint, code in problems:
         reader.report(("converters", *place), code, why, hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copycat_agent.formats import MultilineOptions
 from copycat_agent.options import Definition
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.transforms import action_of
 
 _WRAPPED = frozenset({"cri", "docker"})

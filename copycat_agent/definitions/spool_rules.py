@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from copycat_agent.sources.paths.patterns import normalise
-from copycat_agent.sources.spool.listing import include_of
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.files.paths.matching import normalise
+from copycat_agent.sources.spool_dir.listing import include_of
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

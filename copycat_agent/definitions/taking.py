@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.spool_rules import patterns_of
 from copycat_agent.errors import Problem
-from copycat_agent.sources.paths.matching import shared_name
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.files.paths.matching import shared_name
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

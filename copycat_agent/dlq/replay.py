@@ -24,7 +24,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing, Refused, TaskProducer
 from copycat_agent.producer.consuming import TopicReader
-from copycat_agent.sources.identity import Identity
+from copycat_agent.sources.files.identity import Identity
 from copycat_agent.transforms.sql import sql_at
 
 GROUP_LETTERS = 200

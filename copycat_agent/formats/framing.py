@@ -16,7 +16,7 @@ _BEHIND_GAP_BYTES = 4096
 """Read behind a hole at first: where there is one there may be many, and each begins a new read."""
 
 
-class Limits(NamedTuple):
+class FrameLimits(NamedTuple):
     """What a line may be, and how much is read at a time, in bytes. `splits`: a longer line goes in parts."""
 
     max_bytes: int
@@ -28,7 +28,7 @@ class Limits(NamedTuple):
 class Framing:
     """Used once. Reads blocks; of a line that goes on behind its block, whatever makes it whole or too long."""
 
-    def __init__(self, layout: Layout, limits: Limits, read: Reader, end: int, *, final: bool, little: int | None) -> None:
+    def __init__(self, layout: Layout, limits: FrameLimits, read: Reader, end: int, *, final: bool, little: int | None) -> None:
         """`little`: bytes to read at a time, a longer line comes alone; None for the usual `block_bytes`."""
         self._layout = layout
         self._max_bytes = limits.max_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copycat_agent.formats.encoding import Layout
-from copycat_agent.formats.grouping import State
+from copycat_agent.formats.grouping import GroupState
 from copycat_agent.formats.model import TAIL_BYTES
 from copycat_agent.formats.parts import Cut, Part
 
@@ -35,7 +35,7 @@ class GroupParts:
         self.lines.append(line)
         self._size += len(self._layout.delimiter) + len(line)
 
-    def full(self, state: State, *, in_line: bool = False) -> Part:
+    def full(self, state: GroupState, *, in_line: bool = False) -> Part:
         """The part as it is: more of the group follows. `state`: the rule's behind its last line. `in_line`: it ends within that."""
         delimiter = b"" if in_line else self._layout.delimiter
         raw = self._layout.delimiter.join(self.lines) + delimiter

@@ -1,7 +1,4 @@
-"""Which lines belong together: a kind for every line, and a table of what goes on with what.
-
-Whether a line goes on with a group follows from the lines of this group alone, so reading can begin anew at any group's beginning.
-"""
+"""Which lines belong together: a kind for every line, and a table of what continues what; lines that a container runtime wrapped."""
 
 from __future__ import annotations
 
@@ -10,12 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.wrapped import Wrapped, may_be_wrapped, may_hold_parts, unwrap
 from copycat_agent.patterns import TIMEOUT_SECONDS, Pattern, compile_pattern
 
+_CRI = re.compile(r"\d{4}-\d\d-\d\dT[^ ]+ (stdout|stderr) ([FP])(?::[^ ]*)?(?: (.*))?\Z", re.DOTALL)
+_SIGNS = (b" stdout ", b" stderr ")
+_PARTS = (b" stdout P", b" stderr P")
 LOOK_CHARACTERS = 4096
 """So much of a line is searched for a pattern that somebody wrote."""
 _LEAST_SECONDS = 0.001
@@ -24,7 +25,58 @@ CLOSED = 9
 """State of a group that its last line has ended."""
 
 
-class State(NamedTuple):
+class Wrapped(NamedTuple):
+    """One line. `stream` is "" when it is not wrapped; `unfinished` when the next line of its stream goes on with the message."""
+
+    message: str
+    stream: str = ""
+    unfinished: bool = False
+
+
+def may_be_wrapped(block: bytes) -> bool:
+    """Whether a look at each line is worth while. Where it says no, none is wrapped."""
+    return any(sign in block for sign in _SIGNS) or _may_be_docker(block)
+
+
+def _may_be_docker(block: bytes) -> bool:
+    """A name in JSON may be written with escapes of its letters."""
+    return b"{" in block and ((b'"log"' in block and b'"stream"' in block) or b"\\u" in block)
+
+
+def may_hold_parts(lines: list[bytes]) -> bool:
+    """Whether one of the lines may go on in the next. Where it says no, none does."""
+    block = b"\n".join(lines)
+    return any(sign in block for sign in _PARTS) or (_may_be_docker(block) and any(map(_is_open, lines)))
+
+
+def _is_open(line: bytes) -> bool:
+    message = _object(line).get("log")
+    return isinstance(message, str) and not message.endswith("\n")
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """The fields of a JSON object; none for anything else."""
+    try:
+        value = orjson.loads(line)
+    except ValueError:
+        return {}
+    return value if type(value) is dict else {}
+
+
+def unwrap(line: str) -> Wrapped:
+    """The message in a line; a line that is not wrapped is its own."""
+    if cri := _CRI.match(line):
+        return Wrapped(cri[3] or "", cri[1], cri[2] == "P")
+    if not line.lstrip().startswith("{"):
+        return Wrapped(line)
+    fields = _object(line.encode("utf-8", "surrogatepass"))
+    message, stream, when = fields.get("log"), fields.get("stream"), fields.get("time")
+    if not (isinstance(message, str) and isinstance(stream, str) and isinstance(when, str) and stream):
+        return Wrapped(line)
+    return Wrapped(message.removesuffix("\n"), stream, not message.endswith("\n"))
+
+
+class GroupState(NamedTuple):
     """Where in its group the last line stands: `table` is a state of `Rule.joins`; stream and `unfinished` see `wrapped`."""
 
     table: int = 0
@@ -32,15 +84,15 @@ class State(NamedTuple):
     unfinished: bool = False
 
 
-class Marks(NamedTuple):
+class GroupMarks(NamedTuple):
     """What is known of some lines: their kinds, and what they are wrapped in; None when none is."""
 
     kinds: list[int]
     wrapped: list[Wrapped] | None
 
-    def part(self, begin: int, end: int) -> Marks:
+    def part(self, begin: int, end: int) -> GroupMarks:
         """Those of some of the lines."""
-        return Marks(self.kinds[begin:end], None if self.wrapped is None else self.wrapped[begin:end])
+        return GroupMarks(self.kinds[begin:end], None if self.wrapped is None else self.wrapped[begin:end])
 
 
 @dataclass(frozen=True)
@@ -62,18 +114,18 @@ class Rule:
     is_end: bool = False
     only_parts: bool = False
 
-    def marks(self, lines: list[bytes], *, after_nothing: bool = False) -> Marks:
+    def marks(self, lines: list[bytes], *, after_nothing: bool = False) -> GroupMarks:
         """Look at lines; UTF-8. `after_nothing`: no group stands open before them."""
         block = b"\n".join(lines)
         if not may_be_wrapped(block) or (self.only_parts and after_nothing and not may_hold_parts(lines)):
-            return Marks(self.kinds(lines), None)
+            return GroupMarks(self.kinds(lines), None)
         wrapped = [unwrap(text) for text in _texts(lines)]
         kinds = self.kinds_of_texts([one.message for one in wrapped])
         if self.is_end:
             kinds = [0 if one.unfinished else kind for one, kind in zip(wrapped, kinds, strict=True)]
-        return Marks(kinds, wrapped)
+        return GroupMarks(kinds, wrapped)
 
-    def cuts(self, marks: Marks, begin: int, state: State | None) -> tuple[list[int], State | None]:
+    def cuts(self, marks: GroupMarks, begin: int, state: GroupState | None) -> tuple[list[int], GroupState | None]:
         """Where groups end among the lines from `begin` on: indexes of the lines behind them. And the state behind the last line.
 
         `state` None: the first line begins a group.
@@ -83,11 +135,11 @@ class Rule:
         if self.is_end:
             cuts = [index for index, kind in enumerate(marks.kinds[begin:], begin + 1) if kind]
             is_open = begin < len(marks.kinds) and not marks.kinds[-1]
-            return cuts, State(0, "" if cuts or state is None else state.stream) if is_open else None
+            return cuts, GroupState(0, "" if cuts or state is None else state.stream) if is_open else None
         cuts, table = self._cuts_of_plain(marks.kinds, begin, -1 if state is None else state.table)
         if state is None and cuts and cuts[0] == begin:
             del cuts[0]
-        return cuts, State(table, "" if cuts or state is None else state.stream)
+        return cuts, GroupState(table, "" if cuts or state is None else state.stream)
 
     def _cuts_of_plain(self, kinds: list[int], begin: int, table: int) -> tuple[list[int], int]:
         """Steps from one line to the next that does not begin a group by its mere kind: few in most logs."""
@@ -105,30 +157,32 @@ class Rule:
         cuts.extend(range(done, len(kinds)))
         return cuts, table if done == len(kinds) else self.first[usual]
 
-    def _cuts_of_wrapped(self, kinds: list[int], wrapped: list[Wrapped], begin: int, state: State | None) -> tuple[list[int], State | None]:
+    def _cuts_of_wrapped(
+        self, kinds: list[int], wrapped: list[Wrapped], begin: int, state: GroupState | None
+    ) -> tuple[list[int], GroupState | None]:
         cuts: list[int] = []
         for index in range(begin, len(kinds)):
             after = self._goes_on(state, kinds[index], wrapped[index]) if state is not None else None
             if after is None:
                 if state is not None:
                     cuts.append(index)
-                after = State(self.first[kinds[index]], wrapped[index].stream, wrapped[index].unfinished)
+                after = GroupState(self.first[kinds[index]], wrapped[index].stream, wrapped[index].unfinished)
             state = after
             if state.table == CLOSED:
                 cuts.append(index + 1)
                 state = None
         return cuts, state
 
-    def _goes_on(self, state: State, kind: int, line: Wrapped) -> State | None:
+    def _goes_on(self, state: GroupState, kind: int, line: Wrapped) -> GroupState | None:
         """The state behind `line` when it goes on with the group; None when it begins another one."""
         if _is_other_stream(state, line):
             return None
         table = self.joins.get((state.table, kind))
         if state.unfinished and line.stream == state.stream and not (self.is_end and kind):
             table = state.table
-        return None if table is None else State(table, line.stream or state.stream, line.unfinished)
+        return None if table is None else GroupState(table, line.stream or state.stream, line.unfinished)
 
-    def end_of_skipped(self, marks: Marks, begin: int, state: State) -> tuple[int | None, State]:
+    def end_of_skipped(self, marks: GroupMarks, begin: int, state: GroupState) -> tuple[int | None, GroupState]:
         """Where, from line `begin` on, a group ends of which only this is known: it is too long, and the stream of its last line.
 
         None when it goes on behind the last line. Kinds that only a group's earlier lines explain end it: rather sent than skipped.
@@ -142,20 +196,20 @@ class Rule:
                 return index + 1, state
             if not glued and not self.is_end and kind not in self.skipped:
                 return index, state
-            state = State(0, line.stream, line.unfinished)  # of the last line only: a later start looks back no further
+            state = GroupState(0, line.stream, line.unfinished)  # of the last line only: a later start looks back no further
         return None, state
 
-    def ends_with(self, marks: Marks, index: int) -> bool:
+    def ends_with(self, marks: GroupMarks, index: int) -> bool:
         """Whether this line ends its group, whatever follows."""
         return self.is_end and marks.kinds[index] == 1
 
-    def state_behind(self, marks: Marks, index: int) -> State:
+    def state_behind(self, marks: GroupMarks, index: int) -> GroupState:
         """What `end_of_skipped` asks for, of the line before it."""
         line = Wrapped("") if marks.wrapped is None else marks.wrapped[index]
-        return State(0, line.stream, line.unfinished)
+        return GroupState(0, line.stream, line.unfinished)
 
 
-def _is_other_stream(state: State, line: Wrapped) -> bool:
+def _is_other_stream(state: GroupState, line: Wrapped) -> bool:
     return bool(line.stream and state.stream and line.stream != state.stream)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from copycat_agent.formats.encoding import Encoding, Layout
-from copycat_agent.formats.framing import Framing, Limits
+from copycat_agent.formats.framing import FrameLimits, Framing
 from copycat_agent.formats.holes import Holes
 from copycat_agent.formats.model import Frame, OnTooLong, Reader
 from copycat_agent.formats.parts import Cut
@@ -58,7 +58,7 @@ class LineFrames:
         """
         self.on_too_long = options.on_too_long
         self._encoding = Encoding(encoding, options.delimiter, is_raw=raw)
-        self._limits = Limits(options.max_bytes, block_bytes, options.skip_empty, self.on_too_long == "split")
+        self._limits = FrameLimits(options.max_bytes, block_bytes, options.skip_empty, self.on_too_long == "split")
 
     def frames(  # noqa: PLR0913 - how to read
         self,

@@ -11,7 +11,7 @@ from operator import sub
 
 from copycat_agent.formats.encoding import AS_IT_STANDS, Layout
 from copycat_agent.formats.group_parts import GroupParts
-from copycat_agent.formats.grouping import Marks, State
+from copycat_agent.formats.grouping import GroupMarks, GroupState
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
 from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, LongLine, Reader, SkippedRest, Text
 from copycat_agent.formats.multiline_options import MultilineOptions
@@ -86,13 +86,13 @@ class _Walk:
         self._read = read
         self.position = position
         self.open: list[bytes] = []
-        self.state: State | None = State() if skipping else None
+        self.state: GroupState | None = GroupState() if skipping else None
         self.skipping = skipping
         self.parts: GroupParts | None = None
 
     def go_on_behind(self, cut: Cut) -> None:
         """Reading begins between two parts of a group."""
-        self.state = State(cut.table, cut.stream, cut.unfinished)
+        self.state = GroupState(cut.table, cut.stream, cut.unfinished)
         self.parts = self._parts_from(cut)
 
     def look_back(self) -> None:
@@ -133,7 +133,7 @@ class _Walk:
                 index, frames = self._groups(chunk.raw, marks, index, is_value=chunk.values is chunk.raw)
                 yield from frames
 
-    def _groups(self, raw: list[bytes], marks: Marks, begin: int, *, is_value: bool) -> tuple[int, list[Frame]]:
+    def _groups(self, raw: list[bytes], marks: GroupMarks, begin: int, *, is_value: bool) -> tuple[int, list[Frame]]:
         """Complete groups among the lines from `begin` on, and the index behind what was looked at: a group that is too long, or all.
 
         `is_value`: the lines are values as they stand, so groups of them are.
@@ -181,7 +181,7 @@ class _Walk:
         self.position, self.parts, self.state = part.end, None, None
         return part
 
-    def _lines_of_parts(self, parts: GroupParts, raw: list[bytes], marks: Marks, begin: int) -> tuple[int, list[Frame]]:
+    def _lines_of_parts(self, parts: GroupParts, raw: list[bytes], marks: GroupMarks, begin: int) -> tuple[int, list[Frame]]:
         """Lines of the group that goes in parts, from `begin` on: what gets full of them. And the index behind the last one."""
         cuts, state = self._rule.cuts(marks, begin, self.state)
         if not parts.lines and cuts and cuts[0] == begin:
@@ -190,7 +190,7 @@ class _Walk:
         for index in range(begin, end):
             if not parts.takes(raw[index]):
                 before = self._rule.cuts(marks.part(done, index), 0, self.state)[1] if done < index else self.state
-                self.state, done = before or State(), index
+                self.state, done = before or GroupState(), index
                 frames.append(parts.full(self.state))
             parts.add(raw[index])
         self.position = parts.position
@@ -206,13 +206,13 @@ class _Walk:
             yield from self._first_piece(piece)
         if self.skipping:  # so it was begun under another definition
             complete = piece.is_last and self._is_end(piece.end)
-            self._begin_skipping(None if complete else self.state or State())
+            self._begin_skipping(None if complete else self.state or GroupState())
             yield self._rest(piece.end, piece.tail, complete=complete)
             return
         assert self.parts is not None
         self.parts.add(piece.raw)
         if not piece.is_last:
-            yield self.parts.full(self.state or State(), in_line=True)
+            yield self.parts.full(self.state or GroupState(), in_line=True)
             self.position = self.parts.position
         elif piece.partial or self._is_end(piece.end):
             yield self._last_part(partial=piece.partial)
@@ -233,7 +233,7 @@ class _Walk:
             yield from self.close()
         parts = self.parts or self._begin_parts()
         if not parts.takes(piece.raw):
-            yield parts.full(self.state or State())
+            yield parts.full(self.state or GroupState())
             self.position = parts.position
         self.state = self._rule.cuts(marks, 0, self.state)[1]
 
@@ -259,7 +259,7 @@ class _Walk:
                 return index
         return None
 
-    def _too_long(self, raw: list[bytes], marks: Marks, begin: int, end: int) -> tuple[int, Frame]:
+    def _too_long(self, raw: list[bytes], marks: GroupMarks, begin: int, end: int) -> tuple[int, Frame]:
         """Cut the group of the open lines and those from `begin` to `end` where it is too long. Returns the index behind that line."""
         lines = [*self.open, *raw[begin:end]]
         excess = self._excess(lines)
@@ -270,7 +270,7 @@ class _Walk:
         self._begin_skipping(None if complete else self._rule.state_behind(marks, index))
         return index + 1, self._long(lines[: excess + 1], self.position + len(passed), passed[-TAIL_BYTES:], complete=complete)
 
-    def _begin_skipping(self, state: State | None) -> None:
+    def _begin_skipping(self, state: GroupState | None) -> None:
         """The group is cut; `state` None: it is complete, too."""
         self.open, self.state, self.skipping = [], state, state is not None
 
@@ -282,7 +282,7 @@ class _Walk:
         self.position = end
         return frame
 
-    def _skip(self, chunk: Chunk, marks: Marks, begin: int) -> tuple[int, SkippedRest]:
+    def _skip(self, chunk: Chunk, marks: GroupMarks, begin: int) -> tuple[int, SkippedRest]:
         """Pass what is left of a group that was cut."""
         assert self.state is not None
         found, state = self._rule.end_of_skipped(marks, begin, self.state)
@@ -329,7 +329,7 @@ class _Walk:
 
     def _partial_of_parts(self, parts: GroupParts, line: bytes) -> Iterator[Frame]:
         if not parts.takes(line):
-            yield parts.full(self.state or State())
+            yield parts.full(self.state or GroupState())
         parts.add(line)
         yield self._last_part(partial=True)
 
@@ -359,7 +359,7 @@ class _Walk:
     def _rest_of_line(self, rest: SkippedRest) -> Iterator[Frame]:
         """More of such a line, where reading began inside it or it is longer than a block."""
         complete = rest.complete and self._is_end(rest.end)
-        self._begin_skipping(None if complete else self.state or State())
+        self._begin_skipping(None if complete else self.state or GroupState())
         yield self._rest(rest.end, rest.tail, complete=complete)
 
     def _is_end(self, end: int) -> bool:
@@ -388,11 +388,11 @@ class _Walk:
         chunk = Chunk(groups, values, start, self.position, self._delimiter, text, skip_empty, b"")
         return chunk._replace(tail=chunk.tail_before(len(groups)))
 
-    def _marks_of(self, chunk: Chunk) -> Marks:
+    def _marks_of(self, chunk: Chunk) -> GroupMarks:
         after_nothing = self.state is None and not self.skipping
         if chunk.text == self._legible:
             return self._rule.marks(chunk.values, after_nothing=after_nothing)
         return self._rule.marks(self._legible.values(chunk.raw, skip_empty=False), after_nothing=after_nothing)
 
-    def _marks(self, raw: list[bytes]) -> Marks:
+    def _marks(self, raw: list[bytes]) -> GroupMarks:
         return self._rule.marks(self._legible.values(raw, skip_empty=False))

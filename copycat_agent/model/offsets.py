@@ -18,7 +18,7 @@ class TaskId(NamedTuple):
 
 
 class SourcePartition(NamedTuple):
-    """What an offset belongs to. `key` names one generation of one file, never a path alone (see `sources.identity`)."""
+    """What an offset belongs to. `key` names one generation of one file, never a path alone (see `sources.files.identity`)."""
 
     connector: str
     key: str
@@ -50,7 +50,7 @@ class SourceOffset:
     records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
     line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
     `size` is how large the file was known to be. `gone_ms` is when it was found to be gone (epoch milliseconds), 0 while it is
-    there. `compression` is how a packed file is packed (a name in `sources.packing`), "" for all others: then `position` counts
+    there. `compression` is how a packed file is packed (a name in `sources.files.packing`), "" for all others: then `position` counts
     unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read. Of a spooled file:
     `mtime_ns` is when what was read of it was last changed, and `trouble` says why it cannot be read to its end: `done` means
     then that it is given up, and has to be set aside. `cut`: `position` lies between two parts of a record that goes in parts, and this

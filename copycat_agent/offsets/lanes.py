@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.transactions.opening import Truth
 
 FIRST = "started"
-"""The row that says when a connector first looked (`sources.followed`): with it in Kafka, a file that Kafka does not know is new."""
+"""The row that says when a connector first looked (`log_file.followed`): with it in Kafka, a file that Kafka does not know is new."""
 _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka says anew"
 
 

@@ -95,7 +95,7 @@ def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
         time.time_ns() // 1_000_000,
         offset.compression,
         _time_in_full(offset.mtime_ns),
-        offset.trouble,
+        offset.trouble.encode("utf-8", "backslashreplace").decode(),  # words about a file may quote what is no text in it
         f"{_CURSOR}{offset.cursor}" if offset.cursor else offset.cut,
     )
     return (*row, offset_checksum(row))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from typing import NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.delivery import Intact, Outgoing, Place, Refused, TaskProducer
 from copycat_agent.producer.lanes import Lane, Lanes, MakeSteps
-from copycat_agent.producer.pace import Pace
+from copycat_agent.producer.pace import MOST_BYTES, Pace
 from copycat_agent.producer.remembered import Remembered
 from copycat_agent.producer.transactional import KafkaSteps
 
@@ -19,42 +20,61 @@ __all__ = ["Intact", "Outgoing", "Place", "Producers", "Refused", "TaskProducer"
 
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""
+SPARE_SECONDS = 30.0
+"""The same for those beside which another one to the same cluster is free."""
 LANE_IDLE_SECONDS = 60.0
 """As for lanes, which hold up to two, and are ready again in 40 ms."""
+CLIENT_ID = "copycat"
+"""What brokers call such a producer, unless `kafka.client` says otherwise."""
 _LOOK_SECONDS = 5.0
 """How often idle producers are looked after."""
 
 _log = logs.get("kafka")
 
 
-class Producers:
-    """The producers of one process: one per task and Kafka configuration, kept between batches, made after the fork.
+class _Free(NamedTuple):
+    """A producer that no batch uses, since `at` (`time.monotonic()`)."""
 
-    Sharing one between tasks would make a flush wait for, and an error be taken for, somebody else's records.
+    options: KafkaOptions
+    producer: TaskProducer
+    at: float
+
+
+class Producers:
+    """The producers of one process, kept between batches, made after the fork. Thread-safe.
+
+    A batch has a producer to itself: otherwise a flush would wait for, and an error be taken for, somebody else's records. Between batches
+    any task with equal Kafka options may take it: a thousand connectors need as many connections as they have batches under way.
     """
 
     def __init__(self, make_steps: MakeSteps = KafkaSteps) -> None:
         """`make_steps`: what performs the steps of lanes."""
         self._lock = threading.Lock()
-        self._kept: dict[TaskId, tuple[KafkaOptions, TaskProducer, float]] = {}
+        self._free: list[_Free] = []  # the one that was used last comes last
         self._batch_bytes: Remembered[tuple[KafkaOptions, int]] = Remembered()
+        self._run_bytes: Remembered[tuple[KafkaOptions, int]] = Remembered()
         self._paces: Remembered[tuple[KafkaOptions, Pace]] = Remembered()
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
         self._lanes = Lanes(make_steps)
 
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
-        """The task's producer, for one batch; the caller gives it back. Raises FatalError for a refused configuration."""
+        """A producer for one batch of the task; the caller gives it back. Raises FatalError for a refused configuration."""
         with self._lock:
-            kept = self._kept.pop(task, None)
-            known, batch_bytes = self._batch_bytes.get(task) or (options, 0)
-            pace = self._pace(task, options)
-        if kept is not None:
-            if kept[0] == options and kept[1].tracked == tracked:
-                return kept[1]
-            kept[1].close()
-        client_id = f"copycat-{task.connector}-{task.number}"
-        return TaskProducer(options, client_id, batch_bytes if known == options else 0, pace, tracked=tracked)
+            batch_bytes = self._known(self._batch_bytes, task, options, 0)
+            run_bytes = self._known(self._run_bytes, task, options, MOST_BYTES)
+            for free in reversed(self._free):
+                one = free.producer
+                if free.options == options and one.tracked == tracked and one.batch_bytes == batch_bytes and one.run_bytes <= run_bytes:
+                    self._free.remove(free)
+                    return one
+        return TaskProducer(options, CLIENT_ID, batch_bytes, Pace(run_bytes=run_bytes), tracked=tracked)
+
+    @staticmethod
+    def _known(what: Remembered[tuple[KafkaOptions, int]], task: TaskId, options: KafkaOptions, otherwise: int) -> int:
+        """What the task has learnt with these options."""
+        known, number = what.get(task) or (options, otherwise)
+        return number if known == options else otherwise
 
     def take_lane(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> Lane:
         """The task's lane, for one batch; the caller gives it back. Raises as `take`."""
@@ -76,18 +96,17 @@ class Producers:
         return known[1]
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """Keep `producer` for the task's next batch, unless it is broken or not what is needed."""
+        """Keep `producer` for another batch, unless it is broken or not what is needed."""
+        is_fit = not producer.broken and producer.next_batch_bytes == producer.batch_bytes
         with self._lock:
-            leaving = [self._kept.pop(task)[1]] if task in self._kept else []
             if producer.next_batch_bytes:
                 self._batch_bytes.keep(task, (options, producer.next_batch_bytes))
-            if producer.broken or producer.next_batch_bytes != producer.batch_bytes:
-                leaving.append(producer)
-            else:
-                self._kept[task] = (options, producer, time.monotonic())
+            self._run_bytes.keep(task, (options, producer.run_bytes))
+            if is_fit:
+                self._free.append(_Free(options, producer, time.monotonic()))
             self._start_keeper()
-        for one in leaving:
-            one.close()
+        if not is_fit:
+            producer.close()
 
     def _start_keeper(self) -> None:
         """Its thread belongs to this process: made with the first producer, after the fork."""
@@ -108,21 +127,26 @@ class Producers:
         """Let idle producers say what they have to say, and close those that are idle for long."""
         now = time.monotonic()
         with self._lock:
-            old = [task for task, (_, _, used) in self._kept.items() if now - used > IDLE_SECONDS]
-            leaving = [self._kept.pop(task)[1] for task in old]
-            for _, producer, _ in self._kept.values():
-                producer.attend()
-            self._batch_bytes.forget()
-            self._paces.forget()
+            leaving = [one for index, one in enumerate(self._free) if now - one.at > self._patience(index)]
+            self._free = [one for one in self._free if one not in leaving]
+            for one in self._free:
+                one.producer.attend()
+            for known in (self._batch_bytes, self._run_bytes, self._paces):
+                known.forget()
         for one in leaving:
-            one.close()
+            one.producer.close()
         self._lanes.attend(LANE_IDLE_SECONDS)
+
+    def _patience(self, index: int) -> float:
+        """How long a free producer is kept."""
+        is_spare = any(later.options == self._free[index].options for later in self._free[index + 1 :])
+        return SPARE_SECONDS if is_spare else IDLE_SECONDS
 
     def close(self) -> None:
         """Close every producer that is kept."""
         self._closed.set()
         with self._lock:
-            leaving, self._kept = list(self._kept.values()), {}
-        for _, producer, _ in leaving:
-            producer.close()
+            leaving, self._free = self._free, []
+        for one in leaving:
+            one.producer.close()
         self._lanes.close()

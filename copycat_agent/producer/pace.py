@@ -19,11 +19,12 @@ _GROW = 8
 
 
 class Pace:
-    """The size of the next run of one task, learnt from those before it. Outlives producers; used from one thread at a time."""
+    """The size of a producer's next run, learnt from those before it. Used from one thread at a time."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, run_bytes: int = MOST_BYTES) -> None:
+        """`run_bytes`: what earlier producers have learnt."""
         self._clock = clock
-        self.run_bytes = MOST_BYTES
+        self.run_bytes = run_bytes
         self._begun: float | None = None
         self._size_bytes = 0
 

@@ -21,9 +21,9 @@ from copycat_agent.sources.base import (
     only_looking,
 )
 from copycat_agent.sources.datasource.source import DATASOURCE
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.log_file import LOG_FILE
-from copycat_agent.sources.spool.spool_dir import SPOOL_DIR
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.log_file.log_file import LOG_FILE
+from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR
 
 __all__ = [
     "SOURCES", "Changes", "FileState", "FileView", "Identity", "Keeper", "KeepsFiles", "Lag", "LooksLater", "Offsets", "Plan", "Source",

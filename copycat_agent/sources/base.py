@@ -13,7 +13,7 @@ from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.model import Account, Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import SourceOptions
 from copycat_agent.sources.contract import PolledOptions
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.files.reading.stream import Stream
 
 Offsets = Mapping[SourcePartition, SourceOffset]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Split
     from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.contract import AuthorSource, PolledOptions
-    from copycat_agent.sources.stream import Stream
+    from copycat_agent.sources.files.reading.stream import Stream
 
 
 def source_kind(options: type[PolledOptions], source: Callable[[Any], AuthorSource]) -> SourceKind:

@@ -14,23 +14,17 @@ from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepErro
 from copycat_agent.transforms.containers import CRI, DOCKER
 from copycat_agent.transforms.convert import CONVERT
 from copycat_agent.transforms.csv_ import CSV
-from copycat_agent.transforms.filter import DROP_IF, KEEP_IF
-from copycat_agent.transforms.flatten import FLATTEN
+from copycat_agent.transforms.dropping import DROP_IF, KEEP_IF, SAMPLE
+from copycat_agent.transforms.field_layout import DROP_FIELDS, FLATTEN, KEEP_FIELDS, NEST, RENAME
 from copycat_agent.transforms.foreign import action_keys, fenced_transform, wrong_transform
 from copycat_agent.transforms.grok import GROK
 from copycat_agent.transforms.guarding import Guarded
-from copycat_agent.transforms.hash_ import HASH
+from copycat_agent.transforms.hiding import HASH, MASK
 from copycat_agent.transforms.json_ import JSON
-from copycat_agent.transforms.key_value import KEY_VALUE
-from copycat_agent.transforms.logfmt import LOGFMT
-from copycat_agent.transforms.mask import MASK
+from copycat_agent.transforms.key_value import KEY_VALUE, LOGFMT
 from copycat_agent.transforms.match import Condition, compile_matcher
-from copycat_agent.transforms.nest import NEST
 from copycat_agent.transforms.regex_ import REGEX
-from copycat_agent.transforms.rename import RENAME
 from copycat_agent.transforms.replace import REPLACE
-from copycat_agent.transforms.sample import SAMPLE
-from copycat_agent.transforms.select import DROP_FIELDS, KEEP_FIELDS
 from copycat_agent.transforms.set_ import DEFAULT, SET
 from copycat_agent.transforms.sql import SQL
 from copycat_agent.transforms.syslog import SYSLOG

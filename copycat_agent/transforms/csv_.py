@@ -12,7 +12,7 @@ from copycat_agent.formats.records.fields.columns import Rules, numbered
 from copycat_agent.formats.records.fields.types import TypeSettings, TypeWord, ZoneName, field_types
 from copycat_agent.formats.records.tables.csv_options import CsvOptions, problems
 from copycat_agent.formats.records.tables.csv_rows import RowReader
-from copycat_agent.formats.records.tables.csv_scan import ESCAPES_NOTHING, UNCLOSED, Found, Open, Scan
+from copycat_agent.formats.records.tables.csv_scan import ESCAPES_NOTHING, UNCLOSED, CsvHit, Open, Scan
 from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
@@ -171,7 +171,7 @@ class _Row:
         found = Scan(self._signs, lines, 0, len(lines)).row()
         if isinstance(found, Open):
             _refuse(f"column {found.field + 1}: {UNCLOSED if found.in_quotes else ESCAPES_NOTHING}")
-        if not isinstance(found, Found):
+        if not isinstance(found, CsvHit):
             _refuse(f"column {found.field + 1}: {found.why}")
         if found.after < len(lines):
             _refuse("a second row follows")

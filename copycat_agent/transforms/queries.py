@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from copycat_agent.transforms import columns_after
-from copycat_agent.transforms.sql import RAW_LINE, SqlOptions, SqlStep, declared_columns, sql_at
-from copycat_agent.transforms.sql_types import plain_type
+from copycat_agent.transforms.sql import RAW_LINE, SqlOptions, SqlStep, declared_columns, plain_type, sql_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parsed_columns
 from copycat_agent.transforms.times import LOCAL, Times, compile_times
-from copycat_agent.transforms.times.options import ZoneWord
+from copycat_agent.transforms.times.time_reading import ZoneWord
 
 _FACILITIES = (
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit", "alert", "clock",

@@ -15,8 +15,7 @@ from copycat_agent.transforms.columns import with_type
 from copycat_agent.transforms.paths import FieldName, finder, putter
 from copycat_agent.transforms.times import LOCAL, Times, compile_times
 from copycat_agent.transforms.times.clocks import Read
-from copycat_agent.transforms.times.options import TimeFormat, ZoneWord
-from copycat_agent.transforms.times.reading import from_number, in_range
+from copycat_agent.transforms.times.time_reading import TimeFormat, ZoneWord, from_number, in_range
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOCK_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the clock of a zone
@@ -75,7 +74,7 @@ class TimestampOptions(StepOptions):
     )
 
 
-class _Timestamp:
+class _TimestampStep:
     """See `Transform`."""
 
     def __init__(self, options: TimestampParse) -> None:
@@ -149,7 +148,7 @@ def _putter(options: TimestampParse) -> Callable[[dict[str, Any], int], None] | 
 
 
 def _build(options: TimestampOptions) -> Transform:
-    return _Timestamp(options.timestamp)
+    return _TimestampStep(options.timestamp)
 
 
 def _columns(options: TimestampOptions, before: Columns | None) -> Columns | None:

@@ -19,12 +19,12 @@ from copycat_agent.backfill import planning
 from copycat_agent.backfill.paths import choose
 from copycat_agent.backfill.runs import Runs
 from copycat_agent.cli.backfill import _with_ways_out
-from copycat_agent.cli.backfill_asked import Asked, delivered_before, moment, rate_of, settle_run, window_of
+from copycat_agent.cli.backfill_job import BackfillRequest, delivered_before, moment, rate_of, settle_run, window_of
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.cli.conftest import COMMAND
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
@@ -81,8 +81,8 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(AgentOptions(), tmp_path / "state")
 
 
-def asked(*paths: Path, again: bool = False, resume: bool = False) -> Asked:
-    return Asked(tuple(map(str, paths)), None, 0, again=again, resume=resume)
+def asked(*paths: Path, again: bool = False, resume: bool = False) -> BackfillRequest:
+    return BackfillRequest(tuple(map(str, paths)), None, 0, again=again, resume=resume)
 
 
 def refusal(capsys: pytest.CaptureFixture[str], call: Callable[[], object]) -> str:

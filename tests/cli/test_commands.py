@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from copycat_agent.cli.commands import COMMANDS
-from copycat_agent.cli.main import app
+from copycat_agent.cli.main import COMMANDS, app
 from tests.cli.conftest import COMMAND
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEEDLESS = "rich., copycat_agent.doctor, copycat_agent.demo, copycat_agent.dlq, copycat_agent.dev_broker, copycat_agent.cli.top"
+NEEDLESS = "rich., copycat_agent.workbench.doctor, copycat_agent.demo, copycat_agent.dlq, copycat_agent.dev_broker, copycat_agent.cli.top"
 LOADED = f"""
 import sys
-from copycat_agent.cli.commands import _load
+from copycat_agent.cli.main import _load
 import copycat_agent.cli.main
 _load("run")
 print(*[name for name in sys.modules for start in {NEEDLESS.split(", ")} if (name + ".").startswith(start)])
@@ -47,7 +46,7 @@ def test_run_imports_nothing_of_the_others(environment: dict[str, str]) -> None:
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_encoding_that_cannot_spell_something_costs_no_command(environment: dict[str, str], encoding: str) -> None:
     code = (
-        "from copycat_agent.cli.streams import forgive_encodings; from rich.console import Console; forgive_encodings()\n"
+        "from copycat_agent.cli.main import forgive_encodings; from rich.console import Console; forgive_encodings()\n"
         "Console().print('bars \\u2581, an odd byte \\udcff')"
     )
     variables = environment | {"PYTHONIOENCODING": encoding}

@@ -13,8 +13,8 @@ from copycat_agent.executor import InlineExecutor
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
-from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.watch import Watcher
+from copycat_agent.workbench.trying import StandIn, StandIns
 from copycat_agent.worker import Worker
 from tests.cli.conftest import COMMAND
 from tests.rig.registry import RegistryFront

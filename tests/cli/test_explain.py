@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 from copycat_agent.cli.main import app
 from copycat_agent.definitions import load_agent, load_content
 from copycat_agent.errors import DefinitionError, Problem
-from copycat_agent.explain.keys import Key, all_keys
 from copycat_agent.model import Fingerprint
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import AgentOptions
-from copycat_agent.sources.paths import hard_links
+from copycat_agent.sources.files.paths import opening
+from copycat_agent.workbench.explaining.keys import OptionKey, all_keys
 from tests.cli.conftest import COMMAND
 from tests.cli.test_dry_run import run_to_the_end
 from tests.faults.conftest import LIKE_ANYONE
@@ -59,7 +59,7 @@ def test_a_hard_link_that_anybody_may_have_made_is_told_with_the_way_to_read_it(
     (connectors / "app.yaml").write_text(f"name: app\nsource: {{type: log_file, include: ['{logs}/*.log']}}\nrecord: {{topic: t}}\n")
     unprotected = tmp_path / "protected_hardlinks"
     unprotected.write_text("0\n")
-    script = f'mount --bind {unprotected} {hard_links.SYSCTL} || exit 99; exec "$@"'
+    script = f'mount --bind {unprotected} {opening.SYSCTL} || exit 99; exec "$@"'
     asked = ["unshare", "-m", "sh", "-c", script, "sh", *COMMAND, "explain", str(logs / "app.log"), str(connectors)]
     try:
         os.chown(secret, 64_321, 64_321)
@@ -457,7 +457,7 @@ def problems_of_definition(example: str) -> tuple[Problem, ...]:
     return load_content(Path("x.yaml"), whole(example).encode(), AgentOptions(), resolve_env=False).problems
 
 
-def problems_of_agent(key: Key, directory: Path) -> tuple[Problem, ...]:
+def problems_of_agent(key: OptionKey, directory: Path) -> tuple[Problem, ...]:
     path = directory / "agent.yaml"
     path.write_text(key.example, "utf-8")
     try:

@@ -11,13 +11,11 @@ from rich.console import Console, RenderableType
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.cli import status, top
-from copycat_agent.cli.guarantee_view import exactly_once_facts
 from copycat_agent.cli.rates import Rates
-from copycat_agent.cli.shown import age, rate, size, spark, visible
+from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, fitting, table
+from copycat_agent.cli.shown import age, exactly_once_facts, rate, size, spark, visible
 from copycat_agent.cli.status_view import connectors_table, is_degraded
-from copycat_agent.cli.tables import Column, fitting, table
-from copycat_agent.cli.tap import body, head
-from copycat_agent.cli.watching import Look, Watch
+from copycat_agent.cli.top import body, head
 
 NOW = 1_763_776_800.0
 AGENT: dict[str, Any] = {
@@ -100,7 +98,7 @@ BUSY = [
 ]
 
 
-def look(connectors: list[dict[str, Any]], **agent: Any) -> Look:
+def look(connectors: list[dict[str, Any]], **agent: Any) -> LookAtAgent:
     """Two looks, a second apart, in which each connector moved by 500 records."""
     rates = Rates()
     before = copy.deepcopy(connectors)
@@ -108,7 +106,7 @@ def look(connectors: list[dict[str, Any]], **agent: Any) -> Look:
         one["counts"]["acknowledged"] -= 500
     rates.look(before, 100.0)
     rates.look(connectors, 101.0)
-    return Look({**AGENT, **agent}, connectors, NOW, rates=rates)
+    return LookAtAgent({**AGENT, **agent}, connectors, NOW, rates=rates)
 
 
 def drawn(what: RenderableType, width: int) -> list[str]:
@@ -162,8 +160,8 @@ def test_a_narrow_table_leaves_out_what_says_nothing_first() -> None:
 
 
 def test_a_column_that_says_something_outlives_one_that_counts_more_and_says_nothing() -> None:
-    busy, idle = Column("busy", ["7"], rank=9), Column("idle", ["0"], rank=1, is_idle=True)
-    name = Column("name", ["n"])
+    busy, idle = TableColumn("busy", ["7"], rank=9), TableColumn("idle", ["0"], rank=1, is_idle=True)
+    name = TableColumn("name", ["n"])
     assert fitting([name, idle, busy], 16) == [name, idle, busy]
     assert fitting([name, idle, busy], 15) == [name, busy]
     assert fitting([name, idle, busy], 5) == [name]
@@ -181,7 +179,11 @@ def test_a_narrow_table_of_trouble_keeps_what_counts_most() -> None:
 
 def test_a_long_value_goes_on_in_the_next_line() -> None:
     value = "/var/log/" + "x" * 100
-    columns = [Column("name", ["n"], left=True), Column("idle", ["0"], rank=1), Column("value", [value], left=True, wraps=True)]
+    columns = [
+        TableColumn("name", ["n"], left=True),
+        TableColumn("idle", ["0"], rank=1),
+        TableColumn("value", [value], left=True, wraps=True),
+    ]
     lines = drawn(table(columns, 40), 40)
     assert lines[0].split() == ["name", "idle", "value"]
     assert "".join(line[len("name  idle  ") :] for line in lines[1:]) == value
@@ -239,7 +241,7 @@ def test_while_the_agent_is_away_the_last_picture_stays_and_says_so() -> None:
                 raise AgentUnreachableError("no agent answers at /s/agent.sock")
             return AGENT if path == "/v1" else {"connectors": QUIET}
 
-    watch = Watch(Gone(None))  # type: ignore[arg-type]  # it connects to nothing
+    watch = AgentWatch(Gone(None))  # type: ignore[arg-type]  # it connects to nothing
     first = watch.look()
     assert "no agent answers at /s/agent.sock; waiting for it since 0s" in drawn(top.frame(first, 160), 160)[0]
     assert "no agent answers" in drawn(status.frame(first, 160), 160)[0]

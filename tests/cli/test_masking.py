@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -87,6 +89,31 @@ def test_no_command_shows_one(copycat: Callable[..., Result], command: tuple[str
     if command[0] not in {"check", "plan"}:
         assert HIDDEN in done.output
         assert "h1" in done.output or command[0] == "test"
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize(("command", "room"), [("try", 2000), ("test", 300)])
+def test_nor_a_part_of_one_where_a_long_value_is_cut_nor_one_among_odd_bytes(
+    copycat: Callable[..., Result], connectors: Path, tmp_path: Path, command: str, room: int, output: str
+) -> None:
+    """A token may be longer than what is shown of a value, and what is no UTF-8 is shown as base64."""
+    token = LITERAL * (room // len(LITERAL) + 5)
+    (tmp_path / "logs" / "a.log").write_bytes(b"\xff " + token.encode() + b"\n" + b"x" * (room - 12) + token.encode() + b"\n")
+    case = {"input_file": str(tmp_path / "logs" / "a.log"), "expect": [{"value": {"token": "a"}}, {"value": {"token": "b"}}]}
+    (connectors / "app.yaml").write_text(f"""
+name: app
+source: {{type: log_file, include: ['{tmp_path}/logs/*.log']}}
+transforms: [{{set: {{token: '{token}'}}}}]
+record: {{topic: t}}
+tests: [{json.dumps(case)}]
+""")
+    where = ("logs/a.log", "-d", "connectors.d/app.yaml", "-v") if command == "try" else ("connectors.d",)
+    done = copycat(command, *where, "--format", output)
+    assert HIDDEN in done.output
+    assert leaks(done.output) == []
+    encoded = re.findall(r'"base64": "([^"]*)"', done.output)
+    assert encoded or output == "text"
+    assert leaks("".join(base64.b64decode(one).decode(errors="replace") for one in encoded)) == []
 
 
 def test_nor_does_the_report_of_tests(copycat: Callable[..., Result], tmp_path: Path) -> None:

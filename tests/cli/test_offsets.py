@@ -14,8 +14,8 @@ import pytest
 
 from copycat_agent.model import Loss, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.sources.identity import identify
-from copycat_agent.sources.spool.rows import part_key
+from copycat_agent.sources.files.identity import identify
+from copycat_agent.sources.spool_dir.rows import part_key
 from tests.cli.conftest import Said
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from copycat_agent.cli.describe import _show_files
 from copycat_agent.cli.main import app
-from copycat_agent.cli.watching import make_console
+from copycat_agent.cli.screen import make_console
+from copycat_agent.cli.status import _show_files
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.sources.identity import identify_by_name
-from copycat_agent.sources.spool.rows import part_key
+from copycat_agent.sources.files.identity import identify_by_name
+from copycat_agent.sources.spool_dir.rows import part_key
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ def test_a_command_without_standard_streams_does_its_work(closed: str, environme
 
 def test_closed_descriptors_are_occupied_by_the_null_device(environment: dict[str, str], tmp_path: Path) -> None:
     code = (
-        "from copycat_agent.cli.streams import occupy_standard_streams; import os; occupy_standard_streams()\n"
+        "from copycat_agent.cli.main import occupy_standard_streams; import os; occupy_standard_streams()\n"
         "open(os.environ['OUT'], 'w').write(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in (0, 2)))"
     )
     out = tmp_path / "out"

@@ -13,14 +13,14 @@ import yaml
 from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
-from copycat_agent.definitions.rewriting import rewrite
 from copycat_agent.errors import CopycatError
-from tests.unit.guessing.known import SAMPLES
+from copycat_agent.workbench.formatting.rewriting import rewrite
+from tests.unit.workbench.guessing.known import SAMPLES
 
 if TYPE_CHECKING:
     from typer.testing import Result
 
-SHAPES = Path(__file__).parents[1] / "unit/importing/shapes"
+SHAPES = Path(__file__).parents[1] / "unit/workbench/importing/shapes"
 UGLY = "record: {topic: 't'}  # where to\nsource: {include: [/x], type: log_file}\nname: x\n"
 NICE = "name: x\nsource: {type: log_file, include: [/x]}\nrecord: {topic: t}  # where to\n"
 

@@ -95,7 +95,7 @@ def a_file_that_is_closed_to_us_is_told_once_and_read_on_later(directory: Path) 
     TOLD.clear()
     write(directory, "closed")
     deadline = time.monotonic() + 4
-    while time.monotonic() < deadline and max(file.errors for file in agent.source._catalog.files.values()) < 2:
+    while time.monotonic() < deadline and max(file.backoff.errors for file in agent.source._catalog.followed.files.values()) < 2:
         agent.scan()
         agent.work()
     assert lines(agent, "closed") == FILES - 1

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from copycat_agent.cli import serving
-from copycat_agent.cli.serving import Serving
+from copycat_agent.cli import run
+from copycat_agent.cli.run import Serving
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State
 
@@ -80,7 +80,7 @@ def test_a_connector_that_cannot_start_does_not_hold_up_ready_for_ever(
     listener: socket.socket, agent: Double, service: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.is_started = False
-    monkeypatch.setattr(serving, "READY_SECONDS", -1.0)
+    monkeypatch.setattr(run, "READY_SECONDS", -1.0)
     service.tick()
     assert "READY=1" in heard(listener)
 

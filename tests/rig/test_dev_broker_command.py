@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
 
-_RUN = "import typer; from copycat_agent.cli.dev_broker import dev_broker; typer.run(dev_broker)"
+_RUN = "import typer; from copycat_agent.cli.demo import dev_broker; typer.run(dev_broker)"
 
 
 def _start(tmp_path: Path, *options: str) -> subprocess.Popen[str]:

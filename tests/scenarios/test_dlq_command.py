@@ -118,6 +118,23 @@ def test_letters_for_programs_have_all_their_bytes(dlq: Dlq) -> None:
     assert raw.out.encode("utf-8", "surrogateescape") == LINES[4:20] + LINES[20:50] + b"\n"
 
 
+def test_a_secret_of_the_definition_is_not_shown_cut_or_encoded(dlq: Dlq) -> None:
+    secret = "canary-" * 100
+    dlq.define(record={"key": "{missing}", "headers": {"token": secret}})
+    letter = consume(dlq.shipping.bootstrap, dlq.topic)[0]
+    producer = Producer({"bootstrap.servers": dlq.shipping.bootstrap})
+    for value in (b"\xff " + secret.encode(), b"x" * 490 + secret.encode()):
+        producer.produce(dlq.topic, value, headers=[*letter.headers])
+    producer.flush()
+    text = dlq.run("show", "app", "-n", "6").out
+    assert text.count("********") == 2
+    assert "canary-" not in text
+    letters = [json.loads(line) for line in dlq.run("show", "app", "-n", "6", "--format", "json").out.splitlines()]
+    raw = [base64.b64decode(one["raw_base64"]) if "raw_base64" in one else one["raw"].encode() for one in letters]
+    assert {b"\xff ********", b"x" * 490 + b"********"} <= set(raw)
+    assert b"canary-" not in b"".join(raw)
+
+
 def test_foreign_records_are_counted_and_nothing_else(dlq: Dlq) -> None:
     stranger = Producer({"bootstrap.servers": dlq.shipping.bootstrap})
     stranger.produce(dlq.topic, b"hello", headers=[("copycat.connector", b"app")])

@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from copycat_agent.doctor.kafka import clusters, examine_clusters
-from copycat_agent.doctor.model import Verdict
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.consuming import TopicReader
+from copycat_agent.workbench.doctor.kafka_checks import clusters, examine_clusters
+from copycat_agent.workbench.doctor.steps import CheckVerdict
 from tests.rig.kafka import consume
 from tests.rig.oauth import CLIENT_ID, SECRET, OauthBroker, TokenServer
 from tests.rig.object_store import CREDENTIALS
@@ -191,14 +191,14 @@ def test_doctor_logs_in_with_a_token_and_tells_what_keeps_it_from_that(
         steps = examine_clusters(clusters([shipping.definition(kafka=kafka(login))]))
         return next(one for one in steps if one.name == "login")
 
-    assert step().verdict is Verdict.OK
+    assert step().verdict is CheckVerdict.OK
     assert step().text == f"OAUTHBEARER as a token from {login.token_url}"
     assert len(login.asked) == 1
     with TokenServer() as stranger:
         stranger.secret = "another"
         steps = examine_clusters(clusters([shipping.definition(kafka=kafka(stranger))]))
         failed = next(one for one in steps if one.name == "login")
-        assert (failed.verdict, SECRET in str(steps)) == (Verdict.FAIL, False)
+        assert (failed.verdict, SECRET in str(steps)) == (CheckVerdict.FAIL, False)
         assert "HTTP 401: invalid_client" in failed.text
 
 
@@ -224,7 +224,7 @@ def test_extensions_and_the_token_of_msk_reach_the_broker(
         shipping = make_shipping(bootstrap=recorder.address, topic=topic)
         section = {"security": {"protocol": "SASL_PLAINTEXT", "mechanism": "OAUTHBEARER", "oauth": oauth}}
         steps = examine_clusters(clusters([shipping.definition(kafka=section)]))
-        assert next(one for one in steps if one.name == "login").verdict is Verdict.FAIL
+        assert next(one for one in steps if one.name == "login").verdict is CheckVerdict.FAIL
         match = re.search(rb"n,,\x01auth=Bearer ([A-Za-z0-9_-]+)\x01traceId=17\x01\x01", bytes(recorder.sent))
         assert match is not None
         url = base64.urlsafe_b64decode(match[1] + b"=" * (-len(match[1]) % 4))

@@ -21,10 +21,9 @@ from copycat_agent.model import SourceOffset
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.sources import SOURCES
-from copycat_agent.sources.remote.address import parse
-from copycat_agent.sources.remote.objects import list_files
+from copycat_agent.sources.files.reading.address import parse
+from copycat_agent.sources.files.reading.remote_objects import BLOCK_BYTES, RemoteHandle, list_files
 from copycat_agent.sources.remote.remote_files import maker
-from copycat_agent.sources.remote.remote_handle import BLOCK_BYTES, RemoteHandle
 from copycat_agent.worker import Status, Worker
 from tests.rig.kafka import values
 from tests.rig.object_store import CREDENTIALS, ObjectStore

@@ -16,8 +16,7 @@ from copycat_agent.spark.sql_jobs import SqlContext
 from copycat_agent.spark.sql_local import SqlQuery
 from copycat_agent.spark.sql_plan import RefusedQueryError
 from copycat_agent.spark.sql_words import condition_of
-from copycat_agent.transforms.sql import SqlOptions, SqlStep
-from copycat_agent.transforms.sql_types import columns_of
+from copycat_agent.transforms.sql import SqlOptions, SqlStep, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -107,6 +107,11 @@ def test_numbers_that_sqlite_cannot_hold_are_saved_as_the_nearest_that_it_can(st
     }
 
 
+def test_words_about_a_file_that_quote_no_text_are_saved_with_escapes(store: OffsetStore) -> None:
+    store.commit({part(): SourceOffset(7, done=True, trouble="column '\udcff' is bad")})
+    assert store.read("nginx")[part()].trouble == "column '\\udcff' is bad"
+
+
 def test_nothing_to_commit_is_nothing_done(store: OffsetStore) -> None:
     store.commit({})
     assert store.connectors() == ()

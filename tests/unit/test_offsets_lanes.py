@@ -11,7 +11,7 @@ from copycat_agent.errors import CopiedError, FatalError, PositionsError
 from copycat_agent.model import OFFSETS_TOPIC, Account, Counts, Head, Loss, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.lanes import FIRST, KeptLanes
-from copycat_agent.sources.followed import STARTED
+from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.transactions.opening import Lanes, Truth
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from copycat_agent.batch.pipeline import host_name
 from copycat_agent.cli.main import app
-from copycat_agent.definitions.formatting import format_text
-from copycat_agent.samples import run_tests
 from copycat_agent.transforms.sql import sql_at
+from copycat_agent.workbench.formatting import format_text
+from copycat_agent.workbench.trying import run_tests
 from tests.rig.recipes import Recipe, recipes
 
 if TYPE_CHECKING:

@@ -1,25 +1,83 @@
-"""What `avro` knows of schemas. Door to fastavro, with `writing`."""
+"""What `avro` knows of schemas, those that are made for declared columns among them. Door to fastavro, with `avro_writing`."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.converters.avro.derived import avro_of
-from copycat_agent.converters.avro.writing import AvroType, Compiler, parsed
-from copycat_agent.converters.base import OptionProblem, Site
+from copycat_agent.converters.avro.avro_writing import AvroType, Compiler, parsed
+from copycat_agent.converters.base import ConverterProblem, Site
+from copycat_agent.converters.schemas.column_schemas import SqlType, parse_type
 from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
-from copycat_agent.converters.schemas.options import file_problem, underivable
-from copycat_agent.converters.schemas.registry import Registry, Written
+from copycat_agent.converters.schemas.registry_access import SchemaRegistry, Written
+from copycat_agent.converters.schemas.schema_options import file_problem, underivable
+from copycat_agent.model import Column
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.avro.options import AvroConverterOptions
-    from copycat_agent.model import Column
+    from copycat_agent.converters.schemas.schema_options import AvroConverterOptions
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MILLIS_DIGITS = 3
+_SIMPLE: dict[str, Any] = {
+    "string": "string", "boolean": "boolean", "tinyint": "int", "smallint": "int", "int": "int", "bigint": "long", "float": "float",
+    "double": "double", "binary": "bytes", "void": "null",
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
+    "timestamp_ntz": {"type": "long", "logicalType": "local-timestamp-micros"},
+}  # fmt: skip
 _KEYS: dict[str, Scalar] = {
     "string": "string", "int": "int", "long": "int", "float": "double", "double": "double", "boolean": "boolean", "bytes": "bytes",
 }  # fmt: skip
+
+
+def avro_of(columns: tuple[Column, ...], name: str) -> dict[str, Any]:
+    """A record of this name. Raises BadSchemaError for a name or a type that Avro does not have."""
+    return _record([(column.name, parse_type(column.type), column.nullable) for column in columns], name, set())
+
+
+def _record(fields: list[tuple[str, SqlType, bool]], name: str, taken: set[str]) -> dict[str, Any]:
+    """`taken` are the names of records so far, which have to differ."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    made = []
+    for field, type_, nullable in fields:
+        if not _NAME.fullmatch(field):
+            raise BadSchemaError(f"{field[:100]!r} cannot be a field's name in Avro; rename it")
+        made.append({"name": field, **_field(_type(type_, f"{name}_{field}", field, taken), nullable=nullable)})
+    return {"type": "record", "name": name, "fields": made}
+
+
+def _field(type_: Any, *, nullable: bool) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    if type_ == "null":
+        return {"type": "null", "default": None}
+    return {"type": ["null", type_], "default": None} if nullable else {"type": type_}
+
+
+def _type(type_: SqlType, name: str, field: str, taken: set[str]) -> Any:  # noqa: ANN401 - JSON
+    """`name` is for a record, `field` for words, `taken` see `_record`."""
+    if type_.word in _SIMPLE:
+        return _SIMPLE[type_.word]
+    if type_.word == "decimal":
+        precision, scale = (*type_.numbers, 0)[:2] if type_.numbers else (10, 0)
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    if type_.word == "time":
+        digits = type_.numbers[0] if type_.numbers else 6
+        unit, base = ("millis", "int") if digits <= _MILLIS_DIGITS else ("micros", "long")
+        return {"type": base, "logicalType": f"time-{unit}"}
+    if type_.word == "array" and type_.parts:
+        return {"type": "array", "items": _or_null(_type(type_.parts[0][1], f"{name}_item", field, taken))}
+    if type_.word == "map" and len(type_.parts) == 2 and type_.parts[0][1].word == "string":  # noqa: PLR2004 - key and value
+        return {"type": "map", "values": _or_null(_type(type_.parts[1][1], f"{name}_value", field, taken))}
+    if type_.word == "struct":
+        return _record([(part, inner, True) for part, inner in type_.parts], name, taken)
+    raise BadSchemaError(f"field {field[:100]!r} is of type {type_.word}, for which Avro has none")
+
+
+def _or_null(type_: Any) -> Any:  # noqa: ANN401 - JSON
+    return type_ if type_ == "null" else ["null", type_]
 
 
 class AvroForm:
@@ -28,13 +86,13 @@ class AvroForm:
     def __init__(self, options: AvroConverterOptions) -> None:
         self._options = options
 
-    def of_file(self, registry: Registry | None, *, registers: bool = False) -> tuple[Written, Writer]:
+    def of_file(self, registry: SchemaRegistry | None, *, registers: bool = False) -> tuple[Written, Writer]:
         """See `Form`. A file stands for itself: nothing is asked."""
         del registry, registers
         assert self._options.schema_ is not None
         return self._own(self._options.schema_.text)
 
-    def of_registry(self, schema: Written, registry: Registry) -> Writer:
+    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
         """See `Form`."""
         if schema.kind != "AVRO":
             raise BadSchemaError(f"it is of type {schema.kind}, the converter is avro")
@@ -70,7 +128,7 @@ def _json(text: str) -> AvroType:
         raise BadSchemaError(msg) from None
 
 
-def _load_references(schema: Written, registry: Registry, named: dict[str, Any], seen: set[tuple[str, int]]) -> None:
+def _load_references(schema: Written, registry: SchemaRegistry, named: dict[str, Any], seen: set[tuple[str, int]]) -> None:
     """The named types of the schemas that it refers to, innermost first."""
     for one in schema.references:
         place = (one.subject, one.version)
@@ -104,7 +162,7 @@ def _key(schema: AvroType) -> Key | None:
     return Key(_KEYS[type_]) if type_ in _KEYS else None
 
 
-def problems(options: AvroConverterOptions, site: Site) -> Iterator[OptionProblem]:
+def problems(options: AvroConverterOptions, site: Site) -> Iterator[ConverterProblem]:
     """What is wrong with the schema's file, and with the declared fields it is to hold or to be made of."""
     if options.schema_ is not None:
         yield from _file_problems(options, site)
@@ -115,7 +173,7 @@ def problems(options: AvroConverterOptions, site: Site) -> Iterator[OptionProble
             yield underivable(site, error)
 
 
-def _file_problems(options: AvroConverterOptions, site: Site) -> Iterator[OptionProblem]:
+def _file_problems(options: AvroConverterOptions, site: Site) -> Iterator[ConverterProblem]:
     assert options.schema_ is not None
     file = options.schema_
     try:
@@ -134,7 +192,7 @@ def _file_problems(options: AvroConverterOptions, site: Site) -> Iterator[Option
             yield file_problem(site, file, "it is no record", "values have fields; only a record takes those")
 
 
-def _mismatches(options: AvroConverterOptions, site: Site, schema: dict[str, Any]) -> Iterator[OptionProblem]:
+def _mismatches(options: AvroConverterOptions, site: Site, schema: dict[str, Any]) -> Iterator[ConverterProblem]:
     """Declared fields that the schema does not have, and fields it needs that nobody declares."""
     assert options.schema_ is not None
     declared = {column.name for column in site.columns or ()}

@@ -1,4 +1,4 @@
-"""What `json_schema` knows of schemas. Door to jsonschema."""
+"""What `json_schema` knows of schemas, those that are made for declared columns among them. Door to jsonschema."""
 
 from __future__ import annotations
 
@@ -12,25 +12,67 @@ from jsonschema import Draft7Validator, validators
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from referencing.jsonschema import DRAFT7
 
-from copycat_agent.converters.base import OptionProblem, Site
-from copycat_agent.converters.json_ import dump
-from copycat_agent.converters.json_schema.bounded import SlowError, bounded, check_patterns, give
-from copycat_agent.converters.json_schema.derived import json_schema_of
-from copycat_agent.converters.json_schema.quick import approver
+from copycat_agent.converters.base import ConverterProblem, Site
+from copycat_agent.converters.json_schema.checking import SlowError, approver, bounded, check_patterns, give
+from copycat_agent.converters.plain import dump
+from copycat_agent.converters.schemas.column_schemas import SqlType, parse_type
 from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
-from copycat_agent.converters.schemas.options import file_problem, underivable
-from copycat_agent.converters.schemas.registry import Registry, Written
-from copycat_agent.converters.schemas.unfit import Unfit
+from copycat_agent.converters.schemas.moments import Unfit
+from copycat_agent.converters.schemas.registry_access import SchemaRegistry, Written
+from copycat_agent.converters.schemas.schema_options import file_problem, underivable
 from copycat_agent.errors import DataError
+from copycat_agent.model import Column
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.json_schema.options import JsonSchemaOptions
-    from copycat_agent.model import Column
+    from copycat_agent.converters.schemas.schema_options import JsonSchemaOptions
 
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_SIMPLE: dict[str, dict[str, Any]] = {
+    **{word: {"type": "integer"} for word in _WHOLE},
+    **{word: {"type": "number"} for word in ("float", "double", "decimal")},
+    "string": {"type": "string"}, "boolean": {"type": "boolean"}, "void": {"type": "null"},
+    "binary": {"type": "string", "contentEncoding": "base64"},
+    "date": {"type": "string", "format": "date"},
+    "time": {"type": "string"},
+    "timestamp": {"type": "string", "format": "date-time"},
+    "timestamp_ntz": {"type": "string"},
+    "variant": {},
+}  # fmt: skip
 _WORDS_MAX = 100
 _PLAIN = frozenset((str, int, bool, type(None)))
 """What is read back from JSON as it was. A float may be NaN, which is written as null."""
 _KEYS: dict[str, Scalar] = {"string": "string", "integer": "int", "number": "double", "boolean": "boolean"}
+
+
+def json_schema_of(columns: tuple[Column, ...], name: str) -> dict[str, Any]:
+    """An object of this title. Raises BadSchemaError for a type that is not known."""
+    made = _object([(column.name, parse_type(column.type), column.nullable) for column in columns])
+    required = [column.name for column in columns if not column.nullable]
+    return {"$schema": _DRAFT, "title": name, **made, **({"required": required} if required else {})}
+
+
+def _object(fields: list[tuple[str, SqlType, bool]]) -> dict[str, Any]:
+    made = {name: _or_null(_type(type_, name)) if nullable else _type(type_, name) for name, type_, nullable in fields}
+    return {"type": "object", "properties": made}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """NaN and infinities are null in JSON, and any field may be."""
+    type_ = schema.get("type")
+    return schema if type_ in (None, "null") else {**schema, "type": [type_, "null"]}
+
+
+def _type(type_: SqlType, field: str) -> dict[str, Any]:
+    if type_.word == "array" and type_.parts:
+        return {"type": "array", "items": _or_null(_type(type_.parts[0][1], field))}
+    if type_.word == "map" and len(type_.parts) == 2:  # noqa: PLR2004 - key and value
+        return {"type": "object", "additionalProperties": _or_null(_type(type_.parts[1][1], field))}
+    if type_.word == "struct":
+        return _object([(name, inner, True) for name, inner in type_.parts])
+    if type_.word in _SIMPLE:
+        return _SIMPLE[type_.word]
+    raise BadSchemaError(f"field {field[:100]!r} is of type {type_.word}, for which JSON Schema has none")
 
 
 class JsonForm:
@@ -39,13 +81,13 @@ class JsonForm:
     def __init__(self, options: JsonSchemaOptions) -> None:
         self._options = options
 
-    def of_file(self, registry: Registry | None, *, registers: bool = False) -> tuple[Written, Writer]:
+    def of_file(self, registry: SchemaRegistry | None, *, registers: bool = False) -> tuple[Written, Writer]:
         """See `Form`. A file stands for itself: nothing is asked."""
         del registry, registers
         assert self._options.schema_ is not None
         return self._own(self._options.schema_.text)
 
-    def of_registry(self, schema: Written, registry: Registry) -> Writer:
+    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
         """See `Form`."""
         if schema.kind != "JSON":
             raise BadSchemaError(f"it is of type {schema.kind}, the converter is json_schema")
@@ -150,7 +192,7 @@ def _words(error: ValidationError) -> str:
     return f"the schema's {keyword} does not allow it" + (f" ({shown})" if len(shown) <= _WORDS_MAX else "")
 
 
-def _load_references(schema: Written, registry: Registry, others: dict[str, Any]) -> None:
+def _load_references(schema: Written, registry: SchemaRegistry, others: dict[str, Any]) -> None:
     for one in schema.references:
         if one.name in others:
             continue
@@ -172,7 +214,7 @@ def _key(schema: Any) -> Key | None:  # noqa: ANN401 - JSON
     return Key(_KEYS[type_]) if isinstance(type_, str) and type_ in _KEYS else None
 
 
-def problems(options: JsonSchemaOptions, site: Site) -> Iterator[OptionProblem]:
+def problems(options: JsonSchemaOptions, site: Site) -> Iterator[ConverterProblem]:
     """What is wrong with the schema's file, or with the declared fields that one is to be made of."""
     file = options.schema_
     if file is not None:
@@ -186,7 +228,7 @@ def problems(options: JsonSchemaOptions, site: Site) -> Iterator[OptionProblem]:
         title = isinstance(schema, dict) and isinstance(schema.get("title"), str) and schema["title"]
         if options.subject is None and options.subject_strategy != "topic" and not title:
             hint = "give it a title, or name the subject"
-            yield OptionProblem((site.part, "subject_strategy"), f"{file.path} has no title, which would be its name", hint)
+            yield ConverterProblem((site.part, "subject_strategy"), f"{file.path} has no title, which would be its name", hint)
         if site.part == "key" and _key(schema) is None:
             yield file_problem(site, file, "it takes no text, and a key is one", "use a simple type, or an object with one such property")
     elif options.derives and site.part == "value" and site.columns is not None:

@@ -1,23 +1,35 @@
-"""What `protobuf` knows of schemas."""
+"""What `protobuf` knows of schemas, and .proto files to descriptors, in this process. Door to the compiler in grpcio-tools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor  # type: ignore[import-untyped]
+import grpc_tools  # type: ignore[import-untyped]
+from google.protobuf.descriptor import (  # type: ignore[import-untyped]
+    Descriptor,
+    FieldDescriptor,
+    FileDescriptor,
+)
+from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[import-untyped]
+from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
+from grpc_tools import _protoc_compiler, protoc
 
-from copycat_agent.converters.base import OptionProblem, Site
-from copycat_agent.converters.protobuf.compiling import compile_proto, imports_of, message_indexes, message_of
+from copycat_agent.converters.base import ConverterProblem, Site
 from copycat_agent.converters.protobuf.setting import writer_of
 from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
-from copycat_agent.converters.schemas.options import file_problem
-from copycat_agent.converters.schemas.registry import Reference, Registry, Written
+from copycat_agent.converters.schemas.registry_access import Reference, SchemaRegistry, Written
+from copycat_agent.converters.schemas.schema_file import is_inside
+from copycat_agent.converters.schemas.schema_options import file_problem
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.protobuf.options import ProtobufOptions
+    from copycat_agent.converters.schemas.schema_options import ProtobufOptions
     from copycat_agent.model import Column
 
+_GOOGLE = Path(grpc_tools.__file__).parent / "_proto"
+_WORDS_MAX = 300
 _ROOT = "schema.proto"
 """What a schema from the registry is called while it is compiled."""
 _KEYS: dict[int, Scalar] = {
@@ -27,13 +39,99 @@ _KEYS: dict[int, Scalar] = {
 }  # fmt: skip
 
 
+def compile_proto(name: str, texts: Mapping[str, str]) -> FileDescriptor:
+    """The descriptor of the file `name` among `texts`. Raises BadSchemaError with the compiler's words."""
+    with tempfile.TemporaryDirectory(prefix="copycat-proto-") as directory:
+        for each, text in texts.items():
+            if not is_inside(each):
+                raise BadSchemaError(f"it imports {each[:100]!r}, which is no file below its own directory")
+            path = Path(directory, each)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        output = Path(directory, ".descriptors")
+        _check(name, directory)
+        if protoc.main(["protoc", f"-I{directory}", f"-I{_GOOGLE}", f"--descriptor_set_out={output}", "--include_imports", name]):
+            msg = "the compiler refuses it"
+            raise BadSchemaError(msg)
+        return _file(name, output.read_bytes())
+
+
+def _check(name: str, directory: str) -> None:
+    """What the compiler does not like, as words: on its own it writes them to standard error."""
+    try:
+        _protoc_compiler.get_protos(name.encode(), [directory.encode(), str(_GOOGLE).encode()])
+    except _protoc_compiler.ProtocErrors as errors:
+        raise BadSchemaError("; ".join(_words(error) for error in errors.errors()[:3])[:_WORDS_MAX]) from None
+
+
+def _words(error: Any) -> str:  # noqa: ANN401 - the compiler's own
+    """Lines and columns count from 1 for people."""
+    place = f"{error.filename.decode('utf-8', 'replace')}:{error.line + 1}:{error.column + 1}"
+    return f"{place}: {error.message.decode('utf-8', 'replace')}"
+
+
+def _file(name: str, descriptors: bytes) -> FileDescriptor:
+    pool = DescriptorPool()
+    try:
+        for file in FileDescriptorSet.FromString(descriptors).file:
+            pool.Add(file)
+    except TypeError as error:  # what the compiler only warns of, such as two fields with one JSON name
+        raise BadSchemaError(str(error).replace("\n", " ")[:_WORDS_MAX]) from None
+    return pool.FindFileByName(name)
+
+
+def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
+    """A message of the file, by its name with the package or without; the first without a name."""
+    if name is None:
+        if not file.message_types_by_name:
+            msg = "it has no message"
+            raise BadSchemaError(msg)
+        return file.message_types_by_name.values()[0]
+    within, *steps = name.removeprefix(f"{file.package}.").split(".")
+    found = file.message_types_by_name.get(within)
+    for step in steps:
+        found = None if found is None else found.nested_types_by_name.get(step)
+    if found is None:
+        known = ", ".join(sorted(file.message_types_by_name)[:5])
+        raise BadSchemaError(f"it has no message {name!r}; there are {known}")
+    return found
+
+
+def imports_of(file: FileDescriptor) -> list[FileDescriptor]:
+    """What a file imports, without what every reader has."""
+    return [one for one in file.dependencies if not one.name.startswith("google/protobuf/")]
+
+
+def message_indexes(message: Descriptor) -> bytes:
+    """Which message of its file, as stands before it in a payload: one zero for the first, else how many steps, and each."""
+    path: list[int] = []
+    current: Descriptor | None = message
+    while current is not None:
+        outer = current.containing_type
+        beside = current.file.message_types_by_name if outer is None else outer.nested_types_by_name
+        path.insert(0, beside.keys().index(current.name))  # in the order in which they stand in the file
+        current = outer
+    if path == [0]:
+        return b"\0"
+    return b"".join(_zigzag(number) for number in (len(path), *path))
+
+
+def _zigzag(number: int) -> bytes:
+    number <<= 1
+    out = bytearray()
+    while number > 127:  # noqa: PLR2004 - seven bits
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
 class ProtoForm:
     """See `Form`."""
 
     def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
 
-    def of_file(self, registry: Registry, *, registers: bool) -> tuple[Written, Writer]:
+    def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[Written, Writer]:
         """See `Form`. What it imports is in the registry under the name in the import, as with Confluent's serializers."""
         file = self._options.schema_
         assert file is not None
@@ -51,7 +149,7 @@ class ProtoForm:
         assert file is not None
         return message_of(compile_proto(file.name, {file.name: file.text, **dict(file.imports)}), self._options.message)
 
-    def of_registry(self, schema: Written, registry: Registry) -> Writer:
+    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
         """See `Form`."""
         if schema.kind != "PROTOBUF":
             raise BadSchemaError(f"it is of type {schema.kind}, the converter is protobuf")
@@ -74,7 +172,7 @@ class ProtoForm:
         return Writer(lambda value: before + write(value), message.full_name, _key(message))
 
 
-def _refer(file: FileDescriptor, texts: dict[str, str], registry: Registry, done: dict[str, Reference], *, registers: bool) -> None:
+def _refer(file: FileDescriptor, texts: dict[str, str], registry: SchemaRegistry, done: dict[str, Reference], *, registers: bool) -> None:
     """Put a file, and before it what it imports itself, into `done`."""
     name, inner = file.name, imports_of(file)
     if name in done:
@@ -87,7 +185,7 @@ def _refer(file: FileDescriptor, texts: dict[str, str], registry: Registry, done
     done[name] = Reference(name, name, registry.find(name, written).version)
 
 
-def _load_references(schema: Written, registry: Registry, texts: dict[str, str]) -> None:
+def _load_references(schema: Written, registry: SchemaRegistry, texts: dict[str, str]) -> None:
     for one in schema.references:
         if one.name in texts or one.name.startswith("google/protobuf/"):
             continue
@@ -106,7 +204,7 @@ def _key(message: Descriptor) -> Key | None:
     return Key("bytes" if field.type == FieldDescriptor.TYPE_BYTES else _KEYS[field.cpp_type], field.name)
 
 
-def problems(options: ProtobufOptions, site: Site) -> Iterator[OptionProblem]:
+def problems(options: ProtobufOptions, site: Site) -> Iterator[ConverterProblem]:
     """What is wrong with the schema's file, and declared fields that its message does not have."""
     file = options.schema_
     assert file is not None

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from copycat_agent.converters.base import Site
-from copycat_agent.converters.schemas.form import BadSchemaError, Form, Writer
-from copycat_agent.converters.schemas.offline import OfflineRegistry
-from copycat_agent.converters.schemas.options import SchemaOptions
-from copycat_agent.converters.schemas.registry import Registered, Registry, Written
-from copycat_agent.converters.schemas.unfit import Unfit
+from copycat_agent.converters.schemas.form import BadSchemaError, SchemaForm, Writer
+from copycat_agent.converters.schemas.moments import Unfit
+from copycat_agent.converters.schemas.registry_access import OfflineRegistry, Registered, SchemaRegistry, Written
+from copycat_agent.converters.schemas.schema_options import SchemaOptions
 from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
 from copycat_agent.model import Column, Schema
 
@@ -47,7 +46,7 @@ class _Known(NamedTuple):
 class SchemaConverter:
     """Thread-safe. Called with value, topic and the file's schema."""
 
-    def __init__(self, options: SchemaOptions, site: Site, form: Form, registry: Registry) -> None:
+    def __init__(self, options: SchemaOptions, site: Site, form: SchemaForm, registry: SchemaRegistry) -> None:
         """Asks nothing yet."""
         self._options = options
         self._site = site

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from copycat_agent.model import Column
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.schemas.registry import Registry, Written
+    from copycat_agent.converters.schemas.registry_access import SchemaRegistry, Written
 
 Scalar = Literal["string", "int", "double", "boolean", "bytes"]
 
@@ -31,13 +31,13 @@ class Writer(NamedTuple):
     key: Key | None = None
 
 
-class Form(Protocol):
+class SchemaForm(Protocol):
     """One kind of schema, with the options of one converter. Methods raise `BadSchemaError`."""
 
-    def of_file(self, registry: Registry, *, registers: bool) -> tuple[Written, Writer]:
+    def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[Written, Writer]:
         """The schema of the options' file. `registers` puts what it imports into the registry; else that has to be there."""
 
-    def of_registry(self, schema: Written, registry: Registry) -> Writer:
+    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
         """A schema that came from the registry, and may refer to others there."""
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:

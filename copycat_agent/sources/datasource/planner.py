@@ -39,7 +39,7 @@ class UnusableReaderError(FatalError):
         self.option = option
 
 
-class Planner:
+class ReaderProcess:
     """One process. `ask` is called from one thread, `kill` from any."""
 
     def __init__(self, name: str, options: dict[str, str], timeout: float) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.registry import told
 from copycat_agent.sources.datasource.faults import fault
-from copycat_agent.sources.datasource.reader import NotThisError, Reader
+from copycat_agent.sources.datasource.reader import NotThisError, StreamReader
 
 _PR_SET_PDEATHSIG = 1
 _TEXT_MOST = 500
@@ -27,11 +27,11 @@ _TEXT_MOST = 500
 Answer = tuple[dict[str, Any], bytes]
 
 
-class Session:
+class ReaderSession:
     """One reader, and the questions about it."""
 
     def __init__(self) -> None:
-        self._reader: Reader | None = None
+        self._reader: StreamReader | None = None
         self.name = ""
 
     def answer(self, question: dict[str, Any]) -> Answer:
@@ -46,26 +46,26 @@ class Session:
         self.name = question["class"]
         sys.path.extend(one for one in question["path"] if one not in sys.path)
         try:
-            self._reader = Reader(question["class"], question["options"])
+            self._reader = StreamReader(question["class"], question["options"])
         except (ImportError, SyntaxError) as error:
             raise NotThisError(f"{question['class']}: {told(error)}", "install what it needs for the Python that runs the agent") from None
         reader = self._reader
         columns = [[column.name, column.type] for column in reader.schema.columns]
         return {"simple": reader.is_simple, "limit": reader.has_limit, "knows_end": reader.knows_its_end, "columns": columns}, b""
 
-    def _initial(self, reader: Reader, question: dict[str, Any]) -> Answer:
+    def _initial(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         del question
         return {"offset": reader.initial()}, b""
 
-    def _prepare(self, reader: Reader, question: dict[str, Any]) -> Answer:
+    def _prepare(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         del question
         reader.prepare_end()
         return {}, b""
 
-    def _latest(self, reader: Reader, question: dict[str, Any]) -> Answer:
+    def _latest(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         return {"offset": reader.latest(question["start"], everything=True)}, b""
 
-    def _next(self, reader: Reader, question: dict[str, Any]) -> Answer:
+    def _next(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         """What lies behind `start`: its end, and with it the records themselves of a simple reader, or the partitions."""
         start = question["start"]
         if reader.is_simple:
@@ -76,10 +76,10 @@ class Session:
         end = reader.latest(start, everything=False)
         return {"offset": end}, b"" if end == start else reader.plan(start, end)
 
-    def _plan(self, reader: Reader, question: dict[str, Any]) -> Answer:
+    def _plan(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         return {}, reader.plan(question["start"], question["end"])
 
-    def _commit(self, reader: Reader, question: dict[str, Any]) -> Answer:
+    def _commit(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         reader.commit(question["end"])
         return {}, b""
 
@@ -91,7 +91,7 @@ class Session:
 
 def serve(connection: Connection) -> None:
     """Answer until the other end is closed."""
-    session = Session()
+    session = ReaderSession()
     while True:
         try:
             question = json.loads(connection.recv_bytes())

@@ -57,7 +57,7 @@ def find_class(name: str) -> type[DataSource]:
     return found
 
 
-class Reader:
+class StreamReader:
     """The reader of a data source, whichever of PySpark's two kinds it is."""
 
     def __init__(self, name: str, options: dict[str, str]) -> None:

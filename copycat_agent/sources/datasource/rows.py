@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from copycat_agent.errors import FatalError
-from copycat_agent.formats.records.parquet.values import rows_of, values
+from copycat_agent.formats.records.parquet.parquet_values import rows_of, values
 
 Fields = dict[str, Any]
 

@@ -20,13 +20,13 @@ from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import too_large
 from copycat_agent.sources.datasource.faults import fault
 from copycat_agent.sources.datasource.options import DataSourceOptions
-from copycat_agent.sources.datasource.planner import Planner
+from copycat_agent.sources.datasource.planner import ReaderProcess
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.base import Offsets, Source
-    from copycat_agent.sources.datasource.reader import Reader
+    from copycat_agent.sources.datasource.reader import StreamReader
 
 KEY = "stream"
 """The partition."""
@@ -42,11 +42,11 @@ class DataSourceReader:
     def __init__(self, options: DataSourceOptions, most_bytes: int = MOST_BYTES) -> None:
         self._options = options
         self._most_bytes = most_bytes
-        self._planner: Planner | None = None
+        self._planner: ReaderProcess | None = None
         self._is_prepared = False
         self._target: list[Any] = []
         self._lock = threading.Lock()
-        self._reader: Reader | None = None
+        self._reader: StreamReader | None = None
         self._closed = False
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
@@ -80,19 +80,19 @@ class DataSourceReader:
         unread = len(work) if work[:1] == _ROWS else int(end is not None)  # how much a plan stands for nobody knows
         return Found(KEY, position, end, unread=unread, name=self._options.class_, work=work)
 
-    def _running(self) -> Planner:
+    def _running(self) -> ReaderProcess:
         if self._planner is not None and self._planner.is_gone:
             self._planner.close()
             self._planner = None
         if self._planner is None:
-            planner = Planner(self._options.class_, dict(self._options.options), self._options.timeout)
+            planner = ReaderProcess(self._options.class_, dict(self._options.options), self._options.timeout)
             with self._lock:
                 self._planner, self._is_prepared = planner, False
                 if self._closed:
                     planner.kill()
         return self._planner
 
-    def _is_over(self, planner: Planner, start: Any) -> bool:  # noqa: ANN401 - the reader's offset
+    def _is_over(self, planner: ReaderProcess, start: Any) -> bool:  # noqa: ANN401 - the reader's offset
         """In a run to the end: whether what was there when it began is read. The reader is told of it, where it wants to know."""
         if planner.made["knows_end"]:
             if not self._is_prepared:
@@ -134,12 +134,12 @@ class DataSourceReader:
             return iter(pickle.loads(stretch.work[1:]))  # noqa: S301 - from the process that plans, through the driver
         return self._made().read(stretch.start["offset"], stretch.end, stretch.work[1:])
 
-    def _made(self) -> Reader:
+    def _made(self) -> StreamReader:
         """The reader of this process, made once: as in Spark, its `read` keeps nothing."""
-        from copycat_agent.sources.datasource.reader import Reader  # noqa: PLC0415 - SQL of pyspark, which nobody else needs
+        from copycat_agent.sources.datasource.reader import StreamReader  # noqa: PLC0415 - SQL of pyspark, which nobody else needs
 
         with self._lock:
-            self._reader = self._reader or Reader(self._options.class_, dict(self._options.options))
+            self._reader = self._reader or StreamReader(self._options.class_, dict(self._options.options))
             return self._reader
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:

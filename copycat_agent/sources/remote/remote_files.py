@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
-from copycat_agent.sources.packing import packed
-from copycat_agent.sources.paths.matching import excluded_by
-from copycat_agent.sources.remote.address import parse
-from copycat_agent.sources.remote.objects import RemoteFile, list_files, look, opened
-from copycat_agent.sources.spool.order import sort_key
-from copycat_agent.sources.spool.settling import damage_loss
-from copycat_agent.sources.spool.spool_stream import ENDLESS
-from copycat_agent.sources.waits import wait_seconds
+from copycat_agent.sources.files.backoff import wait_seconds
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.matching import excluded_by
+from copycat_agent.sources.files.reading.address import parse
+from copycat_agent.sources.files.reading.remote_objects import RemoteFile, list_files, look, opened
+from copycat_agent.sources.spool_dir.ready import sort_key
+from copycat_agent.sources.spool_dir.settling import damage_loss
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

@@ -16,8 +16,7 @@ from copycat_agent.patterns import Pattern, compile_pattern
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.casting import caster
 from copycat_agent.transforms.columns import with_type
-from copycat_agent.transforms.grok.expanding import Expanded, Found, expand
-from copycat_agent.transforms.grok.library import check_names, pattern_set
+from copycat_agent.transforms.grok.expanding import Expanded, GrokReference, check_names, expand, pattern_set
 from copycat_agent.transforms.parsing import Parse, ParseOptions, parse_step, parsed_columns
 from copycat_agent.transforms.paths import clash
 from copycat_agent.transforms.regex_ import as_pattern, as_tuple, first_match
@@ -118,7 +117,7 @@ def _taker(pattern: Pattern, expanded: Expanded) -> Take:
     return take
 
 
-def _reader(found: Found) -> Callable[[Any], Any] | None:
+def _reader(found: GrokReference) -> Callable[[Any], Any] | None:
     return None if found.type == "string" else caster(found.type)
 
 

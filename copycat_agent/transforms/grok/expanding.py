@@ -1,4 +1,7 @@
-"""From a grok pattern to a regular expression: names put in for what they stand for, fields for what their groups find."""
+"""From a grok pattern to a regular expression: names are put in for what they stand for, fields for what their groups find.
+
+Named patterns are the public sets (logstash-patterns-core, see `sets/NOTICE`) and those of a definition.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import NamedTuple
 
 from copycat_agent.templates import compile_path
 from copycat_agent.transforms.grok.oniguruma import Translation
 
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 TYPES = {"int": "int", "long": "int", "float": "float", "double": "float", "string": "string"}
 """What may stand behind the second colon, and the word for `casting.caster`."""
 _MOST_CHARACTERS = 2**18
@@ -21,7 +27,28 @@ _INTERNAL = ("[@metadata]", "@metadata.")
 _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 
 
-class Found(NamedTuple):
+@cache
+def pattern_set(name: str) -> Mapping[str, str]:
+    """The patterns of a public set by name, as they stand there."""
+    found: dict[str, str] = {}
+    directory = resources.files(__package__).joinpath("sets", name)
+    for file in sorted(directory.iterdir(), key=lambda each: each.name):
+        for line in file.read_text("utf-8").splitlines():
+            word, _, pattern = line.strip().partition(" ")
+            if word and not word.startswith("#"):
+                found[word] = pattern.strip()
+    return found
+
+
+def check_names(definitions: Mapping[str, str]) -> None:
+    """Raise ValueError for a name that cannot stand in `%{}`."""
+    for name in definitions:
+        if not _NAME.fullmatch(name):
+            msg = f"{name!r} is no name of a pattern: write letters, digits, _ and -"
+            raise ValueError(msg)
+
+
+class GrokReference(NamedTuple):
     """A field that a group makes."""
 
     path: str
@@ -33,7 +60,7 @@ class Expanded:
     """A regular expression, and the fields that its named groups make."""
 
     pattern: str
-    fields: Mapping[str, Found]
+    fields: Mapping[str, GrokReference]
 
 
 def expand(pattern: str, library: Mapping[str, str]) -> Expanded:
@@ -47,7 +74,7 @@ class _Expansion:
         self._library = library
         self._within: list[str] = []
         self._size = 0
-        self.fields: dict[str, Found] = {}
+        self.fields: dict[str, GrokReference] = {}
         self._groups: dict[str, str] = {}
 
     def translated(self, pattern: str) -> str:
@@ -95,7 +122,7 @@ class _Expansion:
         """A name of our own for the group of a field: a field may stand in several places, and its name may be none in Python."""
         path = field_path(field)
         group = f"g{len(self.fields)}"
-        self.fields[group] = Found(path, TYPES[type_])
+        self.fields[group] = GrokReference(path, TYPES[type_])
         self._groups[field] = group
         return group
 

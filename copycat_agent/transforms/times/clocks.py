@@ -70,7 +70,7 @@ def _day_start(year: int, month: int, day: int) -> int:
     return (date(year, month, day).toordinal() - _EPOCH_DAY) * _DAY
 
 
-class Clock:
+class ClockTime:
     """One format that shows days and clocks."""
 
     def __init__(self, text: str, zone: tzinfo | None) -> None:
@@ -175,7 +175,7 @@ class Clock:
 class _Latest:
     """Times without a year: of the latest year that has their day, and in which they are not behind a limit."""
 
-    def __init__(self, clock: Clock, limit: int) -> None:
+    def __init__(self, clock: ClockTime, limit: int) -> None:
         self._clock = clock
         self._limit = limit
         last = min(MAXYEAR, (date(1970, 1, 1) + timedelta(microseconds=limit)).year + 1)

@@ -70,7 +70,7 @@ EPOCH_UNITS = {"unix": 10**9, "unix_ms": 10**6, "unix_us": 10**3, "unix_ns": 1}
 """Counts since 1970 by name, and their nanoseconds."""
 
 
-class Layout(NamedTuple):
+class TimeLayout(NamedTuple):
     """A compiled format. `parts` are the indexes of the groups `PARTS`, `others` those of the rarer directives that it has.
 
     `has_year` is False for formats whose year has to be found. `obsolete_names`: zones may be those that RFC 5322 defines, CST too.
@@ -93,7 +93,7 @@ class Layout(NamedTuple):
         return self.parts[PARTS.index("f")]
 
 
-def compile_layout(text: str) -> Layout:
+def compile_layout(text: str) -> TimeLayout:
     """The format, or the name of one. Raises ValueError that says what is wrong with it."""
     if text in _NAMED:
         return _layout(_NAMED[text], is_rfc2822=text == "rfc2822")
@@ -115,12 +115,14 @@ def _elsewhere(text: str) -> str:
     return ": 2006-01-02 15:04:05 is %Y-%m-%d %H:%M:%S here" if _OF_GO.search(text) else ""
 
 
-def _layout(pattern: str, *, is_rfc2822: bool = False) -> Layout:
+def _layout(pattern: str, *, is_rfc2822: bool = False) -> TimeLayout:
     missing = "".join(f"(?P<{name}>)" for name in sorted(_empty(pattern)))
     compiled = re.compile(pattern + missing, re.ASCII)
     index = compiled.groupindex
     others = {name: index[name] for name in "yjIpsZ" if name in index}
-    return Layout(compiled, tuple(index[name] for name in PARTS), others, "(?P<Y>" in pattern or bool({"y", "s"} & set(others)), is_rfc2822)
+    return TimeLayout(
+        compiled, tuple(index[name] for name in PARTS), others, "(?P<Y>" in pattern or bool({"y", "s"} & set(others)), is_rfc2822
+    )
 
 
 def _empty(pattern: str) -> set[str]:

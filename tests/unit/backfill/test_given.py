@@ -14,8 +14,8 @@ from copycat_agent import logs
 from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.identity import identify
-from copycat_agent.sources.log_options import LogFileOptions
+from copycat_agent.sources.files.identity import identify
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from tests.rig.waiting import wait_until
 from tests.unit.backfill.conftest import by_name
 
@@ -171,7 +171,7 @@ def test_a_file_that_was_renamed_between_two_parts_of_a_run_is_found(rig: Rig) -
 @pytest.mark.parametrize("has_births", [True, False])
 def test_a_run_goes_on_after_its_files_device_number_has_changed(rig: Rig, monkeypatch: pytest.MonkeyPatch, has_births: bool) -> None:
     if not has_births:
-        monkeypatch.setattr("copycat_agent.sources.identity._birth", lambda *_: 0)
+        monkeypatch.setattr("copycat_agent.sources.files.identity._birth", lambda *_: 0)
     paths = [rig.write(f"{name}.log", *numbered(3000, name)) for name in "ab"]
     home = rig.root / "own"
     with rig.start(paths, home, rate=20_000, delivery={"max_batch_bytes": "64KiB"}) as work:

@@ -14,7 +14,7 @@ from copycat_agent.delivery.exactly_once import task as lanes
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import BlockedError, DataError, FatalError, FencedError, FileError, RefusedError, RetriableError
 from copycat_agent.model import Counts, SourceOffset, SourcePartition
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.files.reading.stream import Stream
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane, FakeProducer
 from tests.unit.batch.rig import append, batch_of, definition, never, split_of, write
 

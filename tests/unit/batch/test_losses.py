@@ -15,7 +15,7 @@ from copycat_agent.batch import items, run
 from copycat_agent.batch.losses import ENTRIES_MAX, Losses
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.files.reading.stream import Stream
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of, write
 

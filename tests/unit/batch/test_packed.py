@@ -10,10 +10,9 @@ import pytest
 
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.model import Counts, SourceOffset, Split, SplitResult
-from copycat_agent.sources import fingerprint
-from copycat_agent.sources.packing import unpackers
-from copycat_agent.sources.packing.unpackers import Unpackers
-from copycat_agent.sources.packing.unpacking import Unpacker
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.packing import unpacking
+from copycat_agent.sources.files.packing.unpacking import Unpacker, Unpackers
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of
 from tests.unit.sources.packing import PACK, random_lines, source, write_packed
@@ -86,7 +85,7 @@ def test_small_batches_read_a_large_archive_once(
     connector, offset, batches = definition(broker.bootstrap, topic), split.offset, 0
     while not offset.done:
         if is_killed:
-            monkeypatch.setattr(unpackers, "PROCESS", Unpackers())
+            monkeypatch.setattr(unpacking, "PROCESS", Unpackers())
         result = ship(connector, after(split, offset), producers, max_bytes=200_000)
         assert result.offset.position > offset.position or result.offset.done
         offset, batches = result.offset, batches + 1

@@ -19,9 +19,9 @@ from copycat_agent.batch.window import WindowedDefinition, WindowOptions
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Counts, SourceOffset, Split
-from copycat_agent.samples import StandIns
 from copycat_agent.sources import SOURCES
-from copycat_agent.sources.spool.spool_stream import ENDLESS
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
+from copycat_agent.workbench.trying import StandIns
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 from tests.unit.batch.test_sql_ways import Kafka, Query
 from tests.unit.sources.packing import PACK

@@ -21,8 +21,8 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import Batch, Split, SplitResult, TaskId
 from copycat_agent.options import Definition
 from copycat_agent.producer import Outgoing, Refused
-from copycat_agent.sources.packing.unpackers import Unpackers
-from copycat_agent.sources.spool.memos import Memos
+from copycat_agent.sources.files.packing.unpacking import Unpackers
+from copycat_agent.sources.spool_dir.spool_stream import Memos
 from tests.unit.sources.packing import PACK
 from tests.unit.sources.spool.rig import Keeper, Spool, _Keepers
 
@@ -152,8 +152,8 @@ FILES: dict[str, tuple[dict[str, Any], bytes]] = {
 
 def forget(patch: pytest.MonkeyPatch) -> None:
     """As after a kill."""
-    patch.setattr("copycat_agent.sources.packing.unpackers.PROCESS", Unpackers())
-    patch.setattr("copycat_agent.sources.spool.spool_stream.MEMOS", Memos())
+    patch.setattr("copycat_agent.sources.files.packing.unpacking.PROCESS", Unpackers())
+    patch.setattr("copycat_agent.sources.spool_dir.spool_stream.MEMOS", Memos())
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"], ids=["plain", "gzip"])

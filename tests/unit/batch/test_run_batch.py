@@ -18,7 +18,7 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, delivery
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.transforms import Steady
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import PRODUCE

@@ -15,7 +15,7 @@ from copycat_agent.batch.bound import Bound
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError
 from copycat_agent.model import SplitResult
-from copycat_agent.samples import StandIn, StandIns
+from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import after, batch_of, definition, never, split_of, write
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from copycat_agent.batch.sql_ask import Asking
 from copycat_agent.batch.sql_rows import FAILED
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.delivery.tasks import run_batch
-from copycat_agent.samples.standin import StandIn, StandIns
+from copycat_agent.workbench.trying.sample_run import StandIn, StandIns
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from copycat_agent.batch.passing import passed
 from copycat_agent.batch.progress import Progress
 from copycat_agent.formats import TAIL_BYTES, Parsed
-from copycat_agent.sources import fingerprint
-from copycat_agent.sources.stream import Stream
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.reading.stream import Stream
 from tests.unit.batch.rig import after, split_of
 
 if TYPE_CHECKING:

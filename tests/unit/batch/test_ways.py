@@ -23,8 +23,8 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.producer import Outgoing, Refused
-from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.sources import SOURCES
+from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import definition
 
 if TYPE_CHECKING:

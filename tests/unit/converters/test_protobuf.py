@@ -10,14 +10,13 @@ import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters.protobuf.compiling import compile_proto, message_indexes, message_of
-from copycat_agent.converters.protobuf.options import ProtobufOptions
-from copycat_agent.converters.protobuf.proto_form import ProtoForm
+from copycat_agent.converters.protobuf.proto_form import ProtoForm, compile_proto, message_indexes, message_of
 from copycat_agent.converters.protobuf.setting import writer_of
 from copycat_agent.converters.schemas.form import BadSchemaError
-from copycat_agent.converters.schemas.offline import OfflineRegistry
+from copycat_agent.converters.schemas.moments import Unfit
+from copycat_agent.converters.schemas.registry_access import OfflineRegistry
 from copycat_agent.converters.schemas.schema_file import ProtoPath
-from copycat_agent.converters.schemas.unfit import Unfit
+from copycat_agent.converters.schemas.schema_options import ProtobufOptions
 from copycat_agent.options import SchemaRegistryOptions, TypeAdapter, ValidationError
 
 PROTO = """

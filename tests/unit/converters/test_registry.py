@@ -20,8 +20,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
-from copycat_agent.converters.protobuf.compiling import compile_proto, message_of
-from copycat_agent.converters.schemas import converting, registry
+from copycat_agent.converters.protobuf.proto_form import compile_proto, message_of
+from copycat_agent.converters.schemas import converting, registry_access
 from copycat_agent.errors import BlockedError, DataError, FatalError, RetriableError
 from copycat_agent.model import Column
 from copycat_agent.model import Schema as FileSchema
@@ -170,7 +170,7 @@ def test_a_registry_that_is_down_is_retried_and_then_works(
 def test_a_registry_that_hangs_is_given_up_in_time_and_once_for_all_who_wait(
     registry_front: RegistryFront, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(registry_access, "ANSWER_SECONDS", 0.5)
     registry_front.hold_seconds = 5.0
     convert = make("avro", registry_front.url)
 

@@ -10,11 +10,11 @@ import yaml
 
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
 from copycat_agent.definitions import load_file
-from copycat_agent.doctor.model import Verdict
-from copycat_agent.doctor.registry import examine_registries, registries
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.oauth import kept
 from copycat_agent.options import AgentOptions, SchemaRegistryOptions
+from copycat_agent.workbench.doctor.registry_checks import examine_registries, registries
+from copycat_agent.workbench.doctor.steps import CheckVerdict
 from tests.rig.oauth import CLIENT_ID, SECRET, TokenServer
 from tests.rig.secured import make_authority, openssl, sign
 
@@ -129,7 +129,7 @@ def test_doctor_looks_at_both(registry_front: RegistryFront, authority: TokenSer
     value = {"type": "avro", "schema": str(certificates / "order.avsc"), "auto_register": True}
     source = {"type": "log_file", "include": ["/a"]}
 
-    def verdicts(registry: dict[str, Any]) -> dict[str, Verdict]:
+    def verdicts(registry: dict[str, Any]) -> dict[str, CheckVerdict]:
         converters = {"value": value, "schema_registry": registry}
         document = {"name": "app", "source": source, "record": {"topic": topic()}, "converters": converters}
         (certificates / "app.yaml").write_text(yaml.safe_dump(document))
@@ -137,7 +137,7 @@ def test_doctor_looks_at_both(registry_front: RegistryFront, authority: TokenSer
         assert loaded.definition is not None, loaded.problems
         return {step.name: step.verdict for step in examine_registries(registries([loaded.definition]))}
 
-    assert verdicts(registry) == dict.fromkeys(("dns", "tcp", "tls", "login", "subject"), Verdict.OK)
+    assert verdicts(registry) == dict.fromkeys(("dns", "tcp", "tls", "login", "subject"), CheckVerdict.OK)
     authority.secret = "another"
-    assert verdicts({**registry, "oauth": oauth(authority, scope="x")})["login"] is Verdict.FAIL
-    assert verdicts({**registry, "key_file": str(certificates / "stranger.key")})["tls"] is Verdict.FAIL
+    assert verdicts({**registry, "oauth": oauth(authority, scope="x")})["login"] is CheckVerdict.FAIL
+    assert verdicts({**registry, "key_file": str(certificates / "stranger.key")})["tls"] is CheckVerdict.FAIL

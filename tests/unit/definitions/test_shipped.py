@@ -8,8 +8,8 @@ import pytest
 
 from copycat_agent.definitions import load_directory
 from copycat_agent.options import AgentOptions
-from copycat_agent.samples import run_tests
 from copycat_agent.transforms.sql import sql_at
+from copycat_agent.workbench.trying import run_tests
 from tests.rig.recipes import SHIPPED, load_shipped
 
 if TYPE_CHECKING:

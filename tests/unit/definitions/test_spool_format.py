@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.definitions import load_file
-from copycat_agent.explain import find_keys
 from copycat_agent.options import AgentOptions
+from copycat_agent.workbench.explaining import find_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

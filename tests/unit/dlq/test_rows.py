@@ -13,8 +13,8 @@ from copycat_agent.dlq.rows import row_of
 from copycat_agent.errors import DataError
 from copycat_agent.formats import LineFrames, LineOptions, Row, Unparsed
 from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.avro.avro import AvroOptions
-from copycat_agent.formats.records.trees.jsonl import JsonlOptions
+from copycat_agent.formats.records.container_formats import AvroOptions
+from copycat_agent.formats.records.trees.json_format import JsonlOptions
 from copycat_agent.model import Column, Schema, SourceOffset, SourcePartition, Split
 from copycat_agent.producer.consuming import Received
 from tests.unit.batch.rig import definition

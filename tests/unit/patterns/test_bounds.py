@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats import presets, wrapped
+from copycat_agent.formats import grouping, multiline_options
 from copycat_agent.patterns import Pattern, compile_pattern
 from copycat_agent.patterns.alphabet import Alphabet
 from copycat_agent.patterns.ambiguity import EXPONENTIAL, cost, searching, steps
@@ -174,9 +174,9 @@ def test_a_doubtful_pattern_still_finds_what_is_there() -> None:
 
 
 def test_the_patterns_that_we_wrote_ourselves_are_bounded() -> None:
-    values = [value for module in (syslog, containers, wrapped) for value in vars(module).values()]
+    values = [value for module in (syslog, containers, grouping) for value in vars(module).values()]
     ours = [value.pattern for value in values if isinstance(value, re.Pattern)]
-    ours += [presets._JAVA, presets._PYTHON]
+    ours += [multiline_options._JAVA, multiline_options._PYTHON]
     assert len(ours) > 10
     assert [text for text in ours if cost(parse(text)).matching > 2] == []
 

@@ -26,7 +26,7 @@ class FakeClient:
     """A producer, or the steps of a lane, as far as keeping goes."""
 
     broken = True  # it is not kept itself
-    batch_bytes, next_batch_bytes, tracked = 0, 1, False
+    batch_bytes, next_batch_bytes, run_bytes, tracked = 0, 1, 1, False
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -54,7 +54,7 @@ def use(producers: Producers, name: str) -> None:
 
 
 def known(producers: Producers) -> list[int]:
-    return [len(one) for one in (producers._batch_bytes, producers._paces, producers._lanes._known)]
+    return [len(one) for one in (producers._batch_bytes, producers._run_bytes, producers._paces, producers._lanes._known)]
 
 
 def test_what_was_not_asked_for_in_a_day_is_forgotten(producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,12 +62,12 @@ def test_what_was_not_asked_for_in_a_day_is_forgotten(producers: Producers, monk
     for number in range(NAMES):
         use(producers, f"app-{number}")
     producers._attend()
-    assert known(producers) == [NAMES] * 3
+    assert known(producers) == [NAMES] * 4
     tomorrow = time.monotonic() + remembered.FORGET_SECONDS + 1
     monkeypatch.setattr(remembered, "time", SimpleNamespace(monotonic=lambda: tomorrow))
     use(producers, "app-7")
     producers._attend()
-    assert known(producers) == [1] * 3
+    assert known(producers) == [1] * 4
 
 
 def test_a_thread_that_could_not_be_started_is_started_by_a_later_batch(producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,3 +101,64 @@ def test_a_round_that_goes_wrong_is_not_the_last(
     wait_until(lambda: len(rounds) > 2, 10, "it has ended")
     assert "could not be looked after" in caplog.text
     assert "secret" not in caplog.text
+
+
+@pytest.fixture
+def real() -> Iterator[Producers]:
+    """Producers with clients of the library, which need no broker as long as nothing is sent."""
+    producers = Producers()
+    yield producers
+    producers.close()
+
+
+def test_batches_side_by_side_have_a_producer_each_and_later_ones_share_them(real: Producers) -> None:
+    one, other = TaskId("one", 0), TaskId("other", 0)
+    first, second = real.take(one, OPTIONS), real.take(other, OPTIONS)
+    assert first is not second
+    real.give_back(one, OPTIONS, first)
+    real.give_back(other, OPTIONS, second)
+    taken = [real.take(TaskId(f"app-{number}", 0), OPTIONS) for number in range(3)]
+    assert taken[:2] == [second, first]
+    assert taken[2] not in (first, second)
+    for producer in taken:
+        producer.close()
+
+
+def test_nobody_gets_a_producer_of_another_cluster_or_one_that_is_broken(real: Producers) -> None:
+    task, elsewhere = TaskId("app", 0), KafkaOptions(bootstrap_servers=("127.0.0.1:2",))
+    first = real.take(task, OPTIONS)
+    real.give_back(task, OPTIONS, first)
+    second = real.take(task, elsewhere)
+    assert second is not first
+    second.broken = True
+    real.give_back(task, elsewhere, second)
+    third = real.take(task, elsewhere)
+    assert third not in (first, second)
+    tracked = real.take(task, OPTIONS, tracked=True)
+    assert tracked is not first
+    third.close()
+    tracked.close()
+
+
+def test_what_a_task_has_learnt_of_a_slow_line_holds_for_the_producer_it_gets(real: Producers) -> None:
+    slow, quick = TaskId("slow", 0), TaskId("quick", 0)
+    broken, free = real.take(slow, OPTIONS), real.take(quick, OPTIONS)
+    real.give_back(quick, OPTIONS, free)
+    broken._pace.failed()
+    broken.broken = True
+    real.give_back(slow, OPTIONS, broken)
+    cautious = real.take(slow, OPTIONS)
+    assert cautious.run_bytes == broken.run_bytes < free.run_bytes
+    cautious.close()
+
+
+def test_of_those_to_one_cluster_all_but_one_are_closed_soon(real: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = KafkaOptions(bootstrap_servers=("127.0.0.1:2",))
+    tasks = [(TaskId(f"app-{number}", 0), elsewhere if number == 3 else OPTIONS) for number in range(4)]
+    taken = [(task, options, real.take(task, options)) for task, options in tasks]
+    for one in taken:
+        real.give_back(*one)
+    later = time.monotonic() + package.SPARE_SECONDS + 1
+    monkeypatch.setattr(package, "time", SimpleNamespace(monotonic=lambda: later))
+    real._attend()
+    assert [producer.broken for _, _, producer in taken] == [True, True, False, False]

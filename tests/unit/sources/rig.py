@@ -11,12 +11,12 @@ from copycat_agent.errors import FileError, RetriableError
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources import clock
 from copycat_agent.sources.base import Changes
-from copycat_agent.sources.log_file import LOG_FILE, LogFiles
-from copycat_agent.sources.log_options import LogFileOptions
-from copycat_agent.sources.packing.packed_stream import open_stream
-from copycat_agent.sources.succession.last_look import SLACK_NS
+from copycat_agent.sources.files import clock
+from copycat_agent.sources.files.packing.packed_stream import open_stream
+from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles
+from copycat_agent.sources.log_file.log_options import LogFileOptions
+from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
 from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import told_alike
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.sources.base import Keeper
-    from copycat_agent.sources.stream import Stream
+    from copycat_agent.sources.files.reading.stream import Stream
 
 _STEP_NS = 10_000_000
 """How far the kernel's stamps may be behind its clock."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.sources.succession import likeness
+from copycat_agent.sources.log_file.succession import similarity
 from tests.unit.sources.rig import Agent, agent_for, tick
 
 
@@ -185,7 +185,7 @@ def test_a_copy_that_is_looked_at_before_the_log_is_cut(tmp_path: Path, monkeypa
         os.truncate(scene.log, 0)
         scene.agent.drain()
         if quiet:
-            monkeypatch.setattr(likeness, "QUIET_SECONDS", 0.0)
+            monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
             scene.agent.drain()
             monkeypatch.undo()
     scene.check()
@@ -198,10 +198,10 @@ def test_an_archive_that_was_let_go_and_is_written_over_has_lost_nothing(tmp_pat
     scene.rotate()
     scene.write(300)
     scene.agent.drain()
-    assert scene.agent.source._released._files.keys() == {str(tmp_path / "app.log.1")}
+    assert scene.agent.source._endings._released._files.keys() == {str(tmp_path / "app.log.1")}
     copy_over(scene.log, tmp_path / "app.log.1")
     scene.check()
-    assert scene.agent.source._released._files == {}
+    assert scene.agent.source._endings._released._files == {}
 
 
 @pytest.mark.parametrize("scans", [1, 2, 3])

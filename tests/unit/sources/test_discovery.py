@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.sources.paths.discovery import Discovery
-from copycat_agent.sources.paths.opening import Opener
+from copycat_agent.sources.files.paths.discovery import Discovery
+from copycat_agent.sources.files.paths.opening import Opener
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.generations import Generations
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.tracked import TrackedFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.log_file.generations import Generations
+from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
-def tracked(path: Path, written_at: int, *, read: int = 0) -> TrackedFile:
-    """A file of ten bytes, last written at `written_at`, of which `read` are settled."""
-    path.write_bytes(b"123456789\n")
+def tracked(path: Path, written_at: int, *, read: int = 0, data: bytes = b"123456789\n") -> TrackedFile:
+    """A file with these bytes, last written at `written_at`, of which `read` are settled."""
+    path.write_bytes(data)
     os.utime(path, ns=(written_at, written_at))
     opened: set[TrackedFile] = set()
-    file = TrackedFile(SourcePartition("app", path.name), Identity(0, 0, 0), 0, str(path), SourceOffset(read), opened)
+    file = TrackedFile(SourcePartition("app", path.name), Identity(0, 0, 0), str(path), SourceOffset(read), opened)
     file.observe(path.stat())
     return file
 
@@ -44,12 +41,11 @@ def test_older_generations_go_first_in_whatever_order_they_are_met(tmp_path: Pat
 def test_a_live_file_that_was_met_empty_waits_for_an_older_one_that_is_met_later(tmp_path: Path) -> None:
     """A scan that falls into a rotation meets the new file first, before anyone has written to it."""
     generations = Generations()
-    live, oldest, older = tracked(tmp_path / "app.log", 3), tracked(tmp_path / "app.log.2", 1), tracked(tmp_path / "app.log.1", 2)
-    os.truncate(live.path, 0)
-    live.size = 0
+    live, oldest, older = tracked(tmp_path / "app.log", 3, data=b""), tracked(tmp_path / "app.log.2", 1), tracked(tmp_path / "app.log.1", 2)
     for file in (live, oldest, older):
         generations.add(file)
-    live.size = 10
+    Path(live.path).write_bytes(b"123456789\n")
+    live.observe(Path(live.path).stat())
     assert followers([live, older, oldest]) == {"app.log": "app.log.1", "app.log.1": "app.log.2", "app.log.2": None}
 
 
@@ -58,9 +54,10 @@ def test_a_file_without_lines_does_not_stop_waiting(tmp_path: Path) -> None:
     older, live = tracked(tmp_path / "app.log.1", 1), tracked(tmp_path / "app.log", 2)
     generations.add(older)
     generations.add(live)
-    older.stalled_size = older.size  # its last line is not complete yet
+    older.note_end(SplitResult(older.split(100), older.offset, at_end=True))  # its last line is not complete yet
     assert generations.waiting(()) == []
-    older.stalled_size = -1
+    os.utime(older.path)
+    older.observe(Path(older.path).stat())  # it was written to in place
     assert generations.waiting({older, live}) == [live]
 
 
@@ -85,6 +82,6 @@ def test_a_file_that_is_gone_holds_up_nobody(tmp_path: Path) -> None:
     old, new = tracked(tmp_path / "app.log.1", 1), tracked(tmp_path / "app.log", 2)
     generations.add(old)
     generations.remove(old)
-    old.removed = True
+    old.dropped()
     generations.add(new)
     assert followers([new]) == {"app.log": None}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from copycat_agent.sources.base import Changes
-from copycat_agent.sources.glance import FULL_SECONDS, Glance
-from copycat_agent.sources.paths.discovery import Discovery, Found
+from copycat_agent.sources.files.paths.discovery import Discovery, Found
+from copycat_agent.sources.files.paths.glance import FULL_SECONDS, Glance
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
 
@@ -23,7 +25,7 @@ TICK_NS = 10_000_000
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now = time.monotonic()
 
     def __call__(self) -> float:
         return self.now
@@ -153,7 +155,7 @@ def test_a_round_of_glances_looks_at_every_file(tmp_path: Path) -> None:
     agent = glancing(tmp_path, clock, max_open_files=1)
     glance = agent.source.glance = Glance(clock=clock, round_seconds=20.0)
     glance.scanned({}, 0, 0.0)
-    files = agent.source._catalog.files.values()
+    files = agent.source._catalog.followed.files.values()
     seen = set()
     for _ in range(22):
         clock.now += 1
@@ -194,8 +196,8 @@ def test_what_a_run_to_the_end_has_read_is_judged_by_a_scan(tmp_path: Path, log:
     for number in range(20):
         (tmp_path / f"{number}.log").write_text(f"{number}\n")
     agent = part_glancing(tmp_path, Clock(), max_open_files=1)
-    for file in agent.source._catalog.files.values():
-        file.grown_at -= 1000.0
+    for file in agent.source._catalog.followed.files.values():
+        file.seen = replace(file.seen, grown_at=file.grown_at - 1000.0)
     append(tmp_path / "3.log", "more\n")
     while not agent.source.drained():
         agent.work()

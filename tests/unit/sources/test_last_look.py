@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.model import SourcePartition
-from copycat_agent.sources import clock
-from copycat_agent.sources.followed import STARTED
-from copycat_agent.sources.succession.last_look import SLACK_NS
+from copycat_agent.sources.files import clock
+from copycat_agent.sources.log_file.followed import STARTED
+from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
 from tests.unit.sources.rig import Agent, agent_for, tick
 
 HOUR = 3600 * 10**9

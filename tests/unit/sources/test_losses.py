@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from copycat_agent.model import Loss, SourcePartition, SplitResult
-from copycat_agent.sources.tracked import TrackedFile
+from copycat_agent.sources.log_file.tracked import TrackedFile
 from tests.unit.sources.rig import Agent, agent_for
 
 LINES = b"1\n22\n333\n"
@@ -257,8 +257,9 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
     log.write_bytes(LINES)
     agent.scan()
     assert agent.source.lag().oldest_unread_ms > 0
-    (tracked,) = agent.source._catalog.files.values()
-    tracked.unread_since_ms = first = 5  # it has been there for long
+    (tracked,) = agent.source._catalog.followed.files.values()
+    first = 5  # it has been there for long
+    tracked.schedule = replace(tracked.schedule, unread_since_ms=first)
     agent.work(lambda: "stop")
     assert agent.source.lag().oldest_unread_ms == first, "the rest was there then, too"
     splits = agent.source.plan(1).splits
@@ -267,7 +268,7 @@ def test_lag_tells_since_when_something_waits(tmp_path: Path) -> None:
     agent.source.wake({str(log)})
     result = agent._read(splits[0], "read")
     agent._save((result,), agent.source.settle((result,)))
-    assert agent.source.lag().oldest_unread_ms == tracked.seen_ms > first, "what is left came after the batch was planned"
+    assert agent.source.lag().oldest_unread_ms == tracked.schedule.at_ms > first, "what is left came after the batch was planned"
     assert agent.source.lag().bytes == 5
     agent.drain()
     assert agent.source.lag().oldest_unread_ms == 0

@@ -309,7 +309,7 @@ def test_a_log_copied_and_cut_before_anything_of_it_was_read(tmp_path: Path) -> 
 
 
 def test_without_birth_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.sources.identity._birth_ns", lambda *_: 0)
+    monkeypatch.setattr("copycat_agent.sources.files.identity._birth_ns", lambda *_: 0)
     log, agent = tmp_path / "app.log", started(tmp_path, 100)
     agent.stop()
     for number in (1, 2):
@@ -351,7 +351,7 @@ def test_one_that_could_not_be_read_is_read_after_a_restart(tmp_path: Path, monk
         tick()
         append(log, *lines(number * 5, number * 5 + 5))
     with monkeypatch.context() as patch:
-        patch.setattr("copycat_agent.sources.succession.missed.identify", lambda *_: (tmp_path / "nothing").stat())
+        patch.setattr("copycat_agent.sources.log_file.succession.missed.identify", lambda *_: (tmp_path / "nothing").stat())
         agent.drain()
     assert Counter(agent.lines) == Counter([*lines(0, 5), *lines(10, 15)])
     agent.restart()

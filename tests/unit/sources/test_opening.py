@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.paths import beneath
-from copycat_agent.sources.paths.opening import LinkError, NotRegularError, Opener
+from copycat_agent.sources.files.paths import beneath
+from copycat_agent.sources.files.paths.opening import LinkError, NotRegularError, Opener
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.sources.succession import likeness
-from copycat_agent.sources.views import view_of
+from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.views import view_of
 from tests.unit.sources.rig import Agent, agent_for
 
 GENERATIONS = (5, 4, 3, 2, 1)
@@ -93,9 +93,9 @@ def go_on(log: Rotated, agent: Agent, event: str, chance: random.Random) -> None
 def come_to_rest(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes: whatever was held back for a while is read."""
     agent.drain()
-    monkeypatch.setattr(likeness, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
     agent.drain()
-    held = [file.path for file in agent.source._catalog.files.values() if file.size and (file.unread or file.unjudged)]
+    held = [file.path for file in agent.source._catalog.followed.files.values() if file.size and (file.unread or file.unjudged)]
     assert held == []
 
 
@@ -168,7 +168,7 @@ def test_a_live_log_does_not_wait_for_a_copy_of_itself(tmp_path: Path) -> None:
     append(log, b"3\n")
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3"]
-    copy = next(file for file in agent.source._catalog.files.values() if file.unjudged)
+    copy = next(file for file in agent.source._catalog.followed.files.values() if file.unjudged)
     assert view_of(copy).state == "waiting"
 
 
@@ -248,7 +248,7 @@ def test_a_log_that_was_filled_copied_and_cut_before_it_was_first_read(tmp_path:
     shutil.copy(log, tmp_path / "app.log.1")
     os.truncate(log, 0)
     append(log, b"3\n4\n5\n")
-    agent.source._scanned_at -= 60
+    agent.source._planner._scanned_at -= 60
     agent.work()
     agent.drain()
     assert agent.lines == [b"1", b"2", b"3", b"4", b"5"]

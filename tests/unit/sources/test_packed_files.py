@@ -13,10 +13,11 @@ import pytest
 
 from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.sources import fingerprint
-from copycat_agent.sources.packing import packed, packed_files, unpackers
-from copycat_agent.sources.packing.packed_stream import open_stream
-from copycat_agent.sources.packing.unpacking import Unpacker
+from copycat_agent.sources.files import clock, fingerprint
+from copycat_agent.sources.files.packing import packed, unpacking
+from copycat_agent.sources.files.packing.packed_stream import open_stream
+from copycat_agent.sources.files.packing.unpacking import Unpacker
+from copycat_agent.sources.log_file import endings
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
 from tests.unit.sources.rig import Agent, agent_for
 
@@ -30,10 +31,10 @@ TEXT = random_lines(2000)
 LINES = TEXT.splitlines()
 
 
-def let_be_quiet(agent: Agent, seconds: float = packed_files.LAST_LINE_SECONDS) -> None:
+def let_be_quiet(agent: Agent, seconds: float = endings.LAST_LINE_SECONDS) -> None:
     """As if so much time had passed since anything was written."""
-    for file in agent.source._catalog.files.values():
-        file.grown_at -= seconds
+    for file in agent.source._catalog.followed.files.values():
+        file.seen = replace(file.seen, grown_at=file.grown_at - seconds)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -142,7 +143,7 @@ def test_an_archive_that_stays_unfinished_is_damaged_and_goes_on_when_it_grows(t
     let_be_quiet(agent)
     agent.drain()
     assert agent.losses == [], "somebody may be writing it still"
-    let_be_quiet(agent, packed_files.UNFINISHED_SECONDS)
+    let_be_quiet(agent, endings.UNFINISHED_SECONDS)
     agent.drain()
     (loss,) = agent.losses
     (offset,) = [one for one in agent.store.values() if one.path == str(path)]
@@ -368,7 +369,7 @@ def test_a_packed_file_that_is_replaced_while_it_is_read_counts_for_nothing(tmp_
 def fresh_unpacker(path: Path) -> bool:
     """Whether unpacking `path` would begin from its beginning."""
     data = path.read_bytes()
-    taken = unpackers.PROCESS.take(SourcePartition("app", path.name), "gzip", source(data), len(data))
+    taken = unpacking.PROCESS.take(SourcePartition("app", path.name), "gzip", source(data), len(data))
     return taken.taken == 0
 
 
@@ -460,6 +461,18 @@ def test_an_old_unfinished_archive_need_not_be_waited_for_long(tmp_path: Path) -
     let_be_quiet(agent)
     agent.drain()
     assert [loss.reason for loss in agent.losses] == ["damaged"]
+
+
+def test_one_that_a_server_has_stamped_is_waited_for_whatever_its_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "is_local", lambda _: False)
+    path = tmp_path / "a"
+    path.write_bytes(PACK["gzip"](TEXT)[:-4])
+    os.utime(path, (time.time() - 3600,) * 2)
+    agent = agent_for(tmp_path, rotate_wait=300.0)
+    agent.drain()
+    let_be_quiet(agent)
+    agent.drain()
+    assert not agent.losses
 
 
 @pytest.mark.parametrize("meanwhile", ["following", "stopped", "killed"])

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources import fingerprint
-from copycat_agent.sources.identity import Identity, identify
-from copycat_agent.sources.paths.opening import NotRegularError, Opener, open_regular
-from copycat_agent.sources.rotation import family
-from copycat_agent.sources.tracked import TrackedFile
+from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, identify
+from copycat_agent.sources.files.paths.opening import NotRegularError, Opener, open_regular
+from copycat_agent.sources.log_file.endings import has_no_writer
+from copycat_agent.sources.log_file.rotation import family
+from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def tracked(path: Path) -> TrackedFile:
     """An open file of which nothing is read yet."""
     fd, info = open_regular(str(path), follow_symlinks=False)
     identity = identify(fd, info)
-    file = TrackedFile(SourcePartition("app", identity.key(0)), identity, 0, str(path), SourceOffset(0), set())
+    file = TrackedFile(SourcePartition("app", identity.key(0)), identity, str(path), SourceOffset(0), set())
     file.observe(info)
     file.adopt(fd)
     return file
@@ -112,11 +113,11 @@ def test_a_writer_is_seen_as_long_as_it_has_the_file_open(tmp_path: Path) -> Non
     path = tmp_path / "f"
     _touch(path, b"line\n")
     file = tracked(path)
-    assert file.has_no_writer()
+    assert has_no_writer(file.fd)
     with path.open("ab"):
-        assert not file.has_no_writer()
+        assert not has_no_writer(file.fd)
     with path.open("rb"):
-        assert file.has_no_writer()
+        assert has_no_writer(file.fd)
     file.close()
 
 
@@ -141,14 +142,14 @@ def test_a_closed_file_is_not_opened_again_when_its_name_leads_elsewhere(tmp_pat
     assert not file.open(Opener((str(path),)))
     assert file.fd < 0
     assert not file.opened
-    assert not file.replaced
+    assert not file.seen.replaced
 
 
 def test_bytes_written_in_place_are_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "f"
     _touch(path, b"abc")
     file = tracked(path)
-    file.stalled_size = 3
+    file.note_end(SplitResult(file.split(100), file.offset, at_end=True))
     before = file.unread
     os.utime(path, (1, 1))
     file.refresh()
@@ -163,5 +164,5 @@ def test_a_cut_is_remembered_from_the_largest_to_the_smallest_size(tmp_path: Pat
     for size in (60, 80, 20, 90):
         os.truncate(path, size)
         file.refresh()
-    assert file.cut == (100, 20)
+    assert file.seen.cut == (100, 20)
     file.close()

@@ -9,7 +9,7 @@ import pytest
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import SourcePartition
-from copycat_agent.sources.beginning.placing import LineRules, Place, place
+from copycat_agent.sources.log_file.beginning.placing import LineRules, Place, place
 from tests.unit.sources.rig import Agent, agent_for
 from tests.unit.sources.saved import remount
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import LineOptions
 from copycat_agent.formats.encoding import Encoding
-from copycat_agent.sources.beginning import line_starts, since
-from copycat_agent.sources.beginning.line_starts import LineStarts
-from copycat_agent.sources.beginning.start import Beginning, StartAt
-from copycat_agent.sources.log_options import LogFileOptions
-from copycat_agent.sources.paths.opening import open_regular
+from copycat_agent.sources.files.paths.opening import open_regular
+from copycat_agent.sources.log_file.beginning import line_starts, since
+from copycat_agent.sources.log_file.beginning.line_starts import LineStarts
+from copycat_agent.sources.log_file.beginning.start import Beginning, StartAt
+from copycat_agent.sources.log_file.log_options import LogFileOptions
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def test_a_deleted_file_that_stays_unread_is_given_up_after_hold_deleted(tmp_pat
     agent.scan()
     agent.scan()
     assert agent.losses == []
-    with mock.patch("copycat_agent.sources.held.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + 6):
+    with mock.patch("copycat_agent.sources.log_file.endings.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + 6):
         agent.scan()
     (loss,) = agent.losses
     assert (loss.path, loss.start, loss.end, loss.reason) == (str(path), 2, 6, "destroyed")
@@ -357,7 +357,9 @@ def test_a_deleted_file_is_held_for_ever_by_default_and_while_it_gets_read(tmp_p
         for turn in range(1, 4):
             writer.write(b"more\n")
             later = turn * seconds
-            with mock.patch("copycat_agent.sources.held.time.monotonic", side_effect=lambda later=later: time.monotonic_ns() / 1e9 + later):
+            with mock.patch(
+                "copycat_agent.sources.log_file.endings.time.monotonic", side_effect=lambda later=later: time.monotonic_ns() / 1e9 + later
+            ):
                 agent.scan()
             agent.work()
     agent.drain()

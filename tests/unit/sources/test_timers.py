@@ -10,17 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import Chunk, LineOptions, MultilineOptions
 from copycat_agent.model import Split, SplitResult
-from copycat_agent.sources.log_file import LOG_FILE
+from copycat_agent.sources.files import clock
+from copycat_agent.sources.log_file.log_file import LOG_FILE
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.stream import Stream
+    from copycat_agent.sources.files.reading.stream import Stream
 
 HOUR = 3600.0
 
@@ -131,6 +133,17 @@ def test_a_file_that_was_last_changed_long_ago_waits_for_nothing(tmp_path: Path)
     assert agent.ripen() == math.inf
     agent.work()
     assert agent.lines == [b"A\n a"]
+
+
+@pytest.mark.parametrize(("seconds", "waits"), [(HOUR, True), (50 * HOUR, False)])
+def test_a_time_that_a_server_gave_a_file_says_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, waits: bool) -> None:
+    """Its clock may be behind this host's by hours: then a group, or a line, that is being written would be cut."""
+    monkeypatch.setattr(clock, "is_local", lambda _: False)
+    append(tmp_path / "app", b"A\n a\n unfin")
+    age(tmp_path / "app", seconds)
+    agent = GroupingAgent(tmp_path, 5.0, partial=5.0)
+    agent.drain()
+    assert (agent.ripen() < math.inf) is waits
 
 
 def test_the_next_generation_waits_for_the_open_group_of_the_one_before_it_and_no_longer(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import TAIL_BYTES
-from copycat_agent.sources.packing import packed, unpacking
-from copycat_agent.sources.packing.unpackers import IDLE_SECONDS, KEPT, Unpackers
-from copycat_agent.sources.packing.unpacking import Unpacker
+from copycat_agent.sources.files.packing import packed, unpacking
+from copycat_agent.sources.files.packing.unpacking import IDLE_SECONDS, KEPT, Unpacker, Unpackers
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, source
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ def test_unpacking_goes_on_with_the_same_file_only(tmp_path: Path) -> None:
 
 def test_a_process_keeps_a_few_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, now = Unpackers(), [1000.0]
-    monkeypatch.setattr("copycat_agent.sources.packing.unpackers.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("copycat_agent.sources.files.packing.unpacking.time.monotonic", lambda: now[0])
     given_back = {name: Unpacker("gzip") for name in "abcdefg"}
     for name, unpacker in given_back.items():
         kept.give_back(name, unpacker)  # type: ignore[arg-type]

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.sources.packing import packed
-from copycat_agent.sources.packing.limits import FREE_BYTES, UnpackOptions
-from copycat_agent.sources.packing.packed import CODECS, LZ4_MAGIC
-from copycat_agent.sources.packing.snappy import MAGIC
-from copycat_agent.sources.packing.unpacking import Unpacker
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing.packed import CODECS, LZ4_MAGIC
+from copycat_agent.sources.files.packing.snappy import MAGIC
+from copycat_agent.sources.files.packing.unpacking import FREE_BYTES, Unpacker, UnpackOptions
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, snappy, source
 
 TEXT = random_lines(6000)

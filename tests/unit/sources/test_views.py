@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from copycat_agent.sources import Lag, views
-from copycat_agent.sources.views import CROWD, KEEP_SECONDS, LagView
+from copycat_agent.sources import Lag
+from copycat_agent.sources.log_file import views
+from copycat_agent.sources.log_file.views import CROWD, KEEP_SECONDS, LagView
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.catalog import Catalog
+    from copycat_agent.sources.log_file.catalog import Catalog
 
 
 class Crowd:
@@ -19,6 +20,11 @@ class Crowd:
     def __init__(self, files: int) -> None:
         self.dirty = range(files)
 
+    @property
+    def followed(self) -> Crowd:
+        """The same files."""
+        return self
+
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Lag]:
@@ -26,7 +32,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Lag]:
     made: list[Lag] = []
 
     def look(catalog: Catalog) -> Lag:
-        made.append(Lag(files=len(catalog.dirty)))
+        made.append(Lag(files=len(catalog.followed.dirty)))
         return made[-1]
 
     monkeypatch.setattr(views, "lag_of", look)

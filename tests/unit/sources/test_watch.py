@@ -9,7 +9,7 @@ import pytest
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, WatchDescriptor
 
 from copycat_agent import watch
-from copycat_agent.sources.glance import Glance
+from copycat_agent.sources.files.paths.glance import Glance
 from copycat_agent.watch import PacedQueue, Wake, Watcher
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import agent_for

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.paths.whereabouts import Whereabouts
+from copycat_agent.sources.files.identity import Identity, Whereabouts
 from tests.unit.sources.rig import agent_for
 from tests.unit.sources.saved import remount
 

@@ -10,8 +10,8 @@ import pytest
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
-from copycat_agent.sources import log_file
-from copycat_agent.sources.log_file import LogFiles
+from copycat_agent.sources.log_file import log_file
+from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.worker import State, Worker
 from copycat_agent.worker.rounds import PROBE_BYTES, Rounds
 from tests.rig.waiting import wait_until

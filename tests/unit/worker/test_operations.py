@@ -11,7 +11,7 @@ import pytest
 
 from copycat_agent.errors import BusyError, FatalError, RetriableError, UnknownConnectorError
 from copycat_agent.model import Sample, SourceOffset, SourcePartition, SplitResult
-from copycat_agent.sources.log_file import LogFiles
+from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.worker import State, Worker, connector
 from copycat_agent.worker import worker as worker_module
 from copycat_agent.worker.rounds import PROBE_BYTES

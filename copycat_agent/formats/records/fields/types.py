@@ -1,25 +1,25 @@
-"""Types of columns, as definitions write them: from text to a value, without losing anything, and what Spark SQL calls it.
-
-`int` `bigint` `double` `decimal(10,2)` `bool` `date` `timestamp:%d.%m.%Y %H:%M` ... A text that is no such value, or that the value
-could not hold, is a ValueError, never a rounded value. Its words are fit for a dead letter: they never hold the text.
-"""
+"""Types of columns, as definitions write them: from text to a value, without losing anything, and what Spark SQL calls it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from copycat_agent.formats.model import Unparsed
 from copycat_agent.formats.records.base import FormatOptions
-from copycat_agent.formats.records.fields import values
-from copycat_agent.formats.records.fields.times import dates, times, timestamps
+from copycat_agent.formats.records.fields import field_values
+from copycat_agent.formats.records.fields.field_times import dates, times, timestamps
 from copycat_agent.options import BeforeValidator, Field
 
 __all__ = ["TYPE_WORDS", "FieldType", "TypeSettings", "TypeWord", "TypedOptions", "ZoneName", "field_type", "field_types"]
 
 Read = Callable[[str], Any]
 ReadAll = Callable[[list[str]], list[Any]]
+Value = dict[str, Any] | bytes | Unparsed
+"""Fields; bytes of what has none; or a bad record."""
 
 
 class FieldType(NamedTuple):
@@ -103,7 +103,7 @@ def _pointed(make: Callable[[str], tuple[str, Read, ReadAll]]) -> _Make:
         sql, read, read_all = make(argument)
         if settings.decimal_point == ".":
             return sql, read, read_all
-        return sql, values.with_comma(read), values.all_with_comma(read_all)
+        return sql, field_values.with_comma(read), field_values.all_with_comma(read_all)
 
     return with_point
 
@@ -114,17 +114,17 @@ def _zoned(make: Callable[[str, str], tuple[str, Read, ReadAll]]) -> _Make:
 
 TYPE_WORDS: dict[str, _Make] = {
     "string": _plain("string", str, list),
-    "int": _plain("bigint", values.whole, values.all_whole),
-    "bigint": _plain("bigint", values.bigint, values.all_bigint),
-    "float": _pointed(values.doubles),
-    "double": _pointed(values.doubles),
-    "decimal": _pointed(values.decimals),
-    "bool": lambda argument, _: values.booleans(argument),
+    "int": _plain("bigint", field_values.whole, field_values.all_whole),
+    "bigint": _plain("bigint", field_values.bigint, field_values.all_bigint),
+    "float": _pointed(field_values.doubles),
+    "double": _pointed(field_values.doubles),
+    "decimal": _pointed(field_values.decimals),
+    "bool": lambda argument, _: field_values.booleans(argument),
     "date": lambda argument, _: dates(argument),
     "time": lambda argument, _: times(argument),
     "timestamp": _zoned(timestamps),
-    "json": _plain("variant", values.json_value, values.all_json),
-    "binary": lambda argument, _: values.binaries(argument),
+    "json": _plain("variant", field_values.json_value, field_values.all_json),
+    "binary": lambda argument, _: field_values.binaries(argument),
 }
 """The words, and what makes a type of each. A new one is a line here."""
 _OF_OTHERS = {
@@ -179,3 +179,61 @@ class TypedOptions(FormatOptions):
     def type_settings(self) -> TypeSettings:
         """What these options mean for types."""
         return TypeSettings(self.timestamp_zone or "", self.decimal_point)
+
+
+class TreeOptions(TypedOptions):
+    """What those formats have in common."""
+
+    types: dict[str, TypeWord] = Field(
+        {}, description="Types of fields, by name: {price: decimal, paid.at: timestamp}. Dots lead into objects, and through lists."
+    )
+
+
+class Typing:
+    """Reads the fields that have a type. What is missing or null stays so."""
+
+    def __init__(self, options: TreeOptions) -> None:
+        settings = options.type_settings()
+        self._types = [(name, name.split("."), field_type(word, settings).read) for name, word in options.types.items()]
+
+    @property
+    def changes(self) -> bool:
+        """Whether there are any."""
+        return bool(self._types)
+
+    def read(self, values: Sequence[Value]) -> Sequence[Value]:
+        """The records with these types, changed in place; an `Unparsed` instead of one that has something else there."""
+        return [self._one(value) if isinstance(value, dict) else value for value in values] if self._types else values
+
+    def _one(self, fields: dict[str, Any]) -> Value:
+        for name, keys, read in self._types:
+            try:
+                _convert(fields, keys, read)
+            except ValueError as error:
+                return Unparsed(f"field {name!r}: {error}", "see format.types")
+        return fields
+
+
+def _convert(fields: object, keys: list[str], read: Callable[[str], Any]) -> None:
+    """Read what stands at the end of `keys`, everywhere in `fields`. Raises ValueError without its data."""
+    first, *rest = keys
+    if isinstance(fields, list):
+        for item in fields:
+            _convert(item, keys, read)
+    elif isinstance(fields, dict) and fields.get(first) is not None:
+        value = fields[first]
+        if rest:
+            _convert(value, rest, read)
+        else:
+            fields[first] = [_read(item, read) for item in value] if isinstance(value, list) else _read(value, read)
+
+
+def _read(value: object, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - what the type makes
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return read("true" if value else "false")
+    if isinstance(value, str | int | float | Decimal):
+        return read(str(value))
+    msg = "neither a text, a number nor a boolean"
+    raise ValueError(msg)

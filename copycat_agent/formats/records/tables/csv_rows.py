@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from copycat_agent.formats.records.tables.csv_options import CsvOptions
-from copycat_agent.formats.records.tables.csv_scan import ESCAPES_NOTHING, UNCLOSED, Bad, Found, Open, Scan, Signs
+from copycat_agent.formats.records.tables.csv_scan import ESCAPES_NOTHING, UNCLOSED, Bad, CsvHit, Open, Scan, Signs
 
 csv.field_size_limit(2**31 - 1)  # rows are bounded by `line.max_bytes`
 
@@ -21,7 +21,7 @@ Values = list[str | None]
 
 
 @dataclass(slots=True)
-class Rows:
+class CsvRows:
     """The rows of some lines, in order. Row i stands on lines `spans[i]`, the first and the one behind the last; None: on line i.
 
     `bad` are those that could not be read, by their index; their values are []. `exact` are the indexes of those in which None stands
@@ -38,7 +38,7 @@ class Rows:
     may_hold_null: bool = True
 
 
-class Text(NamedTuple):
+class CsvText(NamedTuple):
     """Lines without their delimiters, all of them joined by newlines, and where in the file each begins and the last one ends.
 
     `most_bytes` is how long a row may be with its last delimiter.
@@ -54,7 +54,7 @@ class Text(NamedTuple):
         """Whether a sign, if it is one, stands anywhere."""
         return bool(sign) and sign in self.joined
 
-    def replace(self, old: str, new: str) -> Text:
+    def replace(self, old: str, new: str) -> CsvText:
         """The same with another delimiter."""
         return self._replace(lines=[line.replace(old, new) for line in self.lines], joined=self.joined.replace(old, new))
 
@@ -91,12 +91,12 @@ class RowReader:
         """Whether a row has become too long."""
         return size_bytes > self._max_bytes
 
-    def rows(self, lines: list[str], places: Sequence[int], *, delimiter_bytes: int = 1, final: bool) -> Rows:
+    def rows(self, lines: list[str], places: Sequence[int], *, delimiter_bytes: int = 1, final: bool) -> CsvRows:
         """The rows of `lines`, texts without their delimiters. `places`: where each begins, in bytes, and where the last one ends.
 
         `final`: nothing comes behind them.
         """
-        text = Text(lines, "\n".join(lines), places, self._max_bytes + delimiter_bytes, final)
+        text = CsvText(lines, "\n".join(lines), places, self._max_bytes + delimiter_bytes, final)
         if len(self._delimiter) == 1:
             return self._rows(text)
         rows = self._rows(text.replace(self._delimiter, _STAND_IN))
@@ -114,7 +114,7 @@ class RowReader:
         """Whether a line where a row could begin is a comment."""
         return bool(self._comment) and line.startswith(self._comment)
 
-    def _rows(self, text: Text) -> Rows:
+    def _rows(self, text: CsvText) -> CsvRows:
         rows = None
         if self._is_plain(text):
             rows = self._quoted(text) if text.has(self.signs.quote) else self._unquoted(text)
@@ -123,7 +123,7 @@ class RowReader:
         rows.may_hold_null = self._may_hold_null(text)
         return rows
 
-    def _is_plain(self, text: Text) -> bool:
+    def _is_plain(self, text: CsvText) -> bool:
         """Whether csv finds what `Scan` finds, where it finds no fault."""
         signs, joined = self.signs, text.joined
         has_cr = "\r" in joined
@@ -140,7 +140,7 @@ class RowReader:
             return not any(pair in joined for pair in (f" {quote}", f"{quote} ", f"\t{quote}", f"{quote}\t"))
         return True
 
-    def _unquoted(self, text: Text) -> Rows | None:
+    def _unquoted(self, text: CsvText) -> CsvRows | None:
         """Each line is a row; None where there is more than csv can tell."""
         lines = text.lines
         if "\r" in text.joined:
@@ -150,7 +150,7 @@ class RowReader:
         reader = csv.reader(lines, delimiter=self.signs.delimiter, quoting=csv.QUOTE_NONE)
         return self._without_blanks(text.lines, list(reader))
 
-    def _quoted(self, text: Text) -> Rows | None:
+    def _quoted(self, text: CsvText) -> CsvRows | None:
         try:
             values = list(csv.reader(text.lines, **self._dialect()))
         except csv.Error:
@@ -164,16 +164,16 @@ class RowReader:
         signs = self.signs
         return {"delimiter": signs.delimiter, "quotechar": signs.quote, "doublequote": signs.doublequote, "strict": True}
 
-    def _without_blanks(self, lines: list[str], values: list[Any]) -> Rows:
+    def _without_blanks(self, lines: list[str], values: list[Any]) -> CsvRows:
         if all(values) and not (self._trim and any(map(self.is_blank, lines))):
-            return Rows(values)
+            return CsvRows(values)
         kept = [index for index, line in enumerate(lines) if not self.is_blank(line)]
-        return Rows([values[index] for index in kept], [(index, index + 1) for index in kept])
+        return CsvRows([values[index] for index in kept], [(index, index + 1) for index in kept])
 
     def _holds_quoted_null(self, text: str) -> bool:
         return any(null in text for null in self._quoted_nulls)
 
-    def _told_apart(self, rows: Rows, text: Text) -> Rows:
+    def _told_apart(self, rows: CsvRows, text: CsvText) -> CsvRows:
         """The rows, those exact that hold what may be a null within quotes."""
         lines = text.lines
         for index in range(len(rows.values)):
@@ -182,25 +182,25 @@ class RowReader:
                 self._tell_apart(rows, index, lines, first, first + 1)
         return rows
 
-    def _tell_apart(self, rows: Rows, index: int, lines: list[str], first: int, after: int) -> None:
+    def _tell_apart(self, rows: CsvRows, index: int, lines: list[str], first: int, after: int) -> None:
         quote, values = self.signs.quote, rows.values[index]
         line = lines[first].removesuffix("\r") if self.signs.strips_cr else lines[first]
         rows.exact.add(index)
         if line.count(quote) == 2 * len(values) and line == f"{quote}{f'{quote}{self.signs.delimiter}{quote}'.join(values)}{quote}":  # type: ignore[arg-type]
             return  # all of them are quoted
         found = Scan(self.signs, lines, first, after).row()
-        if isinstance(found, Found):
+        if isinstance(found, CsvHit):
             rows.values[index] = self._with_nulls(found)
         else:  # csv has read it, so this is not known to happen
             rows.values[index], rows.bad[index] = [], found if isinstance(found, Bad) else Bad(found.field, UNCLOSED)
 
-    def _with_nulls(self, found: Found) -> Values:
+    def _with_nulls(self, found: CsvHit) -> Values:
         nulls = self._nulls
         if self._null_quoted:
             return [None if text in nulls else text for text in found.fields]
         return [None if text in nulls and not quoted else text for text, quoted in zip(found.fields, found.quoted, strict=True)]
 
-    def _may_hold_null(self, text: Text) -> bool:
+    def _may_hold_null(self, text: CsvText) -> bool:
         if any(null and null in text.joined for null in self._nulls) or (self._nulls and self._trim):
             return True
         if "" not in self._nulls:
@@ -210,9 +210,9 @@ class RowReader:
             return True
         return 2 * delimiter in delimiter.join(("", *text.lines, ""))  # one search instead of one for each place
 
-    def _spanning(self, text: Text) -> Rows:
+    def _spanning(self, text: CsvText) -> CsvRows:
         """Rows of one line and more."""
-        rows, begin = Rows(spans=[]), 0
+        rows, begin = CsvRows(spans=[]), 0
         holds_null = self._holds_quoted_null(text.joined)
         while begin < len(text.lines):
             for first, after, values in self._parsed(text.lines, begin):
@@ -241,9 +241,9 @@ class RowReader:
         except csv.Error:
             yield first, first, None
 
-    def _exact(self, text: Text) -> Rows:
+    def _exact(self, text: CsvText) -> CsvRows:
         """All rows, one by one."""
-        rows, index = Rows(spans=[]), 0
+        rows, index = CsvRows(spans=[]), 0
         while index < len(text.lines):
             line = text.lines[index]
             if self.is_blank(line) or self.is_comment(line):
@@ -255,12 +255,12 @@ class RowReader:
             index = following
         return rows
 
-    def _one(self, rows: Rows, text: Text, first: int) -> int | None:
+    def _one(self, rows: CsvRows, text: CsvText, first: int) -> int | None:
         """Take the row that begins on line `first`. Returns the line behind it, None when it is not complete yet."""
         places = text.places
         limit = max(first + 1, bisect_right(places, places[first] + text.most_bytes) - 1)
         found = Scan(self.signs, text.lines, first, limit).row()
-        if isinstance(found, Found):
+        if isinstance(found, CsvHit):
             rows.exact.add(len(rows.values))
             _add(rows, self._with_nulls(found), first, found.after)
             return found.after
@@ -276,13 +276,13 @@ class RowReader:
         return first + 1
 
 
-def _add(rows: Rows, values: Values, first: int, after: int) -> None:
+def _add(rows: CsvRows, values: Values, first: int, after: int) -> None:
     assert rows.spans is not None, "rows are added one by one"
     rows.values.append(values)
     rows.spans.append((first, after))
 
 
-def _put_back(rows: Rows, delimiter: str) -> None:
+def _put_back(rows: CsvRows, delimiter: str) -> None:
     """The delimiters that are text."""
     for index, values in enumerate(rows.values):
         if any(text is not None and _STAND_IN in text for text in values):

@@ -44,7 +44,7 @@ def _any_of(*signs: str) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(sign) for sign in signs if sign) or "(?!)")
 
 
-class Found(NamedTuple):
+class CsvHit(NamedTuple):
     """A row. `quoted`: which of its values stood in quotes. `after`: the index of the line behind it."""
 
     fields: list[str]
@@ -89,14 +89,14 @@ class Scan:
         self._closing = signs.closing
         self._stops = signs.stops
 
-    def row(self) -> Found | Bad | Open:
+    def row(self) -> CsvHit | Bad | Open:
         """What begins here."""
         while True:
             outcome = self._field()
             if outcome is not None:
                 return outcome
             if self._place >= self._end():
-                return Found(self._fields, self._quoted, self._index + 1)
+                return CsvHit(self._fields, self._quoted, self._index + 1)
             self._place += 1  # the delimiter
 
     def _end(self) -> int:

@@ -3,21 +3,210 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from copycat_agent.formats.encoding import Layout, encoding_problem
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import Frame, Gap, LongLine, Parsed, RecordFile, SkippedRest, Unparsed
+from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, LongLine, Parsed, RecordFile, SkippedRest, Unparsed
 from copycat_agent.formats.parts import Part
 from copycat_agent.formats.records.base import FormatKind, OptionProblem
-from copycat_agent.formats.records.lines import line_starts
-from copycat_agent.formats.records.tables.fixed_bytes import ByteWidths
-from copycat_agent.formats.records.tables.fixed_cutter import Cutter, FixedWidthOptions
-from copycat_agent.formats.records.tables.lines import Lines
-from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Batch, header_gap, of_lines
+from copycat_agent.formats.records.fields.columns import Columns, Rules, Value
+from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_types
+from copycat_agent.formats.records.tables.csv_options import RowLineOptions
+from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
+from copycat_agent.formats.records.whole_lines import line_starts
+from copycat_agent.options import Field, Options
 
+_BLANKS = " \t\0"
+_STEP_BYTES = 2**20
+_FILE_ENDS = b"\r\n\x1a"
 _KEY = "fixed_width"
 _LOOK_BYTES = 2**10
+
+
+class ColumnOptions(Options):
+    """One column."""
+
+    name: str = Field(min_length=1, description="Name of the field.")
+    start: int | None = Field(None, ge=1, description="Where it begins; 1 is the first. Absent: behind the column before it.")
+    width: int = Field(ge=1, le=2**24, description="How long it is.")
+    type: TypeWord = Field("string", description="Its type, as in `types` of csv.")
+
+
+class FixedWidthOptions(TypedOptions):
+    """Records whose columns have fixed places."""
+
+    type: Literal["fixed_width"] = Field("fixed_width", description="Columns at fixed places of each line.")
+    columns: tuple[ColumnOptions, ...] = Field(
+        min_length=1, description="The columns: name, start, width, type. What is in none of them is passed over."
+    )
+    unit: Literal["characters", "bytes"] = Field("characters", description="What `start` and `width` count, of the file's encoding.")
+    record_bytes: int | None = Field(
+        None, ge=1, le=2**24, description="Length of each record where nothing ends one. Absent: each line is a record."
+    )
+    skip_lines: int = Field(
+        0, ge=0, le=100_000, description="Lines, or records of record_bytes, at the beginning of a file that are passed over."
+    )
+    encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
+    trim: bool = Field(True, description="Blanks (and NUL) around values are taken off.")
+    null: str | tuple[str, ...] = Field("", description="Text, or texts, of a value that is not there. [] for none.")
+    too_short: Literal["null", "error"] = Field(
+        "null", description="A line that ends before or in a column. null: what is missing is null, or shorter. error: a bad record."
+    )
+    too_long: Literal["error", "drop"] = Field(
+        "error", description="A line with more than blanks behind its last column. error: a bad record. drop: that goes."
+    )
+    line: RowLineOptions = Field(RowLineOptions(), description="What a line is.")
+
+    @property
+    def nulls(self) -> tuple[str, ...]:
+        """The texts of `null`."""
+        return (self.null,) if isinstance(self.null, str) else self.null
+
+
+class _FieldPlace(NamedTuple):
+    start: int
+    end: int
+
+
+class Cutter:
+    """Cuts lines, or records of a length, into the texts of their columns. Stateless."""
+
+    def __init__(self, options: FixedWidthOptions) -> None:
+        self._options = options
+        self._places: list[_FieldPlace] = []
+        end = 0
+        for column in options.columns:
+            start = end if column.start is None else column.start - 1
+            end = start + column.width
+            self._places.append(_FieldPlace(start, end))
+        self.width = max(place.end for place in self._places)
+        types = field_types({column.name: column.type for column in options.columns}, options.type_settings())
+        rules = Rules(types, options.nulls, trim=False, too_few="null", too_many="error")
+        self.columns = Columns([column.name for column in options.columns], rules)
+
+    def records(self, records: list[bytes], codec: str) -> list[Value]:
+        """A record of each line."""
+        bad: dict[int, Unparsed] = {}
+        rows: list[list[str | None]] = []
+        for index, record in enumerate(records):
+            row = self._in_bytes(record, codec) if self._options.unit == "bytes" else self._in_characters(record, codec)
+            if isinstance(row, Unparsed):
+                bad[index], row = row, []
+            rows.append(row)
+        return self.columns.records(rows, (), bad, may_hold_null=True)
+
+    def _in_characters(self, record: bytes, codec: str) -> list[str | None] | Unparsed:
+        try:
+            text = record.decode(codec)
+        except UnicodeDecodeError as error:
+            return self.columns.refused(self._column_at(len(record[: error.start].decode(codec, "replace"))), f"bytes that are not {codec}")
+        found = self._length(len(text), text[self.width :])
+        return found or [self._cleaned(text[start:end]) if start < len(text) else None for start, end in self._places]
+
+    def _in_bytes(self, record: bytes, codec: str) -> list[str | None] | Unparsed:
+        found = self._length(len(record), record[self.width :].decode(codec, "replace"))
+        if found is not None:
+            return found
+        row: list[str | None] = []
+        for index, (start, end) in enumerate(self._places):
+            try:
+                row.append(self._cleaned(record[start:end].decode(codec)) if start < len(record) else None)
+            except UnicodeDecodeError:
+                return self.columns.refused(index, f"bytes that are not {codec}")
+        return row
+
+    def _length(self, size: int, beyond: str) -> Unparsed | None:
+        """What is wrong with a record of this length."""
+        options = self._options
+        if size < self.width and options.too_short == "error":
+            return Unparsed(f"{size} {options.unit}, its columns need {self.width}", "correct the file, or set too_short: null")
+        if options.too_long == "error" and options.record_bytes is None and beyond.strip(_BLANKS):
+            return Unparsed(f"{size} {options.unit}, its columns end at {self.width}", "correct `columns`, or set too_long: drop")
+        return None
+
+    def _cleaned(self, text: str) -> str:
+        return text.strip(_BLANKS) if self._options.trim else text
+
+    def _column_at(self, position: int) -> int:
+        return next((index for index, place in enumerate(self._places) if place.start <= position < place.end), 0)
+
+
+class ByteWidths:
+    """Each `record_bytes` bytes are a record. See `RecordFormat`."""
+
+    counts_records = False
+    finds_end = False
+    makes_fields = True
+    on_too_long: Literal["dlq", "truncate", "drop"] = "dlq"
+
+    def __init__(self, options: FixedWidthOptions) -> None:
+        assert options.record_bytes is not None, "see `_build`"
+        self._size = options.record_bytes
+        self._skipped = options.skip_lines * self._size
+        self._codec = "utf-8" if options.encoding == "auto" else options.encoding
+        self._cutter = Cutter(options)
+
+    def frames(
+        self,
+        file: RecordFile,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = True,
+        flush: bool = False,
+        block_bytes: int | None = None,
+    ) -> Iterator[Frame]:
+        """See `RecordFormat.frames`. What is left at the end of the file is a bad record."""
+        del skipping, flush
+        position = start
+        for position in self._passed(file, start, min(end, self._skipped), final=final):
+            begin = max(start, position - TAIL_BYTES)
+            yield Gap(start, position, file(begin, position - begin), "header")
+            start = position
+        count = max(1, (BLOCK_BYTES if block_bytes is None else block_bytes) // self._size)
+        while self._skipped <= position < end:
+            data = file(position, min(end - position, count * self._size))
+            whole = len(data) - len(data) % self._size
+            if whole:
+                yield self._run(data[:whole], position)
+                position += whole
+            if len(data) > whole or not data:
+                yield from self._rest(data[whole:], position) if final else ()
+                return
+
+    def _passed(self, file: RecordFile, position: int, end: int, *, final: bool) -> Iterator[int]:
+        """How far what is skipped has been passed, in steps."""
+        while position < end:
+            data = file(position, min(end - position, _STEP_BYTES))
+            if not data or (len(data) < min(end - position, _STEP_BYTES) and not final):
+                return
+            position += len(data)
+            yield position
+
+    def _rest(self, rest: bytes, position: int) -> Iterator[Frame]:
+        """What is left at the end of the file: a bad record, or what editors put there."""
+        if rest and not rest.strip(_FILE_ENDS):
+            yield Gap(position, position + len(rest), rest[-TAIL_BYTES:], "header")
+        elif rest:
+            bad = Unparsed(f"the file ends after {len(rest)} of {self._size} bytes of a record", "see record_bytes")
+            yield Parsed([bad], [position, position + len(rest)], len(rest), [rest], rest[-TAIL_BYTES:], self._cutter.columns.schema)
+
+    def _run(self, data: bytes, position: int) -> Parsed:
+        raw = [data[place : place + self._size] for place in range(0, len(data), self._size)]
+        places = list(range(position, position + len(data) + 1, self._size))
+        return Parsed(self._cutter.records(raw, self._codec), places, len(data), raw, data[-TAIL_BYTES:], self._cutter.columns.schema)
+
+    def alone(self, raw: bytes, columns: tuple[str, ...]) -> dict[str, Any] | Unparsed:
+        """One record by its bytes, as a dead letter has them; the options name its columns."""
+        del columns
+        return self._cutter.records([raw], self._codec)[0]
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """See `RecordFormat.cuts`."""
+        places = (file.size * part // parts // self._size * self._size for part in range(1, parts))
+        return tuple(dict.fromkeys(place for place in places if self._skipped < place < file.size))
 
 
 class _Table:
@@ -28,7 +217,7 @@ class _Table:
         self.schema = cutter.columns.schema
         self._cutter = cutter
 
-    def take(self, *, final: bool) -> Batch:
+    def take(self, *, final: bool) -> RowRun:
         """See `LineTable.take`: each line that is not empty is a record."""
         del final
         lines = self.lines
@@ -36,7 +225,7 @@ class _Table:
         raw = [line.removesuffix(cr) for line in lines.raw] if cr else lines.raw
         kept = [index for index, line in enumerate(raw) if line]
         values = self._cutter.records([raw[index] for index in kept], lines.codec)
-        return Batch(values, [(index, index + 1) for index in kept], len(raw))
+        return RowRun(values, [(index, index + 1) for index in kept], len(raw))
 
 
 class LineWidths:

@@ -1,4 +1,4 @@
-"""The elements of a JSON file, one after the other, with what stands between them."""
+"""The elements of a JSON file, one after the other, with what stands between them, and the way to the array that holds them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.model import Gap, LongLine, Parsed, Unparsed
-from copycat_agent.formats.records.trees.json_path import enter, leave
-from copycat_agent.formats.records.trees.json_scan import CLOSING, COLON, COMMA, NOTHING, OPEN_ARRAY, Cursor, Extent
+from copycat_agent.formats.records.trees.json_scan import CLOSING, COLON, COMMA, NOTHING, OPEN_ARRAY, QUOTE, Cursor, Extent
 from copycat_agent.formats.records.trees.json_values import Value, parse, parse_all
 
+_OPEN_PATH, _CLOSE, _OPEN_ARRAY = b"{}["
 _LONGEST_SEPARATOR = 128
 _MOST_INNER = 64
 """Places in one object that look like its end, and are not, before it is looked at closely."""
@@ -19,6 +19,63 @@ _MOST_MISSES = 8
 """Objects that did not end where objects before them had: then it is no longer tried."""
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CLOSE_ARRAY, _OPEN = b"]{"
+
+
+def enter(cursor: Cursor, path: tuple[str, ...]) -> None:
+    """Go from the file's beginning to the `[` behind the keys of `path`. Raises DamageError where they do not lead to one."""
+    for number, key in enumerate(path, 1):
+        way = ".".join(path[:number])
+        if cursor.skip_blanks() != _OPEN_PATH:
+            raise DamageError(f"no object stands at byte {cursor.position}, where path {way!r} is looked for")
+        _find(cursor, key, way)
+    if cursor.skip_blanks() != _OPEN_ARRAY:
+        raise DamageError(f"no array stands at byte {cursor.position}, behind path {'.'.join(path)!r}")
+
+
+def _find(cursor: Cursor, key: str, way: str) -> None:
+    """Pass the members of the object that begins here, up to the value of `key`."""
+    cursor.index += 1
+    while cursor.skip_blanks() == QUOTE:
+        name = _key(cursor)
+        if cursor.skip_blanks() != COLON:
+            break
+        cursor.index += 1
+        if name == key:
+            return
+        if cursor.skip_blanks() == NOTHING or not cursor.follow(Extent()) or cursor.skip_blanks() != COMMA:
+            break
+        cursor.index += 1
+    raise DamageError(f"path {way!r} is not there: the object ends, or is damaged, at byte {cursor.position}")
+
+
+def _key(cursor: Cursor) -> str | None:
+    """Pass a key. None for one that cannot be read, or is too long to be looked for."""
+    start = cursor.position
+    size = None
+    while size is None:
+        looked = Extent().look(cursor.data, cursor.index)
+        if looked.is_end:
+            size = looked.place - cursor.index
+        elif cursor.left > _LONGEST_KEY or not cursor.more():
+            cursor.follow(Extent())
+            return None
+    text = cursor.data[cursor.index : cursor.index + size]
+    cursor.index += size
+    assert cursor.position == start + size
+    found = parse(b'{"key":' + text + b"}")
+    return found["key"] if isinstance(found, dict) else None
+
+
+_LONGEST_KEY = 4096
+
+
+def leave(cursor: Cursor, depth: int) -> DamageError | None:
+    """Pass what stands behind the array, out of `depth` objects, up to the end of the file. Returns what is wrong with it."""
+    if cursor.skip_blanks() == NOTHING or not cursor.follow(Extent(depth)):
+        return DamageError(f"the file ends behind its records, before its end, at byte {cursor.position}")
+    if cursor.skip_blanks() != NOTHING:
+        return DamageError(f"something else stands behind the object, at byte {cursor.position}")
+    return None
 
 
 def skip_mark(cursor: Cursor) -> int:
@@ -43,7 +100,7 @@ class UnfinishedError(DamageError):
     """The file ends where it may not. Damage, unless more of it comes."""
 
 
-class Limits(NamedTuple):
+class JsonLimits(NamedTuple):
     """What a record and what a run may cover; and whether the file ends where reading does."""
 
     record_bytes: int
@@ -54,7 +111,7 @@ class Limits(NamedTuple):
 class Elements:
     """One pass over the elements from the cursor's place on. Used once."""
 
-    def __init__(self, cursor: Cursor, limits: Limits, path: tuple[str, ...], *, is_array: bool) -> None:
+    def __init__(self, cursor: Cursor, limits: JsonLimits, path: tuple[str, ...], *, is_array: bool) -> None:
         self._cursor = cursor
         self._max_bytes, self._run_bytes, self._final = limits
         self._path = path

@@ -20,7 +20,7 @@ _REST_OF_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("|\\?\Z)', re.DOTALL)
 _SCALAR = re.compile(rb'[^ \t\r\n\x1e,:"\[\]{}]*+')
 
 
-class Looked(NamedTuple):
+class JsonLook(NamedTuple):
     """How far a value was followed, and whether it ends there."""
 
     place: int
@@ -36,24 +36,24 @@ class Extent:
         self._in_string = False
         self.is_scalar = False
 
-    def look(self, data: bytes, place: int) -> Looked:
+    def look(self, data: bytes, place: int) -> JsonLook:
         """Look at `data` from `place` on: the value's first bytes, or those that follow what was looked at."""
         if self.is_scalar or not (self._depth or self._in_string or data[place] == QUOTE or data[place] in OPENING):
             self.is_scalar = True
             match = _SCALAR.match(data, place)
             assert match is not None, "it matches nothing, too"
-            return Looked(match.end(), match.end() < len(data))
+            return JsonLook(match.end(), match.end() < len(data))
         if self._in_string:
             rest = _REST_OF_STRING.match(data, place)
             assert rest is not None, "it matches nothing, too"
             if rest[1] != b'"':
-                return Looked(len(data) - len(rest[1]), is_end=False)
+                return JsonLook(len(data) - len(rest[1]), is_end=False)
             self._in_string, place = False, rest.end()
             if not self._depth:
-                return Looked(place, is_end=True)
+                return JsonLook(place, is_end=True)
         return self._tokens(data, place)
 
-    def _tokens(self, data: bytes, place: int) -> Looked:
+    def _tokens(self, data: bytes, place: int) -> JsonLook:
         depth = self._depth
         for token in _TOKEN.finditer(data, place):
             first = data[token.start()]
@@ -64,11 +64,11 @@ class Extent:
                 depth -= 1
             elif token[1] != b'"':
                 self._depth, self._in_string = depth, True
-                return Looked(len(data) - len(token[1]), is_end=False)
+                return JsonLook(len(data) - len(token[1]), is_end=False)
             if depth <= 0:
-                return Looked(token.end(), is_end=True)
+                return JsonLook(token.end(), is_end=True)
         self._depth = depth
-        return Looked(len(data), is_end=False)
+        return JsonLook(len(data), is_end=False)
 
 
 def last_before(read: Reader, position: int) -> int:

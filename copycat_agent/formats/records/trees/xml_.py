@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.model import Frame, Gap, LongLine, Parsed, RecordFile, Unparsed
 from copycat_agent.formats.records.base import FormatKind
-from copycat_agent.formats.records.fields.typed import TreeOptions, Typing, Value
-from copycat_agent.formats.records.trees.xml_tree import Found, RecordPath, Shape, Tree
+from copycat_agent.formats.records.fields.types import TreeOptions, Typing, Value
+from copycat_agent.formats.records.trees.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree
 from copycat_agent.options import BeforeValidator, ByteSize, Field
 
 _BLOCK_BYTES = 2**17
@@ -58,7 +58,7 @@ class XmlFormat:
 
     def __init__(self, options: XmlOptions) -> None:
         self._path = RecordPath(options.record)
-        self._shape = Shape(options.attribute_prefix, options.text_field, frozenset(options.lists))
+        self._shape = XmlShape(options.attribute_prefix, options.text_field, frozenset(options.lists))
         self._max_bytes = options.max_bytes
         self._typing = Typing(options)
         self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
@@ -98,12 +98,12 @@ class XmlFormat:
                 return
 
     def _new(self, start: int) -> _Pass:
-        return _Pass(Tree(self._path, self._shape, self._max_bytes, start), start, self._typing)
+        return _Pass(XmlTree(self._path, self._shape, self._max_bytes, start), start, self._typing)
 
     def alone(self, raw: bytes, columns: tuple[str, ...]) -> Value:
         """One record by its bytes, as a dead letter has them: in UTF-8, since they do not say more."""
         del columns
-        tree = Tree(RecordPath("/*"), self._shape, self._max_bytes, 0)
+        tree = XmlTree(RecordPath("/*"), self._shape, self._max_bytes, 0)
         try:
             tree.feed(raw, is_last=True)
         except DamageError as error:
@@ -122,7 +122,7 @@ class _Pass:
     `user`: the reading that goes on with it. `is_read`: nothing more is to be read.
     """
 
-    def __init__(self, tree: Tree, start: int, typing: Typing) -> None:
+    def __init__(self, tree: XmlTree, start: int, typing: Typing) -> None:
         self._typing = typing
         self.user: object = None
         self._tree = tree
@@ -194,7 +194,7 @@ class _Pass:
             self._position = end
         tree.found = found[len(ready) :]
 
-    def _runs(self, ready: list[Found], after: int) -> Iterator[Parsed | LongLine]:
+    def _runs(self, ready: list[XmlHit], after: int) -> Iterator[Parsed | LongLine]:
         """Good records together, others one by one; the last one ends at byte `after`."""
         places = [*(one.start for one in ready), after]
         index = 0

@@ -19,7 +19,7 @@ _NAME = r"(?:\*|[^\s/*:@\[\]]+(?::[^\s/*:@\[\]]+)?)"
 _PATH = re.compile(rf"(?P<root>//?)?(?P<names>{_NAME}(?:/{_NAME})*)")
 
 
-class Found(NamedTuple):
+class XmlHit(NamedTuple):
     """One record. `raw` are its bytes, of one over the limit the first ones, and `is_long`; `tail` the last ones of it."""
 
     value: dict[str, Any] | Unparsed
@@ -53,7 +53,7 @@ class RecordPath:
         )
 
 
-class Shape(NamedTuple):
+class XmlShape(NamedTuple):
     """How elements become fields, see `XmlOptions`."""
 
     attribute_prefix: str
@@ -61,12 +61,12 @@ class Shape(NamedTuple):
     lists: frozenset[str]
 
 
-class Tree:
+class XmlTree:
     """The parser of one file and what it has found. Fed block by block, from byte 0 on."""
 
-    def __init__(self, path: RecordPath, shape: Shape, max_bytes: int, first: int) -> None:
+    def __init__(self, path: RecordPath, shape: XmlShape, max_bytes: int, first: int) -> None:
         """Records that begin before byte `first` are passed over."""
-        self.found: list[Found] = []
+        self.found: list[XmlHit] = []
         self.fed = 0
         self.start = -1
         self._path, self._shape, self._max_bytes, self._first = path, shape, max_bytes, first
@@ -217,7 +217,7 @@ class Tree:
         begin = start - self._kept_from
         size, is_long = end - start, end - start > self._max_bytes
         raw = self._kept[begin : begin + min(size, self._max_bytes)] if self._head is None else self._head
-        self.found.append(Found(self._value, start, end, raw, self.tail(end), is_long))
+        self.found.append(XmlHit(self._value, start, end, raw, self.tail(end), is_long))
 
     def _attributes(self, attributes: dict[str, str]) -> dict[str, Any]:
         prefix, fields = self._shape.attribute_prefix, dict[str, Any]()

@@ -15,7 +15,7 @@ from copycat_agent.formats import Gap, LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import FORMATS, build_format
 from copycat_agent.formats.records.tables.csv_options import CsvOptions, RowLineOptions
 from copycat_agent.model import Column, Schema
-from copycat_agent.sources.fingerprint import HEAD_BYTES
+from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from tests.unit.formats.records.rig import Bytes, Reading, ranges, read_all, resumes
 
 REAL_FILES = [path for path in (Path("/usr/share/distro-info/debian.csv"), Path("/usr/share/distro-info/ubuntu.csv")) if path.exists()]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from copycat_agent.formats import TAIL_BYTES, Gap, LongLine, Parsed, SkippedRest, Unparsed
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.tables.csv_options import CsvOptions, RowLineOptions
-from copycat_agent.formats.records.tables.csv_rows import RowReader, Rows
+from copycat_agent.formats.records.tables.csv_rows import CsvRows, RowReader
 from tests.unit.formats.records.rig import ranges, read_all, resumes
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\0") | st.sampled_from(',;"\n\t #é世🙂'), max_size=12)
@@ -172,7 +172,7 @@ class Exact(RowReader):
         return False
 
 
-def as_seen(rows: Rows, options: CsvOptions) -> list[Any]:
+def as_seen(rows: CsvRows, options: CsvOptions) -> list[Any]:
     """Rows with their lines, nulls told apart, texts as records have them."""
     spans = rows.spans or [(index, index + 1) for index in range(len(rows.values))]
     found: list[Any] = []

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
-from copycat_agent.formats.records import FORMATS, build_format, lines
-from copycat_agent.formats.records.trees import json_, xml_
+from copycat_agent.formats.records import FORMATS, build_format, whole_lines
+from copycat_agent.formats.records.trees import json_format, xml_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def damaged(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
 def small_reads(size: int) -> Iterator[None]:
     """Formats read so few bytes at a time, where production reads no less than some thousand: records lie across reads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_, "_LEAST_BLOCK_BYTES", size)
+        patch.setattr(json_format, "_LEAST_BLOCK_BYTES", size)
         patch.setattr(xml_, "_LEAST_BLOCK_BYTES", size)
-        patch.setattr(lines, "_LOOK_BYTES", size + 8)
+        patch.setattr(whole_lines, "_LOOK_BYTES", size + 8)
         yield

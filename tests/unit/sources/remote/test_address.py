@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from copycat_agent.errors import FatalError
-from copycat_agent.sources.remote.address import is_remote, parse
+from copycat_agent.sources.files.reading.address import is_remote, parse
 
 SECRET = "wJalr7canary"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from copycat_agent.sources.remote.objects import translated
+from copycat_agent.sources.files.reading.remote_objects import translated
 
 KEY = "When getting information for key 'logs/secret-name' in bucket 'bucket': "
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from copycat_agent import logs
-from copycat_agent.sources.identity import identify
-from copycat_agent.sources.spool import cleanup_moves
-from copycat_agent.sources.spool.cleanup import Cleaner, Outcome, Spent
-from copycat_agent.sources.spool.cleanup_options import CleanupOptions
+from copycat_agent.sources.files.identity import identify
+from copycat_agent.sources.spool_dir.cleanup import cleanup_moves
+from copycat_agent.sources.spool_dir.cleanup.cleanup import Cleaner, Outcome, Spent
+from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

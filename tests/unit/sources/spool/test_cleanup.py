@@ -15,9 +15,9 @@ from unittest import mock
 
 import pytest
 
-from copycat_agent.sources.spool import cleanup, cleanup_copy, cleanup_moves
-from copycat_agent.sources.spool.cleanup_names import first_free, is_numbered, numbered
-from copycat_agent.sources.spool.spent import moment
+from copycat_agent.sources.spool_dir.cleanup import cleanup, cleanup_copy, cleanup_moves
+from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import first_free, is_numbered, numbered
+from copycat_agent.sources.spool_dir.cleanup.spent import moment
 from tests.rig.disk import mounted
 from tests.unit.sources.spool.cleaning import DAY, KilledError, Spool, killed_at, spent, without_renameat2
 
@@ -127,7 +127,7 @@ def test_a_name_that_somebody_takes_at_the_last_moment_is_not_overwritten(tmp_pa
         return free
 
     with ExitStack() as held:
-        held.enter_context(mock.patch("copycat_agent.sources.spool.cleanup.free_name", late))
+        held.enter_context(mock.patch("copycat_agent.sources.spool_dir.cleanup.cleanup.free_name", late))
         if links:
             held.enter_context(without_renameat2())
         spool.clean(spent(spool.drop("x.csv", "ours")))
@@ -190,7 +190,7 @@ def test_a_file_that_is_renamed_over_it_between_look_and_step_survives(tmp_path:
             spool.drop("new.csv", "new").rename(path)
         return result
 
-    with mock.patch("copycat_agent.sources.spool.cleanup.seen", meddled):
+    with mock.patch("copycat_agent.sources.spool_dir.cleanup.cleanup.seen", meddled):
         if links:
             with without_renameat2():
                 (outcome,) = spool.clean(file)
@@ -205,7 +205,7 @@ def test_it_survives_a_kill_as_well(tmp_path: Path, step: int) -> None:
     spool = Spool(tmp_path, policy="delete")
     path = spool.drop("x.csv", "old")
     file = spent(path)
-    with mock.patch("copycat_agent.sources.spool.cleanup.seen", return_value=cleanup_moves.Seen.IT):
+    with mock.patch("copycat_agent.sources.spool_dir.cleanup.cleanup.seen", return_value=cleanup_moves.Seen.IT):
         spool.drop("new.csv", "new").rename(path)
         with suppress(KilledError), killed_at(step):
             spool.clean(file)

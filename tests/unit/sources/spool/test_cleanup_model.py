@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.sources.spool.cleanup import Spent
+from copycat_agent.sources.spool_dir.cleanup.cleanup import Spent
 from tests.unit.sources.spool.cleaning import DAY, KilledError, Spool, killed_at, spent, without_renameat2
 
 NAMES = st.sampled_from(["x.csv", "a/x.csv", "a/b/x.csv", "x-1.csv", "x.csv.gz", "y"])

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from copycat_agent.sources.spool import cleanup, retain
+from copycat_agent.sources.spool_dir.cleanup import cleanup, retain
 from tests.unit.sources.spool.cleaning import Spool, spent
 
 DAY = 86_400

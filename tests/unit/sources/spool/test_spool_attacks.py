@@ -12,9 +12,9 @@ import pytest
 
 from copycat_agent.model import Fingerprint, SourcePartition
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.identity import Identity, identify_by_name
-from copycat_agent.sources.paths.discovery import Discovery, Warn
-from copycat_agent.sources.spool import admission, ranges
+from copycat_agent.sources.files.identity import Identity, identify_by_name
+from copycat_agent.sources.files.paths.discovery import Discovery, Warn
+from copycat_agent.sources.spool_dir import admission, ranges
 from tests.rig.waiting import wait_until
 from tests.unit.sources.spool.rig import Spool, lines, touch_later
 
@@ -87,7 +87,7 @@ def test_without_times_of_birth_a_file_whose_row_had_gone_is_another_one(tmp_pat
         found = identify_by_name(path, stat, follow_symlinks=follow_symlinks)
         return found and found._replace(birth_ns=0)
 
-    monkeypatch.setattr("copycat_agent.sources.spool.catalog.identify_by_name", unborn)
+    monkeypatch.setattr("copycat_agent.sources.spool_dir.catalog.identify_by_name", unborn)
     monkeypatch.setattr(admission, "identify", lambda fd, info: Identity(info.st_dev, info.st_ino, 0 * fd))
     spool = Spool(tmp_path)
     path = spool.drop("a", lines("one"), LONG_AGO)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from copycat_agent.sources.spool import ranges, rows
+from copycat_agent.sources.spool_dir import ranges, rows
 from tests.unit.sources.spool.rig import Spool, lines, touch_later
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def test_rows_of_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """From now on it is so much later for who forgets."""
-    monkeypatch.setattr("copycat_agent.sources.spool.rows.time.time", lambda: time.time_ns() / 1e9 + seconds)
+    monkeypatch.setattr("copycat_agent.sources.spool_dir.rows.time.time", lambda: time.time_ns() / 1e9 + seconds)
 
 
 def test_files_that_are_excluded_for_a_while_are_neither_forgotten_nor_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.sources.spool import admission, ranges
+from copycat_agent.sources.spool_dir import admission, ranges
 from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import remount
 from tests.unit.sources.spool.rig import Spool

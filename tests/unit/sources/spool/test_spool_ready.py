@@ -12,12 +12,12 @@ import pytest
 
 from copycat_agent import logs
 from copycat_agent.model import SourceOffset
-from copycat_agent.sources.identity import Identity
-from copycat_agent.sources.spool import admission
-from copycat_agent.sources.spool.names import DoneFiles
-from copycat_agent.sources.spool.ready import Ready
-from copycat_agent.sources.spool.spool_file import SpoolFile
-from copycat_agent.sources.spool.spool_options import SpoolDirOptions
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.spool_dir import admission
+from copycat_agent.sources.spool_dir.listing import DoneFiles
+from copycat_agent.sources.spool_dir.ready import Ready
+from copycat_agent.sources.spool_dir.spool_file import SpoolFile
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.rig.waiting import wait_until
 from tests.unit.sources.spool.rig import Spool, lines
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from copycat_agent.model import Fingerprint
-from copycat_agent.sources.spool import ranges, spool_stream
-from copycat_agent.sources.spool.digests import MOST_BYTES
+from copycat_agent.sources.spool_dir import ranges, spool_stream
+from copycat_agent.sources.spool_dir.spool_stream import MOST_BYTES
 from tests.rig.disk import remountable
 from tests.unit.sources import saved
 from tests.unit.sources.spool.rig import Spool, lines
@@ -123,7 +123,7 @@ def test_one_that_holds_other_bytes_is_another_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_without_times_of_birth_the_name_has_to_be_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("copycat_agent.sources.identity._birth", lambda *_: 0)
+    monkeypatch.setattr("copycat_agent.sources.files.identity._birth", lambda *_: 0)
     spool = Spool(tmp_path)
     spool.drop("a", lines(*MANY))
     begun(spool)
@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_looked_at_yet_is_not_taken_for_a_new_one(tmp_path
     begun(spool)
     remount(spool)
     with monkeypatch.context() as patch:
-        patch.setattr("copycat_agent.sources.paths.opening.Opener.open", _refused)
+        patch.setattr("copycat_agent.sources.files.paths.opening.Opener.open", _refused)
         spool.scan()
         assert spool.source.lag().troubled_files == 1
     read_once(spool, MANY)

@@ -1,0 +1,254 @@
+"""From the options of `copycat backfill` to a job: which files, which run, from which time on; and with `--plan` what it would send."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import typer
+
+from copycat_agent import logs
+from copycat_agent.backfill import given
+from copycat_agent.backfill.backfill import Job
+from copycat_agent.backfill.delivered import Delivered
+from copycat_agent.backfill.paths import Chosen, choose
+from copycat_agent.backfill.planning import plan_of
+from copycat_agent.backfill.runs import Run, Runs, give_up, is_worked_on, rows_of
+from copycat_agent.batch.window import WindowOptions
+from copycat_agent.cli import exits
+from copycat_agent.cli.shown import age, size, visible
+from copycat_agent.errors import FatalError
+from copycat_agent.offsets.looking import offsets_of, saved_offsets
+from copycat_agent.options import LimitsOptions
+from copycat_agent.sources import SOURCES
+from copycat_agent.sources.files.reading.address import is_remote
+from copycat_agent.sources.remote.remote_files import maker as remote_maker
+
+if TYPE_CHECKING:
+    from copycat_agent.agent import Settings
+    from copycat_agent.options import Definition
+
+_EXCLUDED = "source.exclude of the definition leaves out"
+FILES_SHOWN = 200
+
+
+class BackfillRequest(NamedTuple):
+    """What the command line says. `rate` in bytes per second, 0 for no bound."""
+
+    paths: tuple[str, ...]
+    window: WindowOptions | None
+    rate: int
+    again: bool
+    resume: bool
+
+
+def usage(words: str) -> NoReturn:
+    """End the command: it was called in a way that means nothing."""
+    typer.echo(f"error: {words}", err=True)
+    raise typer.Exit(exits.USAGE)
+
+
+def moment(text: str | None, option: str) -> int | None:
+    """Epoch milliseconds of an RFC 3339 time or a date; without a zone it is the host's."""
+    if text is None:
+        return None
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        usage(f"{option} {text!r} is not a time: give one as 2026-11-22T05:00:00Z, or a date as 2026-11-22")
+
+
+def window_of(since: str | None, until: str | None, time_field: str | None) -> WindowOptions | None:
+    """The times that are wanted; None when all are."""
+    if since is None and until is None:
+        if time_field is not None:
+            usage("--time-field goes with --since or --until")
+        return None
+    since_ms, until_ms = moment(since, "--since"), moment(until, "--until")
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        usage(f"no record is written both at --since {since} or later and before --until {until}")
+    return WindowOptions(since_ms=since_ms, until_ms=until_ms, time_field=time_field)
+
+
+def rate_of(text: str | None) -> int:
+    """Bytes per second of `20MiB/s` or `20MiB`."""
+    if text is None:
+        return 0
+    try:
+        options = LimitsOptions.model_validate({"bytes_per_second": text.removesuffix("/s")})
+    except ValueError:
+        usage(f"--rate {text!r} is no rate of at least 1KiB/s: give bytes per second with a unit, as 20MiB/s")
+    return options.bytes_per_second or 0
+
+
+def settle_run(definition: Definition, settings: Settings, asked: BackfillRequest) -> tuple[Job, Run | None]:
+    """The job, and the run it belongs to: None without PATHs. Begins a run on disk, or finds the one to go on with."""
+    if not asked.paths:
+        if asked.again:
+            usage("--again needs PATHs: without any, the connector's own offsets say what is left (copycat offsets reset forgets them)")
+        if asked.resume:
+            usage("--resume needs PATHs: without any, a backfill always goes on where the connector is")
+        _warn_of_window(asked)
+        return Job(definition, settings.state_dir, window=asked.window, rate=asked.rate), None
+    runs = Runs(settings.state_dir)
+    with runs.held():
+        runs.prune()
+        run = _run(definition, runs, asked)
+    kind = SOURCES[definition.source.type]
+    if run.remote:
+        make = remote_maker(kind, run.remote)
+    else:
+        make = given.maker(kind, run.files, None if run.again else delivered_before(definition, settings, run))
+    window = None
+    if run.since_ms is not None or run.until_ms is not None:
+        window = WindowOptions(since_ms=run.since_ms, until_ms=run.until_ms, time_field=run.time_field)
+    return Job(definition, run.directory, make, window, asked.rate), run
+
+
+def delivered_before(definition: Definition, settings: Settings, run: Run | None) -> Delivered:
+    """What Kafka has of this connector's files: by its own offsets and those of earlier runs."""
+    live = [(one, offset, "the connector") for one, offset in offsets_of(definition, saved_offsets(settings.state_dir)).items()]
+    earlier = [row for name in (definition.name, *definition.renamed_from) for row in Runs(settings.state_dir).rows(name)]
+    own = f"backfill {run.name}" if run else ""
+    return Delivered([*live, *(row for row in earlier if row[2] != own)])
+
+
+def files_of(definition: Definition, paths: Sequence[str]) -> Chosen:
+    """The files that are meant; ends the command when a PATH means none, or the definition leaves out all of them."""
+    chosen = choose(paths, getattr(definition.source, "exclude", ()))
+    if chosen.nothing:
+        usage("\n       ".join(visible(one) for one in chosen.nothing))
+    if chosen.remote and chosen.files:
+        usage("give addresses and files of this host to different runs")
+    if chosen.excluded and not (chosen.files or chosen.remote):
+        usage(f"{_EXCLUDED} all of these files: backfill them with a definition that does not exclude them")
+    if chosen.excluded:
+        others = len(chosen.excluded) - 1
+        more = f" and {others:,} more" if others else ""
+        typer.echo(f"note: {_EXCLUDED} {visible(chosen.excluded[0])}{more}", err=True)
+    return chosen
+
+
+def _run(definition: Definition, runs: Runs, asked: BackfillRequest) -> Run:
+    """The run to go on with, or a new one."""
+    names = tuple(path if is_remote(path) else os.path.abspath(path) for path in asked.paths)  # noqa: PTH100 - links keep their names
+    before, shape = runs.unfinished(definition.name, names), _shape(definition)
+    if before is not None and is_worked_on(before):
+        raise FatalError(f"this backfill already runs: it began {_when(before)} ({_progress(before)})", "wait for its end")
+    if asked.resume:
+        if before is None:
+            usage(f"there is nothing to resume: no backfill of {definition.name} over these PATHs was left unfinished")
+        _check_same_window(before, asked)
+        if before.shape not in ("", shape):
+            usage("the definition has another source.format than when this run began: put it back, or begin anew with --again")
+        return before
+    if before is not None and not asked.again:
+        usage(
+            f"a backfill of these PATHs that began {_when(before)} did not come to its end ({_progress(before)}):\n"
+            "       go on with it: --resume\n"
+            "       or begin anew and send everything again: --again"
+        )
+    chosen = files_of(definition, asked.paths)
+    if before is not None:
+        give_up(before)
+    window = asked.window or WindowOptions(since_ms=None, until_ms=None, time_field=None)
+    return runs.begin(
+        Run(
+            Path(),
+            definition.name,
+            names,
+            chosen.files,
+            chosen.remote,
+            window.since_ms,
+            window.until_ms,
+            window.time_field,
+            again=asked.again,
+            shape=shape,
+        )
+    )
+
+
+def _shape(definition: Definition) -> str:
+    form = getattr(definition.source, "format", None)
+    words = f"{definition.source.type} {form.model_dump_json() if form is not None else ''}"
+    return hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
+
+
+def _check_same_window(before: Run, asked: BackfillRequest) -> None:
+    window = asked.window
+    if window and (window.since_ms, window.until_ms, window.time_field) != (before.since_ms, before.until_ms, before.time_field):
+        usage("the run to resume began with other times: leave out --since, --until and --time-field, it goes on with its own")
+
+
+def _warn_of_window(asked: BackfillRequest) -> None:
+    if asked.window is not None:
+        words = "records outside of these times are passed by the connector's own offsets: the agent will not send them later"
+        typer.echo(f"warning: {words}; to leave the offsets alone, name the files as PATHs", err=True)
+
+
+def _when(run: Run) -> str:
+    return time.strftime("on %Y-%m-%d at %H:%M:%S", time.localtime(run.begun_ms / 1000))
+
+
+def _progress(run: Run) -> str:
+    """How far it was."""
+    rows = rows_of(run)
+    done = sum(offset.done for offset in rows.values())
+    records = sum(offset.records for offset in rows.values())
+    return f"{done:,} of {max(len(run.files), len(rows)):,} files done, {records:,} records passed"
+
+
+def show_plan(definition: Definition, settings: Settings, asked: BackfillRequest, *, as_json: bool) -> None:
+    """Print the plan on stdout."""
+    logs.setup("error")
+    chosen = files_of(definition, asked.paths) if asked.paths else None
+    delivered = None if asked.again or chosen is None else delivered_before(definition, settings, None)
+    saved = {} if chosen else offsets_of(definition, saved_offsets(settings.state_dir))
+    measured = _measured(Runs(settings.state_dir), definition.name)
+    plan = plan_of(definition, chosen, delivered, saved, asked.rate, measured)
+    typer.echo(json.dumps(plan, indent=2) if as_json else "\n".join(_lines(plan, chosen)))
+
+
+def _measured(runs: Runs, connector: str) -> float:
+    """Bytes per second of the latest finished run of this connector that took a while, 0.0 without one."""
+    for run in reversed(runs.all()):
+        try:
+            account = json.loads((run.directory / "account.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if run.connector == connector and account["seconds"] > 1 and account["bytes_per_second"]:
+            return float(account["bytes_per_second"])
+    return 0.0
+
+
+def _lines(plan: Mapping[str, Any], chosen: Chosen | None) -> Iterator[str]:
+    files = sorted(plan["files"], key=lambda file: (file["action"] == "skip", file["path"]))
+    for file in files[:FILES_SHOWN]:
+        yield _file(file)
+    if len(files) > FILES_SHOWN:
+        yield f"... and {len(files) - FILES_SHOWN:,} more files; --format json has them all"
+    for address in chosen.remote if chosen else ():
+        yield f"{address}: what is behind addresses is not looked at"
+    topic = plan["topic"]
+    yield f"topic {visible(topic['name'])}: {topic['state']}"
+    totals, words = plan["totals"], plan["time"]["words"]
+    records = f"about {totals['records']:,} records" if totals["records"] is not None else "nobody knows how many records"
+    took = f"about {age(plan['time']['seconds'])} {words}" if plan["time"]["seconds"] is not None else words
+    yield f"{plan['connector']}: {totals['send']:,} of {totals['files']:,} files to send: {size(totals['bytes'])}, {records}, {took}"
+    for warning in plan["warnings"]:
+        yield f"warning: {visible(warning)}"
+
+
+def _file(file: Mapping[str, Any]) -> str:
+    packed = f", {file['compression']}: about {size(file['unpacked_bytes'])} unpacked" if file["compression"] else ""
+    why = f": {visible(file['why'])}" if file["why"] else ""
+    if file["action"] == "skip":
+        return f"{visible(file['path'])}: skip{why}"
+    records = "" if file["records"] is None else f", about {file['records']:,} records"
+    return f"{visible(file['path'])}: {file['action']} {size(file['bytes'])}{packed}{records}{why}"

@@ -1,0 +1,135 @@
+"""What a terminal shows: tables that fit, never cut, and pictures of the agent one after the other, also while it is away."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, OverflowMethod, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from copycat_agent.api import AgentClient, AgentUnreachableError, address
+from copycat_agent.cli.rates import Rates
+
+GAP = 2
+"""Blanks between two columns."""
+WRAP_CELLS = 20
+"""What a column that wraps needs at least."""
+_ENDLESS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column. `rank` 0 always stays; else the highest rank goes first. `is_idle`: its values say nothing now (all zero).
+
+    `wraps`: what does not fit goes on in the next line, so it asks for little room.
+    """
+
+    title: str
+    cells: Sequence[str | Text]
+    rank: int = 0
+    is_idle: bool = False
+    left: bool = False
+    wraps: bool = False
+
+    @property
+    def width(self) -> int:
+        """Terminal cells of its widest value."""
+        widest = max((cell_len(str(cell)) for cell in (self.title, *self.cells)), default=0)
+        return min(widest, WRAP_CELLS) if self.wraps else widest
+
+
+def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
+    """Those that fit into `width` cells, in their order: idle ones go first, then by rank."""
+    kept = list(columns)
+    while sum(column.width + GAP for column in kept) - GAP > width:
+        spare = [column for column in kept if column.rank]
+        if not spare:
+            break
+        kept.remove(max(spare, key=lambda column: (column.is_idle, column.rank)))
+    return kept
+
+
+def table(columns: Sequence[TableColumn], width: int) -> Table:
+    """The columns that fit, without lines around them."""
+    kept = fitting(columns, width)
+    made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    for column in kept:
+        how: OverflowMethod = "fold" if column.wraps else "ellipsis"
+        made.add_column(column.title, justify="left" if column.left else "right", no_wrap=not column.wraps, overflow=how)
+    for row in zip(*(column.cells for column in kept), strict=True):
+        made.add_row(*row)
+    return made
+
+
+@dataclass(slots=True)
+class LookAtAgent:
+    """What was last seen. `away_since` is 0 while the agent answers, else when it stopped to (epoch seconds), and `why`."""
+
+    agent: dict[str, Any]
+    connectors: list[dict[str, Any]]
+    at: float
+    away_since: float = 0.0
+    why: str = ""
+    rates: Rates = field(default_factory=Rates)
+
+
+class AgentWatch:
+    """Asks one agent, about all connectors or one."""
+
+    def __init__(self, client: AgentClient, name: str | None = None) -> None:
+        """Ask for the first time: raises what `AgentClient` raises."""
+        self._client, self._name = client, name
+        agent, connectors = self._ask()
+        self.seen = LookAtAgent(agent, connectors, time.time())
+        self.seen.rates.look(connectors, time.monotonic())
+
+    def look(self) -> LookAtAgent:
+        """Ask again. An agent that does not answer leaves the last picture, with since when."""
+        try:
+            self.seen.agent, self.seen.connectors = self._ask()
+        except AgentUnreachableError as error:
+            self.seen.away_since, self.seen.why = self.seen.away_since or time.time(), error.message
+            return self.seen
+        self.seen.at, self.seen.away_since = time.time(), 0.0
+        self.seen.rates.look(self.seen.connectors, time.monotonic())
+        return self.seen
+
+    def _ask(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        agent = self._client.get("/v1")
+        if self._name:
+            return agent, [self._client.get(address("connectors", self._name))]
+        return agent, self._client.get("/v1/connectors")["connectors"]
+
+
+def show(
+    watch: AgentWatch, draw: Callable[[LookAtAgent], RenderableType], console: Console, interval: float, *, screen: bool = False
+) -> None:
+    """Draw every `interval` seconds until Ctrl-C: in place on a terminal, one block after the other elsewhere."""
+    try:
+        if console.is_terminal:
+            with Live(draw(watch.seen), console=console, auto_refresh=False, screen=screen) as live:
+                while True:
+                    time.sleep(interval)
+                    live.update(draw(watch.look()), refresh=True)
+        while True:
+            console.print(draw(watch.seen))
+            console.file.flush()
+            time.sleep(interval)
+            watch.look()
+    except KeyboardInterrupt:
+        return  # it is how one leaves
+
+
+def make_console(*, no_color: bool) -> Console:
+    """Of stdout. Where there is no terminal to fit into, and no COLUMNS says otherwise, lines are as long as they have to be."""
+    console = Console(no_color=no_color or None, highlight=False, markup=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _ENDLESS
+    return console

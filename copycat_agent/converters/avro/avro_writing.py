@@ -1,0 +1,295 @@
+"""An Avro schema, compiled into functions that check a value and write it in one pass.
+
+Faster than fastavro's writer on nullable fields, and it says which field is wrong and why, takes no number for another type's,
+and leaves nothing out silently. fastavro parses the schemas, and tests compare every byte with its writer's.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from fastavro import parse_schema
+
+from copycat_agent.converters.avro import numbers
+from copycat_agent.converters.avro.numbers import Write
+from copycat_agent.converters.schemas import moments
+from copycat_agent.converters.schemas.form import BadSchemaError
+from copycat_agent.converters.schemas.moments import Unfit, kind, wanted
+
+AvroType = str | list[Any] | dict[str, Any]
+"""An Avro schema, as JSON has it."""
+
+_TRIES_MAX = 200_000
+"""Types of unions that one value may be tried against in vain: more than a value of 1 MiB needs, and no more than a second's work. In a
+schema that contains itself each level of a value could double them."""
+_PLAIN: dict[str, Write] = {
+    "null": numbers.null, "boolean": numbers.boolean, "int": numbers.integer, "long": numbers.long, "float": numbers.single,
+    "double": numbers.double, "bytes": numbers.binary, "string": numbers.string,
+}  # fmt: skip
+_LOGICAL: dict[tuple[str, str], Write] = {
+    ("int", "date"): numbers.counted(moments.days_of, numbers.integer),
+    ("int", "time-millis"): numbers.counted(lambda value: moments.clock_micros_of(value) // 1000, numbers.integer),
+    ("long", "time-micros"): numbers.counted(moments.clock_micros_of, numbers.long),
+    ("long", "timestamp-millis"): numbers.counted(lambda value: moments.micros_of(value) // 1000, numbers.long),
+    ("long", "timestamp-micros"): numbers.counted(moments.micros_of, numbers.long),
+    ("long", "timestamp-nanos"): numbers.counted(moments.nanos_of, numbers.long),
+    ("long", "local-timestamp-millis"): numbers.counted(lambda value: moments.local_micros_of(value) // 1000, numbers.long),
+    ("long", "local-timestamp-micros"): numbers.counted(moments.local_micros_of, numbers.long),
+    ("long", "local-timestamp-nanos"): numbers.counted(moments.local_nanos_of, numbers.long),
+    ("string", "uuid"): numbers.uuid_text,
+}
+_WHOLE_FIRST = ("int", "long")
+_MISSING = object()
+
+
+def parsed(schema: AvroType, named: dict[str, Any]) -> AvroType:
+    """A schema with its names resolved, see fastavro; `named` gets its named types. Raises BadSchemaError."""
+    try:
+        return parse_schema(schema, named_schemas=named)
+    except Exception as error:  # noqa: BLE001 - whatever fastavro raises for JSON that is no schema
+        words = str(error).partition("\n")[0][:200]
+        raise BadSchemaError(f"it is no Avro schema ({type(error).__name__}: {words})") from None
+
+
+class _Tries(threading.local):
+    """How many vain tries one value has left."""
+
+    left = 0
+
+
+class Compiler:
+    """Makes writers for the types of one schema. `drops`: fields that a record does not have in the schema are left out."""
+
+    def __init__(self, named: dict[str, Any], *, drops: bool) -> None:
+        self._named = named
+        self._drops = drops
+        self._strict = Compiler(named, drops=False) if drops else self
+        self._records: dict[str, Write] = {}
+        self._tries: _Tries = self._strict.tries if drops else _Tries()
+
+    @property
+    def tries(self) -> _Tries:
+        """What its unions count in."""
+        return self._tries
+
+    def top(self, schema: AvroType) -> Write:
+        """The writer of a schema as a whole."""
+        try:
+            write, tries = self.of(schema), self._tries
+        except RecursionError:
+            msg = "it is nested too deeply"
+            raise BadSchemaError(msg) from None
+
+        def guarded(value: object) -> bytes:
+            tries.left = _TRIES_MAX
+            try:
+                return write(value)
+            except RecursionError:
+                msg = "the value is nested too deeply"
+                raise Unfit(msg) from None
+
+        return guarded
+
+    def of(self, schema: AvroType) -> Write:  # noqa: PLR0911 - a table of kinds
+        """The writer of a type."""
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, str):
+            return _PLAIN[schema] if schema in _PLAIN else self._named_type(schema)
+        type_ = schema["type"]
+        if isinstance(type_, dict | list):
+            return self.of(type_)
+        if special := self._logical(schema):
+            return special
+        if type_ == "array":
+            return _array(self.of(schema["items"]))
+        if type_ == "map":
+            return _map(self.of(schema["values"]))
+        if type_ in ("record", "error", "enum", "fixed"):
+            return self._named_type(schema["name"])
+        return self.of(type_)
+
+    def _logical(self, schema: dict[str, Any]) -> Write | None:
+        """One that is not known, or does not belong on its type, is what lies beneath it, as Avro has it."""
+        type_, logical = schema["type"], schema.get("logicalType")
+        if logical is None or not isinstance(logical, str):
+            return None
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        if logical == "decimal" and isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision:
+            if type_ == "bytes":
+                return numbers.decimal_bytes(precision, scale)
+            return numbers.decimal_fixed(precision, scale, schema["size"]) if type_ == "fixed" else None
+        if (type_, logical, schema.get("size")) == ("fixed", "uuid", 16):
+            return numbers.uuid_fixed
+        return _LOGICAL.get((type_, logical))
+
+    def _named_type(self, name: str) -> Write:
+        schema = self._named.get(name)
+        if schema is None:
+            raise BadSchemaError(f"it names a type {name[:100]!r} that is not in it")
+        if schema["type"] == "enum":
+            return numbers.enum(tuple(schema["symbols"]))
+        if schema["type"] == "fixed":
+            return self._logical(schema) or numbers.fixed(schema["size"])
+        if name in self._records:
+            return lambda value: self._records[name](value)  # noqa: PLW0108 - it contains itself, and is not finished
+        self._records[name] = numbers.null
+        self._records[name] = write = self._record(schema)
+        return write
+
+    def _record(self, schema: dict[str, Any]) -> Write:
+        fields = []
+        for field in schema["fields"]:
+            write = self.of(field["type"])
+            fields.append((field["name"], write, self._default(field, write)))
+        return _strict(fields, drops=self._drops)
+
+    def _default(self, field: dict[str, Any], write: Write) -> bytes | None:
+        """What stands for a field that is missing: its default, null where it may be null, None where it has to be there."""
+        type_ = field["type"]
+        if "default" not in field:
+            return write(None) if type_ == "null" or (isinstance(type_, list) and "null" in type_) else None
+        try:
+            return self._written_default(type_, field["default"])
+        except (Unfit, KeyError, TypeError, ValueError, AttributeError):
+            raise BadSchemaError(f"the default of field {field['name']!r} is none of its type") from None
+
+    def _written_default(self, type_: AvroType, default: Any) -> bytes:  # noqa: ANN401 - JSON
+        """A default as the schema's JSON has it: of a union the first type that takes it, bytes as text of Latin-1."""
+        if isinstance(type_, list):
+            return self._default_of_union(type_, default)
+        full = self._named.get(type_, type_) if isinstance(type_, str) else self._named.get(type_.get("name", ""), type_)
+        base = full if isinstance(full, str) else full["type"]
+        if base in ("bytes", "fixed"):
+            data: bytes = default.encode("latin-1")
+            return numbers.binary(data) if base == "bytes" else data
+        if base in ("record", "error"):
+            return b"".join([self._written_default(field["type"], _chosen(default, field)) for field in full["fields"]])
+        if base == "array":
+            items = [self._written_default(full["items"], item) for item in default]
+            return numbers.size(len(items)) + b"".join(items) + (b"\0" if items else b"")
+        if base == "map":
+            pairs = [numbers.string(key) + self._written_default(full["values"], item) for key, item in default.items()]
+            return numbers.size(len(pairs)) + b"".join(pairs) + (b"\0" if pairs else b"")
+        return _PLAIN[base](default) if base in _PLAIN else self.of(type_)(default)
+
+    def _default_of_union(self, branches: list[Any], default: Any) -> bytes:  # noqa: ANN401 - JSON
+        for index, branch in enumerate(branches):
+            try:
+                return numbers.size(index) + self._written_default(branch, default)
+            except (Unfit, KeyError, TypeError, ValueError, AttributeError):
+                continue
+        raise wanted("one of its types", default)
+
+    def _union(self, branches: list[Any]) -> Write:
+        writes = [(numbers.size(index), branch, self.of(branch)) for index, branch in enumerate(branches)]
+        if len(writes) == 2 and "null" in branches and branches != ["null", "null"]:  # noqa: PLR2004 - null and another
+            at = branches.index("null")
+            return _nullable(writes[at][0], writes[1 - at][0], writes[1 - at][2])
+        if self._drops:  # a type that takes all of a value goes before one that would leave some of it out
+            strict = [(numbers.size(index), branch, self._strict.of(branch)) for index, branch in enumerate(branches)]
+            writes = [*strict, *writes]
+        return _any_of(writes, self._tries)
+
+
+def _chosen(default: dict[str, Any], field: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    return default[field["name"]] if field["name"] in default else field["default"]
+
+
+def _strict(fields: list[tuple[str, Write, bytes | None]], *, drops: bool) -> Write:
+    """A record: its fields in order."""
+    names = frozenset(name for name, _, _ in fields)
+
+    def write(value: object) -> bytes:
+        if type(value) is not dict and not isinstance(value, dict):
+            raise wanted("an object", value)
+        parts, seen, name = [], 0, ""
+        try:
+            for name, write_field, default in fields:
+                found = value.get(name, _MISSING)
+                if found is not _MISSING:
+                    seen += 1
+                    parts.append(write_field(found))
+                elif default is not None:
+                    parts.append(default)
+                else:
+                    raise Unfit(_ABSENT)  # noqa: TRY301 - it gets its path below
+        except Unfit as unfit:
+            raise unfit.within(name) from None
+        if seen != len(value) and not drops:
+            raise _extra(value, names)
+        return b"".join(parts)
+
+    return write
+
+
+_TOO_MANY = "the types of the schema's unions can be tried on it in too many ways"
+_ABSENT = "it is missing, and the schema has no default for it"
+
+
+def _extra(value: dict[Any, Any], names: frozenset[str]) -> Unfit:
+    extra = next(name for name in value if name not in names)
+    return Unfit("the schema has no such field; extra_fields: drop leaves such fields out").within(str(extra))
+
+
+def _nullable(null: bytes, other: bytes, write: Write) -> Write:
+    def either(value: object) -> bytes:
+        return null if value is None else other + write(value)
+
+    return either
+
+
+def _any_of(writes: list[tuple[bytes, Any, Write]], tries: _Tries) -> Write:
+    """The first type that takes the value; whole numbers go to a type of whole numbers before any other."""
+    whole = sorted(writes, key=lambda one: one[1] not in _WHOLE_FIRST)
+
+    def write(value: object) -> bytes:
+        deepest: Unfit | None = None
+        for index, _, write_branch in whole if type(value) is int else writes:
+            try:
+                return index + write_branch(value)
+            except Unfit as unfit:
+                tries.left -= 1
+                if tries.left < 0:
+                    raise Unfit(_TOO_MANY) from None
+                if deepest is None or len(unfit.path) > len(deepest.path):
+                    deepest = unfit
+        if deepest is not None and deepest.path:
+            raise deepest
+        raise Unfit(f"none of the types that the schema allows takes {kind(value)}")
+
+    return write
+
+
+def _array(write_item: Write) -> Write:
+    def write(value: object) -> bytes:
+        if not isinstance(value, list | tuple):
+            raise wanted("a list", value)
+        if not value:
+            return b"\0"
+        items: list[bytes] = []
+        try:
+            items.extend(map(write_item, value))
+        except Unfit as unfit:
+            raise unfit.within(f"[{len(items)}]") from None  # those before it are in there
+        return numbers.size(len(items)) + b"".join(items) + b"\0"
+
+    return write
+
+
+def _map(write_item: Write) -> Write:
+    def write(value: object) -> bytes:
+        if not isinstance(value, dict):
+            raise wanted("an object", value)
+        if not value:
+            return b"\0"
+        parts, name = [numbers.size(len(value))], ""
+        try:
+            for name, item in value.items():
+                parts += numbers.string(name), write_item(item)
+        except Unfit as unfit:
+            raise unfit.within(str(name)) from None
+        return b"".join([*parts, b"\0"])
+
+    return write

@@ -1,0 +1,279 @@
+"""A schema registry, as one process asks it: few questions, each bounded in time, with its own words for what goes wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
+from copycat_agent.converters.schemas.registry_session import ANSWER_SECONDS, connected
+from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.oauth import REGISTRY_OAUTH, Tokens, tokens_of
+from copycat_agent.options import SchemaRegistryOptions, without_login
+
+_WORDS_MAX = 400
+_REGISTRIES_MAX = 64
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 401, 403, 404, 409, 422
+_TOO_MANY, _TIME_OUT, _SERVER = 429, 408, 500
+_ID_MAX = 2**32 - 1
+_UP = "is it up? check converters.schema_registry.url; the agent asks again by itself"
+_TRUST = "set converters.schema_registry.ca_file to the authority that signed its certificate; url needs a name that is in it"
+_SHOW = "set cert_file and key_file under converters.schema_registry to a certificate that it trusts"
+_CLIENT_REFUSED = (
+    "CERTIFICATE_REQUIRED",
+    "UNKNOWN_CA",
+    "BAD_CERTIFICATE",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_UNKNOWN",
+    "HANDSHAKE_FAILURE",
+)
+"""TLS alerts with which a server turns a client away for its certificate."""
+_NOT_A_REGISTRY = "correct converters.schema_registry.url: some registries answer below a path, such as /apis/ccompat/v7"
+
+_T = TypeVar("_T")
+
+
+class Reference(NamedTuple):
+    """What a schema imports: under which name, and where the registry has it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Written(NamedTuple):
+    """A schema as the registry has it. `kind` is AVRO, JSON or PROTOBUF."""
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+class Registered(NamedTuple):
+    """A schema under its id; `version` is its number within its subject, 0 where the registry did not say."""
+
+    id: int
+    schema: Written
+    version: int = 0
+
+
+class SchemaRegistry:
+    """One registry with one login. Thread-safe; answers one question at a time. Keeps no answers.
+
+    Every method raises RetriableError where it does not answer, BlockedError where an operator has to do something (login,
+    a subject that is not there), FatalError where it refuses a schema, with its words.
+    """
+
+    def __init__(self, options: SchemaRegistryOptions) -> None:
+        """Asks nothing yet."""
+        self._options = options
+        self._tokens = None if options.oauth is None else tokens_of(options.oauth, None, REGISTRY_OAUTH)
+        self._lock = threading.Lock()
+        self.where = f"the schema registry at {without_login(options.url)}"
+
+    def latest(self, subject: str) -> Registered:
+        """The newest version of a subject."""
+        return self._ask(lambda client: _registered(client.get_latest_version(subject)), f"subject {subject!r}")
+
+    def version(self, subject: str, version: int) -> Registered:
+        """One version of a subject."""
+        return self._ask(lambda client: _registered(client.get_version(subject, version)), f"version {version} of subject {subject!r}")
+
+    def find(self, subject: str, schema: Written) -> Registered:
+        """What a schema is registered as in a subject."""
+        what = f"this schema in subject {subject!r}"
+        try:
+            return self._ask(lambda client: _found(client, subject, schema, normal=False), what)
+        except _AbsentError:
+            return self._ask(lambda client: _found(client, subject, schema, normal=True), what)  # written in another way, perhaps
+
+    def register(self, subject: str, schema: Written) -> Registered:
+        """The same, and puts it there when it is not."""
+
+        def ask(client: SchemaRegistryClient) -> Registered:
+            return Registered(_id(client.register_schema(subject, _schema(schema))), schema)
+
+        return self._ask(ask, f"subject {subject!r}")
+
+    def compatible(self, subject: str, schema: Written) -> bool:
+        """Whether a schema could become a subject's next version. For an examination."""
+        try:
+            return self._ask(lambda client: bool(client.test_compatibility(subject, _schema(schema))), f"subject {subject!r}")
+        except _AbsentError:
+            return True  # the first version
+
+    def _ask(self, question: Callable[[SchemaRegistryClient], _T], what: str) -> _T:
+        if not self._lock.acquire(timeout=ANSWER_SECONDS):
+            raise RetriableError(f"{self.where} has not answered another question yet", _UP)
+        try:
+            return self._in_time(question, what)
+        finally:
+            self._lock.release()
+
+    def _in_time(self, question: Callable[[SchemaRegistryClient], _T], what: str) -> _T:
+        """On a thread, since the client bounds each step of an answer and not the whole."""
+        if self._tokens is not None:
+            self._tokens.token()  # before: it has a time of its own
+        outcome: list[tuple[_T | None, Exception | None]] = []
+
+        def run() -> None:
+            try:
+                with _client(self._options, self._tokens) as client:  # asked so rarely that a connection need not wait for it
+                    outcome.append((question(client), None))
+            except Exception as error:  # noqa: BLE001 - translated below
+                outcome.append((None, error))
+
+        thread = threading.Thread(target=run, name="schema-registry", daemon=True)
+        thread.start()
+        thread.join(ANSWER_SECONDS)
+        if not outcome:
+            raise RetriableError(f"{self.where} did not answer within {ANSWER_SECONDS:g} s", _UP)
+        value, error = outcome[0]
+        if isinstance(error, CopycatError):
+            raise error
+        if error is not None:
+            raise self._translated(error, what) from None
+        return value  # type: ignore[return-value]
+
+    def _translated(self, error: Exception, what: str) -> CopycatError:
+        if isinstance(error, SchemaRegistryError):
+            return self._refusal(int(error.http_status_code), _words(error), what)
+        if isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
+            return BlockedError(f"{self.where} answers, but not as a schema registry does", _NOT_A_REGISTRY)
+        reason = _clean(str(error)) or type(error).__name__
+        if isinstance(error, CertificateError):
+            return BlockedError(f"{self.where} cannot be asked: {reason}", f"correct converters.schema_registry.{error.option}")
+        return self._unreachable(reason)
+
+    def _unreachable(self, reason: str) -> CopycatError:
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            return BlockedError(f"{self.where} has a certificate that is refused: {reason}", _TRUST)
+        if any(alert in reason for alert in _CLIENT_REFUSED):
+            return BlockedError(f"{self.where} refuses this client's certificate, or wants one: {reason}", _SHOW)
+        return RetriableError(f"{self.where} does not answer: {reason}", _UP)
+
+    def _unauthorized(self) -> CopycatError:
+        if self._tokens is not None:
+            self._tokens.distrust()
+            return BlockedError(f"{self.where} refuses this token (HTTP 401)", f"correct {REGISTRY_OAUTH}")
+        login = "refuses this login" if self._options.basic_auth else "wants a login"
+        hint = "correct converters.schema_registry.basic_auth: {username, password}, or oauth"
+        return BlockedError(f"{self.where} {login} (HTTP 401)", hint)
+
+    def _refusal(self, status: int, words: str, what: str) -> CopycatError:
+        """An answer that is no good one, by what the caller does about it."""
+        if status == _UNAUTHORIZED:
+            return self._unauthorized()
+        if status == _FORBIDDEN:
+            return BlockedError(f"{self.where} does not let this login use {what} (HTTP 403)", "grant it there")
+        if status == _NOT_FOUND:
+            return _AbsentError(f"{self.where} does not have {what}: {words}", "register the schema, or set auto_register: true")
+        if status in (_CONFLICT, _UNPROCESSABLE):
+            return FatalError(f"{self.where} refuses the schema for {what} (HTTP {status}): {words}", "correct the schema, or the subject")
+        if status >= _SERVER or status in (_TOO_MANY, _TIME_OUT):
+            return RetriableError(f"{self.where} cannot answer now (HTTP {status}): {words}", _UP)
+        return BlockedError(f"{self.where} answers HTTP {status}: {words}", _NOT_A_REGISTRY)
+
+
+class _AbsentError(BlockedError):
+    """What was asked for is not there."""
+
+    def __reduce__(self) -> tuple[type[BlockedError], tuple[str, str]]:
+        """Everywhere else it is what it is for the caller."""
+        return BlockedError, (self.message, self.hint)
+
+
+def registry_of(options: SchemaRegistryOptions) -> SchemaRegistry:
+    """The registry of these options: one per process, address and login."""
+    login, oauth = options.basic_auth, options.oauth
+    hidden = login.password if login else None, options.key_password, oauth.client_secret if oauth else None
+    key = (options.model_dump_json(), *(one.get_secret_value() if one else None for one in hidden))
+    with _guard:
+        if len(_registries) >= _REGISTRIES_MAX:
+            _registries.clear()
+        return _registries.setdefault(key, SchemaRegistry(options))
+
+
+_guard = threading.Lock()
+_registries: dict[tuple[str | None, ...], SchemaRegistry] = {}
+
+
+def _client(options: SchemaRegistryOptions, tokens: Tokens | None) -> SchemaRegistryClient:
+    login = None
+    if options.basic_auth is not None:
+        login = options.basic_auth.username, options.basic_auth.password.get_secret_value()
+    address = urlsplit(options.url)
+    context = tls_context(options) if address.scheme == "https" else None
+    return connected(address.geturl(), login, context, None if tokens is None else lambda _: _bearer(options, tokens))
+
+
+def _bearer(options: SchemaRegistryOptions, tokens: Tokens) -> dict[str, str]:
+    """By the names of the client. The logical cluster, which it wants, is of Confluent Cloud only."""
+    assert options.oauth is not None
+    fields = {"bearer.auth.token": tokens.token(), "bearer.auth.logical.cluster": options.oauth.logical_cluster or ""}
+    pool = options.oauth.identity_pool
+    return fields if pool is None else {**fields, "bearer.auth.identity.pool.id": pool}
+
+
+def _schema(schema: Written) -> Schema:
+    references = [SchemaReference(name=one.name, subject=one.subject, version=one.version) for one in schema.references]
+    return Schema(schema.text, schema.kind, references)
+
+
+def _registered(answer: Any) -> Registered:  # noqa: ANN401 - the client's RegisteredSchema
+    schema = answer.schema
+    references = tuple(Reference(one.name, one.subject, one.version) for one in schema.references or ())
+    written = Written(str(schema.schema_type or "AVRO"), _text(schema.schema_str), references)
+    return Registered(_id(answer.schema_id), written, int(answer.version or 0))
+
+
+def _id(answered: object) -> int:
+    """A schema's id. Raises ValueError, for a record under another could not be read."""
+    if type(answered) is not int or not 0 < answered <= _ID_MAX:
+        msg = "no id"
+        raise ValueError(msg)
+    return answered
+
+
+def _text(answered: object) -> str:
+    if not isinstance(answered, str):
+        msg = "no schema"
+        raise TypeError(msg)
+    return answered
+
+
+def _found(client: SchemaRegistryClient, subject: str, schema: Written, *, normal: bool) -> Registered:
+    answer = client.lookup_schema(subject, _schema(schema), normalize_schemas=normal)
+    return Registered(_id(answer.schema_id), schema, int(answer.version or 0))
+
+
+def _words(error: SchemaRegistryError) -> str:
+    """The registry's own, unless it said nothing that can be read."""
+    words = str(error.error_message or "")
+    return "no reason given" if words.startswith("Unknown Schema Registry Error") or not words else _clean(words)
+
+
+def _clean(text: str) -> str:
+    return without_login("".join(character if character.isprintable() else " " for character in text))[:_WORDS_MAX]
+
+
+class OfflineRegistry(SchemaRegistry):
+    """Takes every schema for registered, with id 0. What only the registry knows is a RetriableError."""
+
+    def find(self, subject: str, schema: Written) -> Registered:
+        """See `Registry.find`."""
+        del subject
+        return Registered(0, schema)
+
+    def register(self, subject: str, schema: Written) -> Registered:
+        """See `Registry.register`: it is not."""
+        return self.find(subject, schema)
+
+    def _ask(self, question: Callable[..., Any], what: str) -> NoReturn:
+        del question
+        raise RetriableError(f"only the schema registry knows {what}")

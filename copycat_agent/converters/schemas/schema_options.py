@@ -1,0 +1,149 @@
+"""Options of converters with schemas, and what they cannot mean together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+from urllib.parse import urlsplit
+
+from copycat_agent.converters.base import ConverterProblem, Site
+from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
+from copycat_agent.converters.schemas.form import BadSchemaError
+from copycat_agent.converters.schemas.schema_file import ProtoPath, SchemaFile, SchemaPath
+from copycat_agent.oauth import token_problems
+from copycat_agent.options import ConverterOptions, Field, SchemaRegistryOptions
+
+_URL = ("schema_registry", "url")
+
+
+class SchemaOptions(ConverterOptions):
+    """Base of converters that find their schema in a schema registry."""
+
+    subject: str | None = Field(
+        None, min_length=1, max_length=512, description="Subject in the schema registry. Default: by subject_strategy."
+    )
+    subject_strategy: Literal["topic", "record", "topic_record"] = Field(
+        "topic",
+        description="topic: TOPIC-value or TOPIC-key. record: the schema's full name. topic_record: TOPIC- and that. As in Kafka Connect's "
+        "TopicNameStrategy, RecordNameStrategy and TopicRecordNameStrategy.",
+    )
+    schema_: SchemaPath | None = Field(
+        None, alias="schema", description="File with the schema, absolute. Default: the latest version of the subject."
+    )
+    auto_register: bool = Field(
+        False,
+        description="true registers the schema: that of the file, or one made from the declared types or from the files that are read. "
+        "false: it has to be in the registry.",
+    )
+
+    @property
+    def derives(self) -> bool:
+        """Whether the schema is made from declared types, or from the files that are read."""
+        return self.schema_ is None and self.auto_register
+
+
+class StrictOptions(SchemaOptions):
+    """Base of those whose records hold the schema's fields and no others."""
+
+    extra_fields: Literal["error", "drop"] = Field(
+        "error", description="Fields that the schema does not have. error: a bad record. drop: they are left out."
+    )
+
+
+def schema_problems(options: SchemaOptions, site: Site) -> Iterator[ConverterProblem]:
+    """What is wrong whatever the format of the schema. Reads files, asks no network."""
+    part = site.part
+    if site.registry is None:
+        hint = "add converters.schema_registry: {url: http://HOST:PORT}"
+        yield ConverterProblem((part,), f"converter {options.type} needs a schema registry", hint, "missing-key")
+    if options.subject is not None and "subject_strategy" in options.model_fields_set:
+        yield ConverterProblem((part, "subject_strategy"), "has no effect beside subject", "delete one of the two")
+    if options.subject is None and options.subject_strategy != "topic" and options.schema_ is None and not options.auto_register:
+        hint = "add schema: FILE, or name the subject"
+        yield ConverterProblem((part, "subject_strategy"), "the name of the record is only known with its schema", hint)
+
+
+def registry_problems(registry: SchemaRegistryOptions) -> Iterator[ConverterProblem]:
+    """What is wrong with the registry's own options."""
+    try:
+        address = urlsplit(registry.url)
+        good = address.scheme in ("http", "https") and bool(address.hostname) and (address.port is None or address.port > 0)
+    except ValueError:
+        yield ConverterProblem(_URL, "is no address", "as in http://registry.example.test:8081")
+        return
+    if "@" in address.netloc:
+        yield ConverterProblem(_URL, "has a login in it", "write it under schema_registry.basic_auth: {username, password}")
+    elif not good or "," in registry.url or address.query or address.fragment:
+        yield ConverterProblem(
+            _URL, "is no address of a registry", "one address, http:// or https://, as in http://registry.example.test:8081"
+        )
+    if registry.basic_auth is not None and ":" in registry.basic_auth.username:
+        hint = "HTTP ends the user's name at the first :"
+        yield ConverterProblem(("schema_registry", "basic_auth", "username"), "has a : in it", hint)
+    yield from _tls_problems(registry, address.scheme)
+    if registry.oauth is not None:
+        if registry.basic_auth is not None:
+            yield ConverterProblem(("schema_registry", "oauth"), "has no effect beside basic_auth", "delete one of the two")
+        for name, code, why, hint in token_problems(registry.oauth):
+            yield ConverterProblem(("schema_registry", "oauth", name) if name else ("schema_registry", "oauth"), why, hint, code)
+
+
+def _tls_problems(registry: SchemaRegistryOptions, scheme: str) -> Iterator[ConverterProblem]:
+    """The client's own certificate is not opened: its key is for the agent's user alone, and `doctor` looks at it."""
+    said = [name for name in ("ca_file", "cert_file", "key_file", "key_password") if getattr(registry, name) is not None]
+    if not said:
+        return
+    if scheme == "http":
+        for name in said:
+            yield ConverterProblem(("schema_registry", name), "needs an https:// address", f"correct url, or delete {name}")
+    elif (registry.cert_file is None) != (registry.key_file is None) or (registry.key_password is not None and registry.key_file is None):
+        yield ConverterProblem(("schema_registry", said[-1]), "a certificate and its key go together", "cert_file: PATH, key_file: PATH")
+    else:
+        try:
+            tls_context(registry.model_copy(update={"cert_file": None}))
+        except CertificateError as error:
+            yield ConverterProblem(("schema_registry", error.option), error.why, "name a readable PEM file (-----BEGIN CERTIFICATE-----)")
+
+
+def underivable(site: Site, error: BadSchemaError) -> ConverterProblem:
+    """Why no schema can be made from the declared fields."""
+    hint = "correct it in transforms, or name a schema FILE"
+    return ConverterProblem((site.part,), f"no schema can be made from the declared fields: {error}", hint)
+
+
+def file_problem(site: Site, file: SchemaFile, why: str, hint: str) -> ConverterProblem:
+    """What is wrong with a schema's file."""
+    return ConverterProblem((site.part, "schema"), f"{file.path}: {why}", hint)
+
+
+class AvroConverterOptions(StrictOptions):
+    """Avro with a schema registry: a zero byte, the schema's id, the record in Avro's binary form."""
+
+    type: Literal["avro"] = Field("avro", description="Avro, with the schema's id in a schema registry.")
+
+
+class JsonSchemaOptions(SchemaOptions):
+    """JSON with a schema registry: a zero byte, the schema's id, the record as the json converter writes it."""
+
+    type: Literal["json_schema"] = Field("json_schema", description="JSON, with the schema's id in a schema registry.")
+    validate_: bool = Field(
+        True,
+        alias="validate",
+        description="true: a record that the schema does not allow is a bad record. false: nobody looks, which is much faster with "
+        "schemas that use more than types, required, enum and bounds.",
+    )
+
+
+class ProtobufOptions(StrictOptions):
+    """Protobuf with a schema registry: a zero byte, the schema's id, which message of it, the message."""
+
+    type: Literal["protobuf"] = Field("protobuf", description="Protobuf, with the schema's id in a schema registry.")
+    schema_: ProtoPath | None = Field(
+        None,
+        alias="schema",
+        description="A .proto file, absolute. It may import files from its own directory and below, and google/protobuf/*. Default: the "
+        "latest version of the subject.",
+    )
+    message: str | None = Field(
+        None, min_length=1, max_length=512, description="Message of the schema, with its package or without. Default: the first."
+    )

@@ -1,0 +1,188 @@
+"""`json` (the elements of an array, or values one behind the other) and `jsonl` (each line is a value).
+
+The bytes of a line are what is sent, as long as nothing makes other fields of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+from typing import Literal, TypeGuard
+
+from copycat_agent.errors import DamageError
+from copycat_agent.formats.lines import LineFrames, TextLineOptions
+from copycat_agent.formats.model import Chunk, Frame, Gap, Parsed, RecordFile, Unparsed
+from copycat_agent.formats.records.base import FormatKind
+from copycat_agent.formats.records.fields.types import TreeOptions, Typing
+from copycat_agent.formats.records.trees.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
+from copycat_agent.formats.records.trees.json_scan import NOTHING, OPEN_ARRAY, Cursor, last_before
+from copycat_agent.formats.records.trees.json_values import Value, parse, parse_all
+from copycat_agent.formats.records.whole_lines import line_starts, refuse_encoding
+from copycat_agent.options import ByteSize, Field
+
+BLOCK_BYTES = 2**16
+"""What is parsed at a time. The fields of more would leave the processor's cache before they are used, which doubles the time."""
+_BAD, _BLANK = 1, 2
+"""What a line that is no JSON is. 0 is one that is."""
+_LEAST_BLOCK_BYTES = 4096
+
+
+class JsonlOptions(TreeOptions):
+    """JSON Lines (ndjson). Lines of white space only are passed over."""
+
+    type: Literal["jsonl"] = Field("jsonl", description="Each line is a JSON value.")
+    encoding: str = Field("utf-8", min_length=1, max_length=64, description="A codec of Python, or auto: what the byte order mark says.")
+    max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Longest line as it stands in the file, line feed not counted.")
+    on_too_long: Literal["dlq", "drop"] = Field(
+        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: counted and passed."
+    )
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse an encoding that cannot be framed. pydantic reports the ValueError with its place."""
+        refuse_encoding(self.encoding, "\n")
+
+
+class JsonlFormat:
+    """See `RecordFormat`."""
+
+    counts_records = False
+    finds_end = False
+    makes_fields = True
+
+    def __init__(self, options: JsonlOptions) -> None:
+        """Raises what `LineFrames` raises."""
+        self._lines = LineFrames(TextLineOptions(max_bytes=options.max_bytes), BLOCK_BYTES, encoding=options.encoding)
+        self._typing = Typing(options)
+        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
+
+    def frames(
+        self,
+        file: RecordFile,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = True,
+        flush: bool = False,
+        block_bytes: int | None = None,
+    ) -> Iterator[Frame]:
+        """See `RecordFormat.frames`."""
+        for frame in self._lines.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes):
+            if isinstance(frame, Chunk):
+                yield from _parsed(frame, self._typing.read(parse_all(frame.values)), as_is=not self._typing.changes)
+            else:
+                yield frame
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """See `RecordFormat.cuts`."""
+        return line_starts(self._lines, file, parts)
+
+
+def _parsed(chunk: Chunk, values: Sequence[Value], *, as_is: bool) -> Iterator[Parsed | Gap]:
+    """The chunk's lines as records: what can be read in long runs, each bad record alone, blank lines as gaps between them."""
+    size = len(chunk.delimiter)
+    places = list(accumulate([len(line) + size for line in chunk.raw], initial=chunk.start))
+    places[-1] = chunk.end
+    if Unparsed not in set(map(type, values)):
+        yield Parsed(values, places, chunk.end - chunk.start, chunk.values, chunk.tail, as_is=as_is)
+        return
+    kinds = [type(value) is Unparsed and (_BAD if line.strip() else _BLANK) for value, line in zip(values, chunk.values, strict=True)]
+    begin = 0
+    for kind, lines in groupby(kinds):
+        end = begin + sum(1 for _ in lines)
+        if kind == _BLANK:
+            yield Gap(places[begin], places[end], _tail(chunk, end), "header")
+            begin = end
+        while begin < end:
+            stop = begin + 1 if kind else end
+            raw = chunk.raw if kind else chunk.values
+            run = places[begin : stop + 1]
+            yield Parsed(values[begin:stop], run, run[-1] - run[0], raw[begin:stop], _tail(chunk, stop), as_is=as_is)
+            begin = stop
+
+
+def _tail(chunk: Chunk, end: int) -> bytes:
+    return chunk.tail if end == len(chunk.raw) else chunk.tail_before(end)
+
+
+JSONL = FormatKind(JsonlOptions, JsonlFormat)
+
+
+class JsonFileOptions(TreeOptions):
+    """JSON that is not one value per line."""
+
+    type: Literal["json"] = Field("json", description="Each element of an array, or each of the values in the file, is a record.")
+    path: str | None = Field(
+        None, min_length=1, max_length=255, description='Keys from the object that the file is to the array of records: "data.items".'
+    )
+    max_bytes: ByteSize = Field(2**20, ge=1, le=2**30, description="Largest record as it stands in the file.")
+    on_too_long: Literal["dlq", "drop"] = Field(
+        "dlq", description="dlq: a bad record, as `errors` says, its first max_bytes as raw bytes. drop: counted and passed."
+    )
+
+
+class JsonFormat:
+    """See `RecordFormat`."""
+
+    counts_records = False
+    finds_end = True
+    makes_fields = True
+
+    def __init__(self, options: JsonFileOptions) -> None:
+        self._path = tuple(options.path.split(".")) if options.path else ()
+        self._max_bytes = options.max_bytes
+        self._typing = Typing(options)
+        self.as_is = not self._typing.changes
+        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
+
+    def frames(
+        self,
+        file: RecordFile,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = True,
+        flush: bool = False,
+        block_bytes: int | None = None,
+    ) -> Iterator[Frame]:
+        """See `RecordFormat.frames`."""
+        del skipping, flush
+        cursor = Cursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes or BLOCK_BYTES))
+        is_array = self._is_array(file, end)  # reads the beginning: of a packed file, before what lies behind it
+        before = last_before(file, start) if start else NOTHING
+        limits = JsonLimits(self._max_bytes, block_bytes or BLOCK_BYTES, final=final)
+        elements = Elements(cursor, limits, self._path, is_array=is_array)
+        try:
+            yield from elements.begin(before) if start else elements.header()
+            for frame in elements.frames():
+                yield frame._replace(values=self._typing.read(frame.values), as_is=False) if self._changes(frame) else frame
+        except UnfinishedError as error:
+            if final:
+                raise DamageError(error.message) from None
+
+    def _changes(self, frame: Frame) -> TypeGuard[Parsed]:
+        return isinstance(frame, Parsed) and not self.as_is
+
+    def alone(self, raw: bytes, columns: tuple[str, ...]) -> Value:
+        """One record by its bytes, as a dead letter has them."""
+        del columns
+        return self._typing.read([parse(raw)])[0]
+
+    def _is_array(self, file: RecordFile, end: int) -> bool:
+        """Whether the records are an array's elements."""
+        if self._path:
+            return True
+        if "is_array" not in file.memo:
+            cursor = Cursor(file, 0, end, _LEAST_BLOCK_BYTES)
+            skip_mark(cursor)
+            file.memo["is_array"] = cursor.skip_blanks() == OPEN_ARRAY
+        return bool(file.memo["is_array"])
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """See `RecordFormat.cuts`: where a record begins shows only from the beginning."""
+        del file, parts
+        return ()
+
+
+JSON = FormatKind(JsonFileOptions, JsonFormat)

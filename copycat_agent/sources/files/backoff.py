@@ -1,0 +1,48 @@
+"""How long a file waits before it is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RETRY_SECONDS = (0.5, 60.0)
+"""First and longest wait of a file that could not be read."""
+BLOCKED_SECONDS = (1.0, 60.0)
+"""First and longest wait of a file whose topic is missing or forbidden."""
+_DOUBLINGS = 10
+"""No more: an outage may last for days, and a float ends at 2**1024."""
+
+
+def wait_seconds(bounds: tuple[float, float], times: int) -> float:
+    """The wait after it went wrong `times` times before: the first, doubled each time, at most the longest."""
+    first, longest = bounds
+    return min(longest, first * 2.0 ** min(times, _DOUBLINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class FileBackoff:
+    """Why and until when a file is not tried again.
+
+    `errors`: how often in a row it could not be read; `blocked`: how often in a row its records could not be sent until someone
+    repairs something. `retry_at`: `time.monotonic()`.
+    """
+
+    errors: int = 0
+    blocked: int = 0
+    retry_at: float = 0.0
+
+    @property
+    def error_seconds(self) -> float:
+        """How long it waits when it cannot be read once more."""
+        return wait_seconds(RETRY_SECONDS, self.errors)
+
+    def after_error(self, now: float) -> FileBackoff:
+        """It could not be read at `now`: it waits, longer each time."""
+        return FileBackoff(self.errors + 1, self.blocked, now + self.error_seconds)
+
+    def after_block(self, now: float) -> FileBackoff:
+        """Its records could not be sent at `now`."""
+        return FileBackoff(self.errors, self.blocked + 1, now + wait_seconds(BLOCKED_SECONDS, self.blocked))
+
+
+READY = FileBackoff()
+"""Of a file that went well last."""

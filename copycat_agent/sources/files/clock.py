@@ -1,0 +1,93 @@
+"""What time it is for a file system: files are stamped by the kernel or by a server, whatever the clock of this process says."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+
+_STAMPED_HERE = frozenset(("btrfs", "overlay", "ramfs", "tmpfs", "zfs"))
+"""Types of file systems without a disk of their own whose files are stamped by this host's kernel."""
+
+_SERVER_SECONDS = 86_400.0
+"""So wrong the clock of a file server may be."""
+
+
+_CLOSE_NS = 1_000_000
+"""Two reads of one clock between which nothing else has happened."""
+_LONG_NS = 2**63
+_READS = 1000
+"""A process that loses the processor in each of so many attempts takes the best of them."""
+
+
+@cache
+def _touched() -> int:
+    """Descriptor of a file in memory, -1 where there can be none."""
+    try:
+        fd = os.memfd_create("copycat-clock")
+        os.utime(fd)
+    except OSError:
+        return -1
+    return fd
+
+
+def now_ns() -> int:
+    """The time that the kernel would give a file that was changed now, epoch nanoseconds."""
+    fd = _touched()
+    if fd < 0:
+        return time.time_ns()
+    os.utime(fd)
+    return os.fstat(fd).st_mtime_ns
+
+
+@cache
+def boot() -> str:
+    """What the kernel calls the time between two boots, "" where it does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
+def ahead_ns() -> int:
+    """How far the kernel's clock is ahead of the time since `boot`: when that is less than before, it was set back.
+
+    The two clocks are read one after the other, and on a busy host this process may lose the processor in between, which would look like a
+    clock that was set back. So the second one is read before and after the first, until both reads are close.
+    """
+    ahead, closest = 0, _LONG_NS
+    for _ in range(_READS):
+        before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        now = now_ns()
+        after = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        if after - before < closest:
+            ahead, closest = now - after, after - before
+        if closest < _CLOSE_NS:
+            break
+    return min(ahead, 2**63 - 1)  # SQLite takes no more
+
+
+@cache
+def is_local(device: int) -> bool:
+    """Whether the kernel of this host stamps the files of a device; False where a server may do so, with a clock of its own."""
+    if os.major(device):
+        return True
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return False
+    name = f"{os.major(device)}:{os.minor(device)}"
+    kinds = {line.partition(" - ")[2].split(" ", 1)[0] for line in mounts if line.split(" ", 3)[2] == name}
+    return bool(kinds) and kinds <= _STAMPED_HERE
+
+
+def seconds_since(device: int, stamped_ns: int) -> float:
+    """How long ago, at least, a file of this device got this time; 0.0 where that lies in the future."""
+    past = (now_ns() - stamped_ns) / 1e9
+    return max(0.0, past if is_local(device) else past - _SERVER_SECONDS)
+
+
+def seen_ns(device: int, changed_ns: int) -> int:
+    """A time by the clock of a device's files, now or before, when one of them was last changed at `changed_ns`."""
+    return now_ns() if is_local(device) else changed_ns

@@ -1,0 +1,155 @@
+"""A packed split's file as a task reads it: by unpacked bytes. Whether it is the rest of a known file shows here, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.packing import unpacking
+from copycat_agent.sources.files.packing.packed import OUTPUT_BYTES
+from copycat_agent.sources.files.packing.unpacking import UnpackOptions
+from copycat_agent.sources.files.reading.stream import Stream
+
+
+def open_stream(split: Split, framing: object = None) -> Stream:
+    """The split's file, packed or not; how it is framed is no matter. Raises FileError."""
+    del framing
+    return PackedStream(split) if split.offset.compression else Stream(split)
+
+
+class PackedStream(Stream):
+    """See `Stream`. Where the packed bytes end in the middle, more are waited for, until the split is `final`: then that is damage."""
+
+    limits: UnpackOptions | None = None
+    """What it may hold; None: anything. For those who derive from it."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+        self._partition = split.partition
+        self._final = split.final and self._info.st_size <= split.offset.size  # else somebody has just added to it
+        self._origins = split.origins if split.offset.position == 0 else ()
+        self._settled = split.offset.position
+        self._is_sound = True
+        self._is_closed = False
+        self._end = -1  # how much it holds, once that was seen
+        try:
+            codec, size = split.offset.compression, self._info.st_size
+            self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._read_raw, size, self.limits)
+        except BaseException:
+            super().close()
+            raise
+        self._unpacker.keep(self._settled)
+
+    @property
+    def _is_short(self) -> bool:
+        return self._unpacker.has_ended and not self._unpacker.is_whole
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` unpacked bytes from `position`; fewer only where nothing more can be unpacked now."""
+        return self._unpacker.read(self._read_raw, position, size)
+
+    def is_what_was_read(self) -> bool:
+        """See `Stream.is_what_was_read`. An archive that ends before what was read, unfinished or damaged, is not another one yet."""
+        if self._origins:
+            self._find_origin()
+            self.waits |= self.offset.done  # see `TrackedFile.origins`: it is read as the rest of another one, or not at all
+            return True
+        holds = super().is_what_was_read()
+        self.waits = not holds and self._is_short and self._may_hold(self.offset)
+        return holds or self.waits
+
+    def _find_origin(self) -> None:
+        """Go on behind the first of the split's origins whose bytes it holds; wait while that cannot be told, unless nobody adds to it."""
+        known = [(one.position, index) for index, one in enumerate(self._origins) if one.position and one.fingerprint.head_bytes]
+        held = []
+        for position, index in sorted(known):
+            one = self._origins[index]
+            if fingerprint.holds(self.read, one.fingerprint, position):
+                held.append(index)
+            elif self._is_short and not self._damage() and self._may_hold(one):
+                self.waits = True
+                return
+        if held:
+            self.origin = min(held)
+            one = self._origins[self.origin]
+            self.offset = replace(
+                self.offset,
+                position=one.position,
+                records=one.records,
+                skipping=one.skipping,
+                cut=one.cut,
+                done=False,
+                fingerprint=one.fingerprint,
+            )
+
+    def _may_hold(self, offset: SourceOffset) -> bool:
+        """Whether what was unpacked so far agrees with `offset`, and is too little to prove it."""
+        size, head = offset.fingerprint.head_bytes, self._unpacker.head
+        if len(head) >= size and size and fingerprint.digest(head[:size]) != offset.fingerprint.head:
+            return False
+        return self._unpacker.produced < offset.position
+
+    def complete(self, result: SplitResult) -> SplitResult:
+        """See `Stream.complete`. Of an archive whose end was reached, the offset has the packed size up to which it was read."""
+        unpacker, offset = self._unpacker, result.offset
+        settled = unpacker.taken if result.at_end else max(0, unpacker.taken - OUTPUT_BYTES)  # no more than a block is ahead
+        result = replace(result, origin=self.origin, packed_position=settled)
+        if not result.at_end or result.changed or result.error or (self._origins and offset.done):
+            return result
+        if damage := self._damage():
+            size = max(self._info.st_size, unpacker.taken)
+            return replace(result, damage=damage, offset=replace(offset, size=size))
+        offset = replace(offset, size=unpacker.taken)
+        if not unpacker.is_whole:
+            return replace(result, offset=offset)
+        is_read = offset.position == unpacker.produced
+        return replace(result, unpacked_size=unpacker.produced, offset=replace(offset, done=is_read))
+
+    def _damage(self) -> str:
+        unpacker = self._unpacker
+        if unpacker.damage:
+            return f"{unpacker.damage}, at packed byte {unpacker.taken}"
+        if self._final and self._is_short:
+            return f"{unpacker.codec}: it ends before its end marker, at packed byte {unpacker.taken}"
+        return ""
+
+    def bounds(self, limit: int) -> tuple[int, bool]:
+        """See `Stream.bounds`: the end shows only when it is reached."""
+        if self._unpacker.is_whole:
+            self._end = self._unpacker.produced
+        end = self._end  # known for good: reading far back makes the unpacker begin anew
+        return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit)
+
+    def is_exhausted(self, limit: int) -> bool:
+        """See `Stream.is_exhausted`."""
+        return self._unpacker.has_ended and self._unpacker.produced <= limit
+
+    def is_still(self, position: int) -> bool:
+        """See `Stream.is_still`: told by the packed bytes' ends, and only when size or time of change are not what they were."""
+        del position
+        try:
+            now = self._handle.stat()
+        except OSError as error:
+            raise self._trouble("read", error) from None
+        if (now.st_size, now.st_mtime_ns) != (self._info.st_size, self._info.st_mtime_ns):
+            same_head = self._read_raw(0, len(self._head)) == self._head
+            self._is_sound = same_head and self._unpacker.goes_on(self._read_raw, now.st_size)
+        return self._is_sound
+
+    def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
+        """See `Stream.fingerprint`."""
+        self._settled = position
+        self._unpacker.keep(position)
+        return fingerprint.of(self._unpacker.head[:position], tail)
+
+    def close(self) -> None:
+        """Close the file. What is to be unpacked yet is kept for the next batch."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        super().close()
+        unpacker = self._unpacker
+        is_over = unpacker.damage or (unpacker.is_whole and unpacker.produced == self._settled)
+        if self._is_sound and not is_over:
+            unpacking.PROCESS.give_back(self._partition, unpacker)

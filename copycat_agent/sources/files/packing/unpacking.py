@@ -1,0 +1,218 @@
+"""How much a packed file may hold before it is taken for a bomb."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from copycat_agent.formats import TAIL_BYTES, Reader
+from copycat_agent.model import SourcePartition
+from copycat_agent.options import ByteSize, Field, Options
+from copycat_agent.sources.files.fingerprint import HEAD_BYTES
+from copycat_agent.sources.files.packing import packed
+
+FREE_BYTES = 64 * 2**20
+"""Of no file less than this is too much, however few packed bytes hold it."""
+
+
+class UnpackOptions(Options):
+    """What a packed file may hold. A file beyond it is a bad file; what was unpacked of it before has been delivered."""
+
+    max_ratio: int = Field(
+        500,
+        ge=10,
+        le=1_000_000,
+        description="At most so many times its packed size, once more than 64 MiB were unpacked. Logs reach 20 to 200.",
+    )
+    max_bytes: ByteSize | None = Field(None, ge=2**20, description="At most so much, unpacked; absent: no bound but max_ratio.")
+
+
+def excess(limits: UnpackOptions, produced: int, taken: int) -> str:
+    """Why a file of which `taken` packed bytes made `produced` unpacked ones is over the limits; "" while it is not."""
+    if limits.max_bytes is not None and produced > limits.max_bytes:
+        return f"it holds more than unpack.max_bytes, {limits.max_bytes} bytes"
+    if produced > FREE_BYTES and produced > limits.max_ratio * taken:
+        return f"it holds more than unpack.max_ratio, {limits.max_ratio} times its packed size"
+    return ""
+
+
+_BEHIND_BYTES = 2**16
+"""Kept before what is settled: framing looks back a little where it goes on, see `formats.multiline`."""
+KEEP_BYTES = 20 * 2**20
+"""At most so much of what was unpacked is kept for reading it again: a run that failed, and a block that was ahead of it."""
+_CAREFUL_BYTES = 4 * packed.INPUT_BYTES
+"""Packed bytes around a damaged place that are unpacked one by one."""
+
+
+class Unpacker:
+    """The state of unpacking one file; it holds no file open. Used by one thread at a time.
+
+    `head` are the first unpacked bytes, `produced` is how many were unpacked, `taken` how many packed bytes that took. `damage`
+    says why no more can be unpacked, "" while nobody knows of any. `limits`: a file that holds more is damaged there; None for none.
+    """
+
+    def __init__(self, codec: str, limits: UnpackOptions | None = None) -> None:
+        self.codec = codec
+        self._limits = limits
+        self._careful_from = -1
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.head = self._packed_head = self._packed_tail = self._rest = b""
+        self.produced = self.taken = self._mark = self._begin = 0
+        self.damage = ""
+        self._member: packed.Member | None = None
+        self._window = bytearray()
+        self._is_dry = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more could be unpacked when it was last tried."""
+        return bool(self.damage) or self._is_dry
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the packed bytes ended where a member does, so that this may be all there is."""
+        return self._is_dry and not self.damage and self._member is None and self.taken > 0
+
+    def look_again(self) -> None:
+        """There may be more packed bytes by now: what ended is tried again."""
+        self._is_dry = False
+
+    def keep(self, position: int) -> None:
+        """Bytes from a little before `position` on may be read again."""
+        self._mark = position
+
+    def read(self, source: Reader, position: int, size: int) -> bytes:
+        """Up to `size` unpacked bytes from `position`; fewer only where `has_ended`. `source` reads packed bytes; raises what it raises."""
+        if position + size <= len(self.head):
+            return self.head[position : position + size]
+        if position < self._begin:
+            mark = self._mark
+            self._begin_anew()
+            self._mark = mark
+        while self.produced < position + size and self._step(source):
+            self._trim(position)
+        self._trim(position)
+        begin = position - self._begin
+        return bytes(memoryview(self._window)[begin : begin + size]) if 0 <= begin <= len(self._window) else b""
+
+    @property
+    def _is_careful(self) -> bool:
+        return 0 <= self._careful_from <= self.taken <= self._careful_from + _CAREFUL_BYTES
+
+    def _trim(self, position: int) -> None:
+        """Let go of what nobody will ask for again."""
+        floor = max(position - KEEP_BYTES, min(self._mark, position) - _BEHIND_BYTES)
+        surplus = min(floor - self._begin, len(self._window))
+        if surplus > 0:
+            del self._window[:surplus]
+            self._begin += surplus
+
+    def _step(self, source: Reader) -> bool:
+        """Unpack a little more. False when nothing comes of it now."""
+        if self.damage:
+            return False
+        data = b""
+        if self._member is None or self._member.needs_input:
+            data = self._input(source)
+            self._is_dry = not data
+            if not data:
+                return False
+        if self._member is None:
+            self._member = packed.CODECS[self.codec]()
+        try:
+            out = self._member.decompress(data, packed.OUTPUT_BYTES)
+        except packed.ERRORS as error:
+            return self._on_error(error)
+        if len(self.head) < HEAD_BYTES:
+            self.head += out[: HEAD_BYTES - len(self.head)]
+        self._window += out
+        self.produced += len(out)
+        if self._limits is not None and (why := excess(self._limits, self.produced, self.taken)):
+            self.damage = f"{self.codec}: {why}"
+            return False
+        if self._member.eof:
+            self._rest, self._member = self._member.unused_data, None
+        return True
+
+    def _input(self, source: Reader) -> bytes:
+        """Packed bytes to go on with: what stood behind the last member, else the next ones. Zeros between members are padding."""
+        while True:
+            data, self._rest = self._rest, b""
+            if not data:
+                data = source(self.taken, 1 if self._is_careful else packed.INPUT_BYTES)
+                self.taken += len(data)
+                self._packed_head += data[: max(0, HEAD_BYTES - len(self._packed_head))]
+                self._packed_tail = (self._packed_tail + data)[-TAIL_BYTES:]
+            is_between = self._member is None and self.taken > len(data) and self.codec not in packed.UNPADDED
+            if not data or not is_between:
+                return data
+            if data := data.lstrip(b"\0"):
+                return data
+
+    def _on_error(self, error: Exception) -> bool:
+        """A step that fails gives nothing, though its first bytes may be good: do the last ones again, byte by byte."""
+        if self._is_careful:
+            self.damage = f"{self.codec}: {_words(error)}"
+            return False
+        self._careful_from = max(0, self.taken - _CAREFUL_BYTES // 2)
+        mark = self._mark
+        self._begin_anew()
+        self._mark = mark
+        return True
+
+    def goes_on(self, source: Reader, size: int) -> bool:
+        """Whether a file of `size` packed bytes still begins with those that were taken, as far as their ends tell."""
+        if self.taken > size:
+            return False
+        tail = self._packed_tail
+        return source(0, len(self._packed_head)) == self._packed_head and source(self.taken - len(tail), len(tail)) == tail
+
+
+def _words(error: Exception) -> str:
+    """What a library says, without its own name and numbers."""
+    text = str(error) or type(error).__name__
+    if "emory" in text or isinstance(error, MemoryError):
+        return f"it needs more than {packed.MEMORY_BYTES // 2**20} MiB to unpack"
+    return text.rpartition(": ")[2]
+
+
+KEPT = 4
+"""Files whose unpacking a process keeps between two batches; each takes up to `KEEP_BYTES` and what its codec needs."""
+IDLE_SECONDS = 60.0
+"""One that is not asked for this long is dropped when another one comes or goes."""
+
+
+class Unpackers:
+    """The idle ones of this process, by partition. No file is held open. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._idle: dict[SourcePartition, tuple[float, Unpacker]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacker:
+        """The one that was unpacking this file, if `source` (packed bytes, `size` of them) still is what it was; else a new one."""
+        with self._lock:
+            self._drop_old()
+            _, unpacker = self._idle.pop(partition, (0.0, None))
+        if unpacker is not None and unpacker.codec == codec and unpacker.goes_on(source, size):
+            unpacker.look_again()
+            return unpacker
+        return Unpacker(codec, limits)
+
+    def give_back(self, partition: SourcePartition, unpacker: Unpacker) -> None:
+        """Keep it for the next batch."""
+        with self._lock:
+            self._drop_old()
+            self._idle[partition] = (time.monotonic(), unpacker)
+            while len(self._idle) > KEPT:
+                del self._idle[next(iter(self._idle))]
+
+    def _drop_old(self) -> None:
+        oldest = time.monotonic() - IDLE_SECONDS
+        self._idle = {partition: one for partition, one in self._idle.items() if one[0] > oldest}
+
+
+PROCESS = Unpackers()
+"""Those of this process."""

@@ -1,0 +1,256 @@
+"""Paths that match but are not read, each told once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.sources.files.paths.matching import name_regex, path_regex, split_pattern
+from copycat_agent.sources.files.paths.opening import LinkError, Opener, why_not
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+
+
+class PassedOver:
+    """What is wrong with which path, as of this scan and the one before; nothing older is remembered."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._now: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+        self._unreadable: int | None = 0
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._now
+
+    def is_unreadable(self, path: str) -> bool:
+        """Whether it is one of `paths`: something is there, and nobody knows what."""
+        return self._now.get(path, "").startswith("cannot be")
+
+    @property
+    def unreadable(self) -> int:
+        """How many paths matched and could not be opened, listed or read."""
+        if self._unreadable is None:
+            self._unreadable = len(self.paths())
+        return self._unreadable
+
+    def paths(self) -> list[str]:
+        """The paths that `unreadable` counts."""
+        return [path for path, why in self._now.items() if why.startswith("cannot be")]
+
+    def reasons(self) -> dict[str, str]:
+        """Everything that matches and is not read, and why."""
+        return dict(self._now)
+
+    def begin_scan(self) -> None:
+        """From here on it counts as this scan."""
+        self._before, self._now, self._unreadable = self._now, {}, 0
+
+    def warn(self, path: str, why: str) -> None:
+        """Say what is wrong with a path; again only after it was right for a scan, or is wrong in another way."""
+        if self._before.get(path) != why and self._now.get(path) != why:
+            self._log.warning("path passed over", path=path, why=why)
+        self._now[path] = why
+        self._unreadable = None  # counted when it is asked for: lag is, in every cycle
+
+
+Mark = tuple[int, int, int, int] | None
+"""See `mark`."""
+Warn = Callable[[str, str], None]
+"""`warn(path, why)`; the caller says each only once."""
+_Todo = list[tuple[str, tuple[str, ...]]]
+"""Directories that are to be walked, and the rest of the pattern below each."""
+_LINK = "is a symbolic link; set follow_symlinks: true to read what it points to"
+NO_DESCRIPTORS = frozenset((errno.EMFILE, errno.ENFILE))
+
+
+class Found(NamedTuple):
+    """One matching file: its name and what stat said."""
+
+    path: str
+    stat: os.stat_result
+
+
+class Discovery:
+    """Finds files by glob patterns: `*`, `?`, `[...]` within one name, `**` for any number of directories.
+
+    As in a shell, a wildcard does not match a leading dot. An exclude pattern without a slash is matched against the file's
+    name, one with a slash against its whole path. Which links are followed is the opener's to say; a directory is opened by it
+    and listed through its descriptor, so no swap of names leads a scan astray.
+    """
+
+    def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...], opener: Opener) -> None:
+        self._include = {pattern: split_pattern(pattern) for pattern in include}
+        self._include_paths = [path_regex(pattern) for pattern in include]
+        self._exclude_names = [name_regex(pattern) for pattern in exclude if "/" not in pattern]
+        self._exclude_paths = [path_regex(pattern) for pattern in exclude if "/" in pattern]
+        self._opener = opener
+        self._follow = opener.follow_symlinks
+        self._visited: set[tuple[object, tuple[str, ...]]] = set()
+        self.directories: set[str] = set()
+        self.marks: dict[str, Mark] = {}
+        self.has_dangling = False
+        self.unlisted: set[str] = set()
+        self.unmatched: set[str] = set()
+        self.starved = False
+        """Whether the last scan failed to list a directory because the process may open no more."""
+
+    def scan(self, warn: Warn) -> Iterator[Found]:
+        """Every matching regular file once. What cannot be read or is no regular file goes to `warn` and is passed over.
+
+        Afterwards `directories` are those to watch, `marks` theirs before they were listed, `unlisted` those that are there but
+        could not be listed (nothing is known about the files in them), and `unmatched` the patterns that matched nothing.
+        `has_dangling`: a link leads to nothing now; what it leads to later shows in no directory that was walked.
+        """
+        self.directories, self.unlisted, self.unmatched = set(), set(), set()
+        self.marks, self.has_dangling = {}, False
+        self.starved = False
+        self._visited.clear()
+        seen: set[str] = set()
+        for pattern, (root, parts) in self._include.items():
+            matched, unlisted = False, len(self.unlisted)
+            todo = [(root, parts)]
+            while todo:
+                for found in self._walk(root, *todo.pop(), todo, warn):
+                    matched = True
+                    if found is not None and found.path not in seen:
+                        seen.add(found.path)
+                        yield found
+            if not matched and len(self.unlisted) == unlisted:
+                self.unmatched.add(pattern)
+
+    def may_match(self, path: str) -> bool:
+        """Whether a scan might find a file at `path`; False is certain."""
+        return any(regex.match(path) for regex in self._include_paths) and not self.excludes(path)
+
+    def excludes(self, path: str) -> bool:
+        """Whether an exclude pattern names `path`: then nothing may be read there, whatever else is known of the file."""
+        name = path.rpartition("/")[2]
+        return any(regex.match(name) for regex in self._exclude_names) or any(regex.match(path) for regex in self._exclude_paths)
+
+    def _walk(self, root: str, directory: str, parts: tuple[str, ...], todo: _Todo, warn: Warn) -> Iterator[Found | None]:
+        """Files of one directory below `root`, None for each that is excluded; directories that the pattern leads to go to `todo`."""
+        if self._been_there(directory, parts):
+            return
+        fd = self._open(directory, root, warn)
+        if fd < 0:
+            return
+        deep = parts[0] == "**"
+        part, rest = (parts[1] if deep else parts[0]), parts[2 if deep else 1 :]
+        try:
+            for entry, path in self._entries(fd, directory, part, warn, deep=deep):
+                if deep and not entry.name.startswith(".") and self._is_directory(entry, path):
+                    todo.append((path, parts))
+                if not name_regex(part).match(entry.name):
+                    continue
+                if rest:
+                    self._go_down(entry, path, rest, todo, None if part == "*" else warn)
+                elif self.excludes(path):
+                    yield None
+                elif found := self._file(entry, path, warn, told=part != "*" and not deep):
+                    yield found
+        finally:
+            os.close(fd)
+
+    def _open(self, directory: str, root: str, warn: Warn) -> int:
+        """Descriptor of a directory, -1 when it cannot be listed. What is there, or may come, is to be watched."""
+        fd = -1
+        try:
+            fd = self._opener.open_directory(directory, root)
+        except LinkError as error:
+            warn(directory, why_not(error))
+            return -1
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._note_unlisted(directory, error, warn)
+        self.directories.add(directory)
+        self.marks.setdefault(directory, mark(directory))
+        return fd
+
+    def _entries(self, fd: int, directory: str, part: str, warn: Warn, *, deep: bool) -> list[tuple[os.DirEntry[str], str]]:
+        """What may match, each with its path."""
+        regex, above = name_regex(part), directory if directory == "/" else f"{directory}/"
+        try:
+            with os.scandir(fd) as listing:
+                return [(entry, above + entry.name) for entry in listing if deep or regex.match(entry.name)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._note_unlisted(directory, error, warn)
+            return []
+
+    def _note_unlisted(self, directory: str, error: OSError, warn: Warn) -> None:
+        self.unlisted.add(directory)
+        self.starved = self.starved or error.errno in NO_DESCRIPTORS
+        warn(directory, f"cannot be listed: {error.strerror}")
+
+    def _been_there(self, directory: str, parts: tuple[str, ...]) -> bool:
+        """Links may lead in circles: a directory is walked once per rest of a pattern."""
+        place: object = directory
+        if self._follow:
+            try:
+                info = Path(directory).stat()
+            except OSError:
+                return False
+            place = (info.st_dev, info.st_ino)
+        known = (place, parts) in self._visited
+        self._visited.add((place, parts))
+        return known
+
+    def _is_directory(self, entry: os.DirEntry[str], path: str) -> bool:
+        try:
+            is_directory = entry.is_dir(follow_symlinks=self._follow)
+        except OSError:
+            is_directory = False
+        if self._follow and not is_directory and entry.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - a hot path
+            self.has_dangling = True
+        return is_directory
+
+    def _go_down(self, entry: os.DirEntry[str], path: str, rest: tuple[str, ...], todo: _Todo, warn: Warn | None) -> None:
+        """The pattern leads on below `path`. With `warn` it is told when nothing can be there."""
+        if self._is_directory(entry, path):
+            todo.append((path, rest))
+        elif warn and not entry.is_symlink():
+            warn(path, "is not a directory; the pattern expects one")
+        elif warn and not self._follow:
+            warn(path, _LINK)
+
+    def _file(self, entry: os.DirEntry[str], path: str, warn: Warn, *, told: bool) -> Found | None:
+        """What the pattern leads to, when it is a regular file. `told`: a directory there is worth a warning."""
+        try:
+            info = entry.stat(follow_symlinks=self._follow)
+            if self._follow and entry.is_symlink():
+                self._opener.check(path)
+        except FileNotFoundError:
+            self.has_dangling = True
+            return None  # it went away, or is a link to nothing: the next scan knows
+        except LinkError as error:
+            warn(path, why_not(error))
+            return None
+        except OSError as error:
+            warn(path, f"cannot be looked at: {error.strerror}")
+            return None
+        if stat.S_ISREG(info.st_mode):
+            return Found(path, info)
+        if stat.S_ISLNK(info.st_mode):
+            warn(path, _LINK)
+        elif not stat.S_ISDIR(info.st_mode):
+            warn(path, "is not a regular file")
+        elif told:
+            warn(path, "is a directory; the pattern expects a file")
+        return None
+
+
+def mark(directory: str) -> Mark:
+    """What changes with every change of its entries, and when another directory is there; None when there is none."""
+    try:
+        info = os.stat(directory)  # noqa: PTH116 - a hot path
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns

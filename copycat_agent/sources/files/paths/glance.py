@@ -1,0 +1,96 @@
+"""A glance instead of a scan: when no directory has changed, the names in it have not, and only contents may have.
+
+A scan of 100,000 files takes the better part of a second; every few seconds that is a tenth of a core for nothing. A glance
+looks at the directories, at the files that are active, and at a slice of all others, so that each is looked at every
+`ROUND_SECONDS`. The idea that an unchanged directory need not be listed again, and the care for time stamps that are too
+young to be trusted, are those of git's index (racy-git).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from copycat_agent.sources.files.paths.discovery import Mark, mark
+
+WORTH_SECONDS = 0.02
+"""Scans that take less are made each time."""
+ROUND_SECONDS = 240.0
+"""In this time glances look at every quiet file once. Writes to it are told by events as well, where there are events."""
+FULL_SECONDS = 60.0
+"""A scan after this time, whatever directories say, or after `FULL_COST` times its own duration, whichever is later."""
+FULL_COST = 300.0
+ACTIVE_SECONDS = 60.0
+"""A file that was written to so recently is looked at in every glance."""
+YOUNG_NS = 2_000_000_000
+"""A directory that changed so shortly before it was listed may change again without showing it."""
+
+
+class Watched(Protocol):
+    """What a glance asks of a file."""
+
+    @property
+    def grown_at(self) -> float:
+        """When it was last seen to be written to, `time.monotonic()`."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether there may be something to read."""
+
+    @property
+    def removed(self) -> bool:
+        """Whether nobody follows it any more."""
+
+
+_File = TypeVar("_File", bound=Watched)
+
+
+class Glance(Generic[_File]):
+    """Decides whether a glance will do, and which files it looks at. For one connector, in its thread."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        worth_seconds: float = WORTH_SECONDS,
+        round_seconds: float = ROUND_SECONDS,
+        young_ns: int = YOUNG_NS,
+    ) -> None:
+        self._clock = clock
+        self._worth_seconds = worth_seconds
+        self._round_seconds = round_seconds
+        self._young_ns = young_ns
+        self._marks: dict[str, Mark] = {}
+        self._trusted = False
+        self._scan_seconds = 0.0
+        self._scanned_at = self._looked_at = 0.0
+        self._round: Iterator[_File] = iter(())
+
+    def scanned(self, marks: Mapping[str, Mark], begun_ns: int, seconds: float) -> None:
+        """A scan that began at `begun_ns` (`time.time_ns()`) and took `seconds` has found the directories with these marks."""
+        self._scan_seconds = seconds
+        self._scanned_at = self._looked_at = self._clock()
+        self._trusted = False
+        if seconds >= self._worth_seconds:
+            self._marks = dict(marks)
+            self._trusted = all(one is None or max(one[2:]) < begun_ns - self._young_ns for one in self._marks.values())
+
+    def suffices(self) -> bool:
+        """Whether no name can have changed since the last scan, and that one is recent enough."""
+        if not self._trusted or self._clock() - self._scanned_at > max(FULL_SECONDS, FULL_COST * self._scan_seconds):
+            return False
+        return all(mark(directory) == known for directory, known in self._marks.items())
+
+    def choose(self, files: Collection[_File], active: Iterable[_File]) -> list[_File]:
+        """The files to look at now: those `active`, and the next of all `files`."""
+        now = self._clock()
+        due = 1 + int(len(files) * min(1.0, (now - self._looked_at) / self._round_seconds))
+        self._looked_at = now
+        chosen = dict.fromkeys(itertools.islice(self._round, due))
+        if len(chosen) < due:
+            self._round = iter(list(files))
+        recent = now - ACTIVE_SECONDS
+        chosen.update((file, None) for file in active if file.grown_at > recent or file.unread)
+        return [file for file in chosen if not file.removed]

@@ -1,0 +1,240 @@
+"""Opening files that match: regular ones only, never waiting, and no further than the definition and hard links of others allow."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from copycat_agent.sources.files.paths.beneath import find_beneath, find_following
+from copycat_agent.sources.files.paths.matching import fixed_part, path_regex
+
+SYSCTL = Path("/proc/sys/fs/protected_hardlinks")
+"""1: nobody can link a file that is not his own and that he may not write to. A test names another file here."""
+_OPENED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_WRITABLE_FOR_OTHERS = 0o022
+_NOBODY = 65534
+"""Whom a user namespace (systemd's PrivateUsers=) has no number for: any user of the host."""
+
+
+def kernel_protects() -> bool | None:
+    """Whether nobody can link other users' files; None when that cannot be read, as where a sandbox hides /proc/sys."""
+    try:
+        return SYSCTL.read_text("ascii").strip() not in ("0", "")
+    except (OSError, UnicodeError):
+        return None
+
+
+def is_doubtful(found: int, info: os.stat_result) -> bool:
+    """Whether somebody else may have put an open (O_PATH) file with several links where it is. `info` is its fstat. Raises OSError.
+
+    Its owner may: the agent's user, unless that is root, or the owner of a directory that nobody else may write to.
+    """
+    if kernel_protects() or (info.st_uid == os.geteuid() and info.st_uid):
+        return False
+    directory, _, name = os.readlink(f"/proc/self/fd/{found}").rpartition("/")  # noqa: PTH115 - names may be odd bytes
+    above = os.open(directory or "/", _OPENED)
+    try:
+        is_there = os.path.samestat(os.stat(name, dir_fd=above, follow_symlinks=False), info)
+        owner = os.fstat(above)
+    finally:
+        os.close(above)
+    return not is_there or owner.st_uid != info.st_uid or info.st_uid == _NOBODY or bool(owner.st_mode & _WRITABLE_FOR_OTHERS)
+
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+_ROOT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_LINKED = (
+    "has several hard links, and somebody other than its owner may have put it there; set fs.protected_hardlinks to 1 and remove the link,"
+    " or set follow_hard_links: true to read it"
+)
+SPARE = 48
+"""Descriptors of the process that files leave to everything else: the store, sockets, runners, directories that are listed."""
+_HELD_ROOTS = 16
+"""Descriptors that a scan keeps for the patterns' fixed parts; the rest are opened each time."""
+
+
+class PassedOverError(OSError):
+    """What is there is left alone on purpose; `strerror` says what it is, and what to change to have it read."""
+
+
+class NotRegularError(PassedOverError):
+    """The path leads to something that is not a regular file."""
+
+
+class LinkError(PassedOverError):
+    """The path leads through a link that the definition does not allow."""
+
+
+class Opener:
+    """Opens what one connector's patterns find. Used by its thread only.
+
+    A pattern's fixed part was written by a person and may lead through links. Below it none is followed; with
+    `follow_symlinks` what lies at the end has to be beneath the real path of a fixed part, or of one of `symlink_roots`. What
+    is no regular file is never opened, not even for a moment: a name is resolved without opening (O_PATH), and what it led to
+    is opened then, so nobody can put something else in between. Nor is a file that somebody else may have linked to its place
+    (`hard_links`), unless `follow_hard_links` says so.
+    """
+
+    def __init__(
+        self,
+        include: tuple[str, ...],
+        *,
+        follow_symlinks: bool = False,
+        symlink_roots: tuple[str, ...] = (),
+        follow_hard_links: bool = False,
+    ) -> None:
+        self.follow_symlinks = follow_symlinks
+        self._follow_hard_links = follow_hard_links
+        self._patterns = [(fixed_part(pattern), path_regex(pattern)) for pattern in include]
+        self._real_roots = tuple(dict.fromkeys([*(root for root, _ in self._patterns), *symlink_roots]))
+        self._holds = False
+        self._held: dict[str, int] = {}
+        self._allowed: tuple[str, ...] = ()
+
+    def open(self, path: str, *, is_known: bool = False) -> tuple[int, os.stat_result]:
+        """Descriptor and fstat of the regular file at `path`. Raises OSError.
+
+        `is_known`: the caller takes only a file that it has read before, so who links it does not matter.
+        """
+        found = self._find(path, self._roots_of(path))
+        try:
+            info = os.fstat(found)
+            if not stat.S_ISREG(info.st_mode):
+                raise NotRegularError(0, "is not a regular file", path)
+            if self.follow_symlinks and (target := self._outside(found)):
+                raise _leads_out(target, path)
+            if info.st_nlink > 1 and not (is_known or self._follow_hard_links) and is_doubtful(found, info):
+                raise LinkError(errno.EPERM, _LINKED, path)
+            return os.open(f"/proc/self/fd/{found}", _FLAGS), info
+        finally:
+            os.close(found)
+
+    def open_directory(self, path: str, root: str) -> int:
+        """Descriptor of a directory to list, `root` itself or one below it; `root` is a pattern's fixed part. Raises OSError."""
+        found = self._find(path, (root,))
+        try:
+            if self.follow_symlinks and (target := self._outside(found)):
+                raise _leads_out(target, path)
+            return os.open(".", _FLAGS | os.O_DIRECTORY, dir_fd=found)
+        finally:
+            os.close(found)
+
+    def check(self, path: str) -> None:
+        """Raises LinkError when a link at `path` leads out of what may be read. What else is wrong is told to who opens it."""
+        try:
+            found = self._find(path, self._roots_of(path))
+        except OSError:
+            return
+        try:
+            if target := self._outside(found):
+                raise _leads_out(target, path)
+        finally:
+            os.close(found)
+
+    @contextlib.contextmanager
+    def held_roots(self) -> Iterator[None]:
+        """Within it, the patterns' fixed parts are looked up once: for one pass over everything, no longer."""
+        self._holds, self._allowed = True, ()
+        try:
+            yield
+        finally:
+            self._holds, self._allowed = False, ()
+            for fd in self._held.values():
+                os.close(fd)
+            self._held.clear()
+
+    def _roots_of(self, path: str) -> tuple[str, ...]:
+        """Fixed parts below which `path` may be looked for, the shortest first: there, most of the path must be free of links.
+
+        A file that has left its patterns is looked for under its last name, which is a real path: it holds no link at all.
+        """
+        if len(self._patterns) == 1 and _is_below(path, self._patterns[0][0]):
+            return (self._patterns[0][0],)
+        matching = [root for root, regex in self._patterns if regex.match(path)]
+        around = matching or [root for root, _ in self._patterns if _is_below(path, root)]
+        return tuple(sorted(set(around), key=len)) or ("/",)
+
+    def _find(self, path: str, roots: tuple[str, ...]) -> int:
+        """O_PATH descriptor of what is at `path`. Raises OSError."""
+        if self.follow_symlinks:
+            return self._find_from(roots[0], path, find_following)
+        for root in roots:
+            try:
+                return self._find_from(root, path, find_beneath)
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.EXDEV):
+                    raise
+        raise LinkError(errno.ELOOP, "is or leads through a symbolic link; set follow_symlinks: true to read what it points to", path)
+
+    def _find_from(self, root: str, path: str, find: Callable[[int, str], int]) -> int:
+        rest = path[len(root) :].strip("/") or "."
+        if root in self._held:
+            return find(self._held[root], rest)
+        fd = os.open(root, _ROOT_FLAGS)
+        if self._holds and len(self._held) < _HELD_ROOTS:
+            self._held[root] = fd
+            return find(fd, rest)
+        try:
+            return find(fd, rest)
+        finally:
+            os.close(fd)
+
+    def _outside(self, fd: int) -> str:
+        """Where the descriptor leads, when that is nowhere that may be read; else ""."""
+        target = _path_of(fd)
+        allowed = self._allowed or tuple(filter(None, map(_real, self._real_roots)))
+        if self._holds:
+            self._allowed = allowed
+        return "" if any(_is_below(target, root) or target == root for root in allowed) else target
+
+
+def open_regular(path: str, *, follow_symlinks: bool) -> tuple[int, os.stat_result]:
+    """Open a regular file for a person who named it: never waiting, and never through a final symlink unless asked. Raises OSError."""
+    fd = os.open(path, _FLAGS | (0 if follow_symlinks else os.O_NOFOLLOW))
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        raise NotRegularError(0, "is not a regular file", path)
+    return fd, info
+
+
+def open_again(fd: int) -> tuple[int, os.stat_result]:
+    """Another descriptor of a file that is open, and its fstat. What may be read is judged anew. Raises OSError."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise NotRegularError(0, "is not a regular file", f"/proc/self/fd/{fd}")
+    found = os.open(f"/proc/self/fd/{fd}", _FLAGS)
+    return found, os.fstat(found)
+
+
+def why_not(error: OSError) -> str:
+    """Words for a path that was not opened."""
+    return str(error.strerror) if isinstance(error, PassedOverError) else f"cannot be opened: {error.strerror}"
+
+
+def _leads_out(target: str, path: str) -> LinkError:
+    where = f"leads to {target}, beyond where the patterns begin"
+    return LinkError(errno.ELOOP, f"{where}; to read it, list a directory above it in symlink_roots", path)
+
+
+def _real(directory: str) -> str:
+    """The directory's path without links, "" when it cannot be looked at."""
+    try:
+        fd = os.open(directory, _ROOT_FLAGS)
+    except OSError:
+        return ""
+    try:
+        return _path_of(fd)
+    finally:
+        os.close(fd)
+
+
+def _path_of(fd: int) -> str:
+    return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - a hot path
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path.startswith(directory if directory == "/" else f"{directory}/")

@@ -1,0 +1,1 @@
+"""Source `log_file`: files that grow, are rotated, cut and deleted."""

@@ -1,0 +1,232 @@
+"""Where a person wants a file to be read on: an offset that the file itself proves, so that it is not taken for another one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.errors import DataError
+from copycat_agent.formats.encoding import Encoding, Layout
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing.unpacking import Unpacker
+from copycat_agent.sources.files.paths.opening import open_regular
+from copycat_agent.sources.log_file.beginning.line_starts import LineStarts
+
+if TYPE_CHECKING:
+    from copycat_agent.formats import Reader
+    from copycat_agent.sources.base import Offsets
+
+_BLOCK = 2**20
+_LOOK_BACK = 2**20
+"""So far from its end a file is searched for the end of its last line."""
+
+
+class Place(NamedTuple):
+    """A partition and the offset it would get. `doubts` say what a person should know before it is saved; none when all is well."""
+
+    partition: SourcePartition
+    offset: SourceOffset
+    doubts: tuple[str, ...]
+
+
+class LineRules(NamedTuple):
+    """What a line is, as the connector's definition says; as it stands here where nobody knows the definition."""
+
+    delimiter: str = "\n"
+    encoding: str = "auto"
+    unpacks: bool = True
+
+
+def place(
+    connector: str, offsets: Offsets, wanted: str, *, path: str = "", key: str = "", rules: LineRules | None = None
+) -> Place:  # fmt: skip
+    """The file at `path` (now, or last), or the partition with this key, at `wanted`: `beginning`, `end` or the next byte to read.
+
+    `end` is behind the last whole line; of a packed file, whose bytes are counted unpacked, it is all there is. Raises DataError
+    when the file or the position cannot be made out.
+    """
+    fd, partition, saved = _by_key(connector, offsets, key) if key else _by_path(connector, offsets, path)
+    if fd < 0:
+        return _unproven(partition, saved, wanted)
+    try:
+        return _proven(_look_into(fd, rules or LineRules()), partition, saved, wanted)
+    except OSError as error:
+        msg = f"{saved.path!a} cannot be read: {error.strerror}"
+        raise DataError(msg, "run this as a user who may read it") from error
+    finally:
+        os.close(fd)
+
+
+def _by_path(connector: str, offsets: Offsets, path: str) -> tuple[int, SourcePartition, SourceOffset]:
+    """The open file (or -1), its partition, and what is saved of it."""
+    try:
+        fd, info = open_regular(path, follow_symlinks=True)
+    except FileNotFoundError:
+        return -1, *_only([one for one in offsets.items() if one[1].path == path], f"there is no file {path!a}, and no offset of one")
+    except OSError as error:
+        msg = f"{path!a} cannot be opened: {error.strerror}"
+        raise DataError(msg, "run this as a user who may read it") from error
+    identity = identify(fd, info)
+    saved_as = {Identity.parse(one.key)[0] for one in offsets if is_file_key(one.key)}
+    saved_as = saved_as & {identity} or {one for one in saved_as if one.lasting == identity.lasting}
+    generations = {Identity.parse(one.key)[1]: one for one in offsets if is_file_key(one.key) and Identity.parse(one.key)[0] in saved_as}
+    if not generations and (ranges := [one.key for one in offsets if _is_range_of(one.key, identity)]):
+        os.close(fd)
+        msg = f"{path!a} is being read in {len(ranges)} ranges, each with a position of its own"
+        raise DataError(msg, "wait until it is read, or have it read from its beginning: copycat offsets reset --path")
+    partition = generations[max(generations)] if generations else SourcePartition(connector, identity.key(0))
+    saved = offsets.get(partition, SourceOffset(0))
+    return fd, partition, replace(saved, path=path) if not generations else saved
+
+
+def _is_range_of(key: str, identity: Identity) -> bool:
+    try:
+        saved_as, _ = Identity.parse(key.rpartition(":")[0])
+    except ValueError:
+        return False
+    return saved_as.lasting == identity.lasting and not is_file_key(key)
+
+
+def _by_key(connector: str, offsets: Offsets, key: str) -> tuple[int, SourcePartition, SourceOffset]:
+    partition = SourcePartition(connector, key)
+    if partition not in offsets or not is_file_key(key):
+        msg = f"connector {connector} has no offset with the key {key!a}"
+        raise DataError(msg, f"see: copycat offsets show {connector}")
+    saved = offsets[partition]
+    return _open_by_identity(Identity.parse(key)[0], saved.path), partition, saved
+
+
+def _open_by_identity(identity: Identity, path: str) -> int:
+    """Descriptor of the file under its last name or another one in the same directory, -1 when it is not there."""
+    try:
+        name = Whereabouts().find(path, identity)
+        if name is None:
+            return -1
+        fd, info = open_regular(name, follow_symlinks=False)
+    except OSError:
+        return -1
+    if identify(fd, info).lasting == identity.lasting:
+        return fd
+    os.close(fd)
+    return -1
+
+
+def _only(found: list[tuple[SourcePartition, SourceOffset]], none: str) -> tuple[SourcePartition, SourceOffset]:
+    if not found:
+        raise DataError(none, "copycat offsets show lists what is saved")
+    if len(found) > 1:
+        keys = ", ".join(partition.key for partition, _ in found)
+        msg = f"{len(found)} files had the name {found[0][1].path!a}"
+        raise DataError(msg, f"choose one with --key: {keys}")
+    return found[0]
+
+
+class _Bytes(NamedTuple):
+    """What an open file holds: `size` bytes, unpacked where it is packed, of `disk_size` on the disk."""
+
+    read: Reader
+    size: int
+    layout: Layout
+    disk_size: int
+    codec: str
+    damage: str
+
+
+def _look_into(fd: int, rules: LineRules) -> _Bytes:
+    """Raises OSError."""
+    raw, disk_size = fingerprint.reader(fd), os.fstat(fd).st_size
+    encoding = Encoding(rules.encoding, rules.delimiter, is_raw=False)
+    codec = packed.recognise(raw(0, packed.MAGIC_BYTES), whole=True) if rules.unpacks else ""
+    if not codec:
+        return _Bytes(raw, disk_size, encoding.of(raw, 0), disk_size, "", "")
+    unpacker = Unpacker(codec)
+
+    def read(position: int, size: int) -> bytes:
+        return unpacker.read(raw, position, size)
+
+    while read(unpacker.produced, _BLOCK):
+        pass
+    return _Bytes(read, unpacker.produced, encoding.of(read, 0), disk_size, codec, unpacker.damage)
+
+
+def _proven(held: _Bytes, partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
+    """The file is there. Raises OSError."""
+    lines = LineStarts(held.read, held.layout)
+    at_end = wanted == "end"
+    position = _number(wanted) if not at_end else held.size if held.codec else _last_line_end(lines, held.size)
+    doubts = []
+    if held.damage:
+        doubts.append(f"the file is damaged behind byte {held.size} of what it holds: {held.damage}")
+    if position > held.size:
+        unless = "unless it has grown" if not held.codec else "unless it holds more"
+        doubts.append(
+            f"the file is {held.size} bytes long{' unpacked' if held.codec else ''}: {unless} to {position} by then, it is taken for "
+            "a new one and read from 0"
+        )
+        proof = Fingerprint()
+    else:
+        proof = fingerprint.take(held.read, position)
+        if not lines.is_start(position) and not (at_end and held.codec):
+            start = lines.last_end(position, _LOOK_BACK) or max(0, position - _LOOK_BACK)
+            doubts.append(f"{position} is not just behind a line's end: what is sent begins in the middle of a line (it begins at {start})")
+    records = _count_lines(held, min(position, held.size)) if position != saved.position else saved.records
+    offset = replace(
+        saved, position=position, records=records, done=at_end and bool(held.codec), skipping=False, cut="", size=held.disk_size
+    )
+    return Place(partition, replace(offset, fingerprint=proof, compression=held.codec), tuple(doubts))
+
+
+def _unproven(partition: SourcePartition, saved: SourceOffset, wanted: str) -> Place:
+    """The file is not there: nothing can be compared when it comes back."""
+    if wanted == "end":
+        msg = f"{saved.path!a} is not there: nobody knows its end"
+        raise DataError(msg, "give a number, or wait until the file is back")
+    position = _number(wanted)
+    doubt = f"{saved.path!a} is not there: when it comes back it is read from {position} without a proof that it still is what was read"
+    proof = saved.fingerprint if position == saved.position else Fingerprint()
+    offset = replace(
+        saved, position=position, records=0, done=False, skipping=False, cut="", size=max(saved.size, position), fingerprint=proof
+    )
+    return Place(partition, offset, (doubt,) if position else ())
+
+
+def is_file_key(key: str) -> bool:
+    """Whether `key` is one of a file, as `Identity.key` writes it."""
+    try:
+        identity, generation = Identity.parse(key)
+    except ValueError:
+        return False
+    return identity.key(generation) == key
+
+
+def _number(wanted: str) -> int:
+    if wanted == "beginning":
+        return 0
+    if not (wanted.isascii() and wanted.isdigit()) or len(wanted) > len(str(2**63)) or int(wanted) >= 2**63:
+        msg = f"{wanted!a} is no position"
+        raise DataError(msg, "give the next byte to read, a whole number from 0, or beginning, or end")
+    return int(wanted)
+
+
+def _last_line_end(lines: LineStarts, size: int) -> int:
+    """Behind the last delimiter; the size when there is none far and wide."""
+    end = lines.last_end(size, _LOOK_BACK)
+    return end if end is not None else 0 if size <= _LOOK_BACK else size
+
+
+def _count_lines(held: _Bytes, end: int) -> int:
+    lines = position = 0
+    unit, size = held.layout.unit, len(held.layout.delimiter)
+    overlap = (size - 1) // unit * unit  # what may be the beginning of a delimiter is looked at twice, a whole one never
+    while position + overlap < end:
+        block = held.read(position, min(_BLOCK, end - position))
+        lines += len(held.layout.split(block, position)) - 1
+        step = held.layout.down(len(block)) - overlap
+        if step <= 0:
+            break
+        position += step
+    return lines

@@ -1,0 +1,357 @@
+"""All files of one connector: which are there, which are new, which are other files under an old name, which are gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.base import Changes, Offsets
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark, PassedOver
+from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.log_file.beginning.start import StartAt
+from copycat_agent.sources.log_file.endings import close_if_stale, what_changed
+from copycat_agent.sources.log_file.followed import STARTED, Followed
+from copycat_agent.sources.log_file.meeting import Meeting
+from copycat_agent.sources.log_file.rotation import family, is_newest, is_rotated
+from copycat_agent.sources.log_file.succession import unclaimed
+from copycat_agent.sources.log_file.succession.missed import Missed
+from copycat_agent.sources.log_file.succession.origins import Origins
+from copycat_agent.sources.log_file.succession.unclaimed import Rests
+from copycat_agent.sources.log_file.tracked import TrackedFile
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.sources.log_file.log_options import LogFileOptions
+
+LOOKS = 4
+"""A rotation is over in milliseconds; a directory that never keeps still is taken as it is."""
+CUT = "the file was cut before they were read"
+"""Why bytes of a file that stands there still are lost, for people."""
+
+
+class Catalog:
+    """Compares what is there with the files that are `followed`; who has settled something calls `note`."""
+
+    def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
+        self.connector = connector
+        self.followed = followed = Followed(connector, options, offsets, log)
+        self.opener = Opener(
+            options.include,
+            follow_symlinks=options.follow_symlinks,
+            symlink_roots=options.symlink_roots,
+            follow_hard_links=options.follow_hard_links,
+        )
+        self.passed_over = PassedOver(log)
+        self.rotated_files = self.truncated_files = 0
+        self._discovery = Discovery(options.include, options.exclude, self.opener)
+        self._meeting = Meeting(followed, StartAt(options), self.opener, self.passed_over, log)
+        self._log = log
+        self.origins = Origins(followed, self.opener, log)
+        self._rests = Rests(followed, self.origins, self.opener, self._discovery, self._meeting.follow_rest)
+        self._missed = Missed(followed, self.opener, self._discovery, self._meeting.follow_missed, self.passed_over, log)
+        self._is_scanned = False
+        self._told_unmatched: set[str] = set()
+        self._search_for = "the file went away while the agent did not run"
+        if self.followed.descriptors.limit < options.max_open_files:
+            self._meeting.tell_limit()
+
+    @property
+    def directories(self) -> set[str]:
+        """Directories that the last scan walked."""
+        return self._discovery.directories
+
+    @property
+    def marks(self) -> Mapping[str, Mark]:
+        """Those of the directories, as they were before the last scan listed them."""
+        return self._discovery.marks
+
+    def at(self, path: str) -> TrackedFile | None:
+        """The file that the last scan found under this name."""
+        return self.followed.files.get(self.followed.paths.get(path, (-1, -1)))
+
+    def names_of(self, file: TrackedFile) -> tuple[str, ...]:
+        """All names under which the last scan found it; looks at every name there is."""
+        return tuple(sorted(path for path, inode_key in self.followed.paths.items() if inode_key == file.inode_key))
+
+    def may_find(self, path: str) -> bool:
+        """Whether a scan may find a new file there: the name matches, and what is there has not just been passed over."""
+        return path not in self.passed_over and self._discovery.may_match(path)
+
+    @property
+    def has_trouble(self) -> bool:
+        """Whether something that matches could not be looked at in the last scan: it may be well by now, and no time stamp says so."""
+        return bool(self._discovery.unlisted) or self._discovery.has_dangling or bool(self.passed_over.unreadable)
+
+    def look_again(self, file: TrackedFile, changes: Changes) -> bool:
+        """Look at a file under the name it had. False when only a scan can tell what has become of it."""
+        info = file.found_by_name(follow_symlinks=self.opener.follow_symlinks)
+        return info is not None and self._observe(file, Found(file.path, info), changes) is not None
+
+    def scan(self, changes: Changes) -> None:
+        """Compare what is there with what is known; `changes` takes up what has to be saved before anything new is read."""
+        started = SourcePartition(self.connector, STARTED)
+        first = started not in self.followed.offsets
+        if first:
+            changes.offsets[started] = SourceOffset(int(time.time() * 1000))
+        self.passed_over.begin_scan()
+        self._missed.begin(changes)
+        if self._discovery.starved:
+            self._meeting.shrink()
+        for _ in range(LOOKS):
+            with self.opener.held_roots():
+                present, complete = self._compare(changes, first=first)
+            if complete:
+                break
+        self._miss(present, changes)
+        self._look_after_gone(changes)
+        if self._search_for:
+            may_be_there = unclaimed.Search(
+                self._discovery,
+                self.followed.files,
+                self.opener,
+                self._meeting.follow_left,
+                self._follow_kept,
+                self._search_for,
+                self.passed_over,
+            )
+            if may_be_there.look_for(self.followed.absent, changes):
+                self._search_for = ""
+            self.followed.descriptors.opened.looked()
+        self.followed.forgetting.age(changes)
+        self._is_scanned = True
+        self.followed.descriptors.make_room(0, unread=True)
+        self._tell_unmatched()
+
+    def _follow_kept(self, identity: Identity, offset: SourceOffset, changes: Changes, named: bool) -> bool:  # noqa: FBT001 - see FollowKept
+        """See `Meeting.follow_kept`. What the patterns exclude, or name no more, is let alone, as where it lies on the disk."""
+        path, newest = offset.path, "/".join(family(offset.path))
+        is_wanted = self._discovery.may_match(path) or (offset.gone_ms > 0 and not self._discovery.excludes(newest))
+        return is_wanted and self._meeting.follow_kept(identity, path, changes, named=named)
+
+    def _compare(self, changes: Changes, *, first: bool) -> tuple[set[TrackedFile], bool]:
+        """The files that are there, and whether that is all of them: not when a rename came between a look and an opening."""
+        names, strangers = self._look_twice()
+        present: set[TrackedFile] = set()
+        for file, found in names.items():
+            same = self._observe(file, found, changes)
+            if same is None:
+                strangers.append(found)
+            else:
+                present.add(same)
+        present |= self._meeting.meet_all(strangers, changes, first=first)
+        slipped = [
+            one for one in strangers if (one.stat.st_dev, one.stat.st_ino) not in self.followed.files and one.path not in self.passed_over
+        ]
+        return present, not slipped
+
+    def judge(self, changes: Changes, *, at_once: bool) -> None:
+        """Which of the new files are the rest of known ones, and what is lost because none is. `at_once`: copies are not waited for."""
+        if self._is_scanned:
+            self._missed.met([*self._meeting.newcomers, *self._meeting.begun])
+        self.origins.hold(self._meeting.begun, changes)
+        self.origins.add(self._meeting.newcomers)
+        self.origins.judge(changes, at_once=at_once)
+        if self._is_scanned:
+            awaited = self._rests.awaited()
+            self._missed.follow(changes)
+            self.origins.add(self._meeting.newcomers)
+            self.origins.judge(changes, at_once=at_once)
+            self._rests.decide(changes, awaited)
+            self._missed.end(changes)
+            if self._missed.has_closed:
+                self._missed.has_closed, self._search_for = False, "the file went away before it could be opened"
+            self.origins.add(self._meeting.newcomers)
+        self._is_scanned = False
+        self.origins.release(at_once=at_once)
+
+    @property
+    def has_rests(self) -> bool:
+        """Whether another scan will say what became of bytes that were cut away."""
+        return bool(self.followed.absent.fresh) or self.origins.is_releasing
+
+    def leave(self, changes: Changes) -> None:
+        """The agent stops in order: save when it looked last."""
+        self._missed.leave(changes)
+
+    def note(self, changes: Changes) -> None:
+        """`changes` are in the store, or will be before anything that comes later is."""
+        self.followed.offsets.update(changes.offsets)
+        for partition in changes.forget:
+            self.followed.offsets.pop(partition, None)
+
+    def begin_anew(self, file: TrackedFile, why: str, changes: Changes) -> TrackedFile:
+        """The file no longer holds what was read from it: its next generation begins at byte 0. It is not in flight.
+
+        What is written to a file that got an excluded name is not read: then nobody follows it any more.
+        """
+        self._missed.begun_anew(file)
+        self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
+        path = file.path if file.gone_since is None else file.remembered().path
+        seen = file.seen
+        largest, kept = (not seen.unseen and seen.cut) or (file.proof.size, 0)
+        self.truncated_files += 1
+        former = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
+        self.followed.absent.add_former(
+            file.partition,
+            former,
+            CUT,
+            changes,
+            kept=0 if file.offset.position else kept,
+            begun_ns=0 if file.gone_since is not None else seen.met_ns,
+        )
+        saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
+        if seen.unseen:
+            unseen = SourcePartition(self.followed.connector, saved_as.key(generation))
+            self.followed.absent.add_former(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
+            generation += 1
+        self.followed.forgetting.bound_formers(file.identity.inode, changes)
+        partition = SourcePartition(self.followed.connector, saved_as.key(generation))
+        fresh = file.begun_anew(partition, path, why, unpacks=self.followed.unpacks)
+        changes.offsets[fresh.partition] = fresh.offset
+        self.followed.replace(file, fresh)
+        if fresh.gone_since is not None and self._discovery.excludes(path):
+            changes.offsets[fresh.partition] = fresh.remembered(gone=True, done=True)
+            self.followed.remove(fresh)
+        else:
+            if is_rotated(path):
+                fresh.held_back()
+            self._meeting.begun.append(fresh)
+        return fresh
+
+    def _look_twice(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
+        """Look until two looks agree, when there are unknown files: a rotation under way shows some files twice and others not."""
+        names, strangers = self._look()
+        for _ in range(LOOKS):
+            before = dict(self.followed.paths)
+            if not strangers:
+                break
+            names, strangers = self._look()
+            if self.followed.paths == before:
+                break
+        return names, strangers
+
+    def _look(self) -> tuple[dict[TrackedFile, Found], list[Found]]:
+        """What is there: known files with one name each, the old one where it still leads there, and unknown ones."""
+        names: dict[TrackedFile, Found] = {}
+        strangers: list[Found] = []
+        self.followed.paths.clear()
+        for found in self._discovery.scan(self.passed_over.warn):
+            inode_key = (found.stat.st_dev, found.stat.st_ino)
+            self.followed.paths[found.path] = inode_key
+            file = self.followed.files.get(inode_key)
+            if file is None:
+                strangers.append(found)
+            elif file not in names or found.path == file.path:
+                names[file] = found
+        return names, strangers
+
+    def _observe(self, file: TrackedFile, found: Found, changes: Changes) -> TrackedFile | None:
+        """A known file, under its old name or a new one. None when it is another file, which has its inode now."""
+        if file.path != found.path:
+            self._log.debug("file renamed", path=file.path, to=found.path)
+            self.rotated_files += is_newest(file.path)
+            self._missed.left(file.path)
+            file.renamed(found.path, found.stat.st_ctime_ns)
+        file.found(found.stat)
+        self.followed.gone.discard(file)
+        if file.in_flight:
+            return file
+        why = self._what_changed(file) or self._was_cut_unread(file)
+        if file.seen.replaced:
+            self._missed.left(file.path)
+            self.followed.lose_rest(file, changes)
+            return None
+        if why:
+            return self.begin_anew(file, why, changes)
+        self._note_cut(file, changes)
+        self.followed.touch(file)
+        return file
+
+    def _note_cut(self, file: TrackedFile, changes: Changes) -> None:
+        """A file that shrank: what lay beyond its new end and was not read is gone. It is not in flight."""
+        if file.seen.cut is not None:
+            largest, smallest = file.seen.cut
+            start = max(file.offset.position, 0 if file.is_packed else smallest)
+            end = start + file.unread_at(largest) if file.is_packed else largest
+            if end > start:
+                why = f"{CUT}{packed.words(file.offset)}"
+                self.followed.lost.add(file.partition, file.path, start, end, why, changes)
+            file.cut_entered()
+            self.truncated_files += 1
+            changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
+
+    def _was_cut_unread(self, file: TrackedFile) -> str:
+        """Why a file of which nothing is read begins anew: nobody knows what it holds now, and what it held may be in a copy."""
+        return "it was cut before anything of it was read" if file.is_cut_unread else ""
+
+    def _what_changed(self, file: TrackedFile) -> str:
+        """Why a file that was read is not what was read, as far as can be told without reading on; "" when it is."""
+        if file.seen.rewritten or file.is_packed:  # what an archive holds only a task can tell
+            return what_changed(file) if file.is_packed else "it holds other bytes than were read"
+        seen, position = file.seen, file.offset.position
+        is_grown = 0 < position < seen.size and seen.cut is None
+        is_live = is_grown and file.gone_since is None and is_newest(file.path)  # its task will see; an archive may be written over
+        if is_live or (seen.mtime_ns == file.proof.mtime_ns and seen.size >= position and not (position and seen.cut)):
+            return ""
+        was_open = file.fd >= 0
+        try:
+            if not file.open(self.opener):
+                return ""
+            file.proven()
+            return _difference(file)
+        except OSError as error:
+            self.passed_over.warn(file.path, f"cannot be read: {error.strerror}")
+            file.unproven()
+            close_if_stale(file)
+            return ""
+        finally:
+            if not was_open:
+                file.close()
+
+    def _miss(self, present: set[TrackedFile], changes: Changes) -> None:
+        """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
+        unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self._discovery.unlisted)
+        for file in [one for one in self.followed.files.values() if one not in present]:
+            if unlisted and file.path.startswith(unlisted):
+                continue
+            if file.gone_since is None:
+                self._missed.left(file.path)
+            if file.fd < 0 and not file.in_flight:
+                self.rotated_files += 1
+                changes.offsets[file.partition] = file.remembered(gone=True)
+                self.followed.remove(file)
+                self._search_for = "the file went away while it was closed (see max_open_files)"
+            elif file.gone_since is None:
+                self.rotated_files += 1
+                file.left_patterns()
+                self.followed.gone.add(file)
+                if not file.in_flight:  # else its offset is about to move, and is saved with its new name then
+                    changes.offsets[file.partition] = file.remembered(gone=True)
+                self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)
+
+    def _look_after_gone(self, changes: Changes) -> None:
+        """Begin anew what was written over where no pattern finds it, before it is judged what other files have become of."""
+        for file in [one for one in self.followed.gone if one.fd >= 0 and not one.in_flight]:
+            file.refresh()
+            if why := self._what_changed(file) or self._was_cut_unread(file):
+                self.begin_anew(file, why, changes)
+
+    def _tell_unmatched(self) -> None:
+        """Say once that a pattern matches nothing: it may be wrong, or early."""
+        for pattern in sorted(self._discovery.unmatched - self._told_unmatched):
+            self._told_unmatched.add(pattern)
+            self._log.info("no file matches yet", pattern=pattern)
+
+
+def _difference(file: TrackedFile) -> str:
+    """How the open file differs from what was read, or seen, of it; "" when it does not. Raises OSError."""
+    if file.begins_otherwise():
+        return "it was cut, and written to again, before anything of it was read"
+    if file.size < file.offset.position:
+        return f"it is {file.size} bytes long, {file.offset.position} were read"
+    return "" if file.holds() else "it holds other bytes before its offset"  # nothing new to read, or cut and grown since

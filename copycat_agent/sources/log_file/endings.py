@@ -1,0 +1,254 @@
+"""What is left at the end of files: of deleted ones that take up disk space, of archives, of those let go, and stale descriptors."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from copycat_agent.sources.files import clock, fingerprint
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.log_file.file_state import Draining
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+    from copycat_agent.sources.base import Changes, Lose
+    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.log_file.followed import Followed
+    from copycat_agent.sources.log_file.log_options import LogFileOptions
+    from copycat_agent.sources.log_file.tracked import TrackedFile
+
+
+LAST_LINE_SECONDS = 5.0
+"""A whole archive that was quiet this long gets no further member: its last line counts as finished."""
+UNFINISHED_SECONDS = 60.0
+"""An archive without its end marker that was quiet this long is damaged; `rotate_wait` may make it shorter, down to the above."""
+_F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
+_SIZES = 1000
+"""Files whose sizes are saved at a time."""
+_REMEMBERED = 1000
+"""Files that were let go and are looked after; each costs a stat per scan."""
+BeginAnew = Callable[["TrackedFile", str, "Changes"], "TrackedFile"]
+"""`begin_anew(file, why, changes)` returns the next generation of `file`."""
+
+
+def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, changes: Changes) -> bool:
+    """Whether a file that no pattern finds was deleted, and had bytes that stayed unread for `limit` seconds since.
+
+    Then what is left of it is counted as lost, and nothing will follow. It is not in flight.
+    """
+    if limit == "forever" or not file.is_deleted():
+        return False
+    now = time.monotonic()
+    assert isinstance(file.standing, Draining), "a pattern finds it"
+    since, size = file.standing.deleted or (now, file.size)
+    if file.settled_size >= size:  # what was there then is read: a writer goes on writing to it, and the agent keeps up
+        since, size = now, file.size
+    file.seen_deleted(since, size)
+    if now - since < limit or not file.backlog:
+        return False
+    why = f"the file was deleted and not read within hold_deleted{packed.words(file.offset)}"
+    start = file.offset.position
+    lose(file.partition, file.path, start, start + file.backlog, why, changes)
+    changes.offsets[file.partition] = file.remembered(gone=True, done=True)
+    return True
+
+
+def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
+    """While nothing can be sent, files grow and no offset is saved: should they be destroyed while nobody looks, this was there."""
+    grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
+    for file in itertools.islice(grown, _SIZES):
+        file.size_saved()
+        changes.offsets[file.partition] = file.offset
+
+
+def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
+    """A packed file cannot be unpacked to its end: say so, once for each size and time of change it has."""
+    offset, path = result.offset, result.split.path
+    changes.losses.append(packed.damage_loss(result))
+    hint = "repair or replace it: it is read on when its size or time changes, and never deleted"
+    log.error("packed file is damaged, what comes before is sent", path=path, offset=offset.position, why=result.damage, hint=hint)
+
+
+def what_changed(file: TrackedFile) -> str:
+    """Why a packed file is not what was read, as far as is known; "" when it is."""
+    if file.seen.rewritten:
+        return "it holds other bytes than were read"
+    return "it is empty" if file.offset.position and not file.size else ""
+
+
+def is_over(file: TrackedFile, rotate_wait: float) -> bool:
+    """Whether nobody will add to a packed file that was read to its present end."""
+    quiet = time.monotonic() - file.grown_at
+    if file.packing.is_whole or quiet < LAST_LINE_SECONDS:
+        return quiet >= LAST_LINE_SECONDS
+    return max(quiet, clock.seconds_since(file.identity.device, file.seen.mtime_ns)) >= min(rotate_wait, UNFINISHED_SECONDS)
+
+
+def has_no_writer(fd: int) -> bool:
+    """Whether no process has the open file open for writing, as far as the kernel tells: a read lease is granted only then.
+
+    False also when a lease may not be asked for (neither owner nor CAP_LEASE, or a file system without leases).
+    """
+    try:
+        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
+
+
+class Released:
+    """The latest files that were let go. `lose` is told what is appended to them."""
+
+    def __init__(self, lose: Lose, opener: Opener) -> None:
+        self._lose = lose
+        self._opener = opener
+        self._files: dict[str, tuple[tuple[int, int], int, SourcePartition, SourceOffset]] = {}
+
+    def add(self, file: TrackedFile) -> str:
+        """`file` is open still, but read and quiet. Returns the name it has now."""
+        name = os.fsdecode(Path(f"/proc/self/fd/{file.fd}").readlink())
+        if not file.is_deleted():
+            self._files[name] = (file.inode_key, file.settled_size, file.partition, file.offset)
+            if len(self._files) > _REMEMBERED:
+                del self._files[next(iter(self._files))]
+        return name
+
+    def look(self, followed: Container[tuple[int, int]], changes: Changes) -> None:
+        """See whether something was appended to them; those that are `followed` again, gone, or written over, are let alone."""
+        for name, (inode_key, position, partition, offset) in list(self._files.items()):
+            try:
+                info = Path(name).lstat()
+            except OSError:
+                del self._files[name]
+                continue
+            is_other = (info.st_dev, info.st_ino) != inode_key or inode_key in followed
+            if is_other or (info.st_size > position and not self._still_holds(name, offset)):
+                del self._files[name]
+            elif info.st_size > position:
+                why = "written after rotate_wait to a file that no pattern matches"
+                self._lose(partition, name, position, info.st_size, why, changes)
+                self._files[name] = (inode_key, info.st_size, partition, offset)
+
+    def _still_holds(self, name: str, offset: SourceOffset) -> bool:
+        """Whether what was read is in it; one that cannot be looked into may have it."""
+        try:
+            fd, info = self._opener.open(name)
+        except OSError:
+            return True
+        try:
+            return packed.is_same(fingerprint.reader(fd), info.st_size, offset)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+
+
+def close_if_stale(file: TrackedFile) -> bool:
+    """After an error: close the file when its descriptor will never work again. Returns whether it did.
+
+    Its turn opens it by its name then, and its identity tells whether it is the same; when the name is gone, a scan searches
+    for it as for any file that went away while it was closed. Trouble that may pass (EIO) leaves the descriptor alone: it may be
+    the only way to a deleted file.
+    """
+    if file.fd < 0 or file.in_flight or not _is_stale(file.fd):
+        return False
+    file.close()
+    return True
+
+
+def _is_stale(fd: int) -> bool:
+    """As a task meets it: opened through the driver's descriptor, looked at and read."""
+    try:
+        again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            os.fstat(fd)
+            os.pread(again, 1, 0)
+        finally:
+            os.close(again)
+    except OSError as error:
+        return error.errno == errno.ESTALE
+    return False
+
+
+class Endings:
+    """Ends files of one connector, in its thread: those that left their patterns, archives, and all when a run is to end.
+
+    `begin_anew` is `Catalog.begin_anew`.
+    """
+
+    def __init__(self, followed: Followed, opener: Opener, options: LogFileOptions, begin_anew: BeginAnew, log: Log) -> None:
+        self._followed = followed
+        self._options = options
+        self._begin_anew = begin_anew
+        self._log = log
+        self._released = Released(followed.lost.add, opener)
+        self._unfinished: set[TrackedFile] = set()  # archives that were read to their present end, and something waits there
+
+    def follow(self, changes: Changes) -> None:
+        """A scan is over: go on with the files that left their patterns, and look after those that were let go."""
+        for file in list(self._followed.gone):
+            self._followed.descriptors.opened.keep_first(file)
+            self._follow_to_its_end(file, changes)
+        self._released.look(self._followed.files, changes)
+
+    def came_to_an_end(self, file: TrackedFile) -> None:
+        """A task has read `file` as far as it goes now."""
+        if file.is_packed and file.packing.rest:
+            self._unfinished.add(file)
+
+    def finish_archives(self) -> None:
+        """Archives that nobody will add to: a last line without its delimiter is one, and a missing end marker is damage."""
+        self._unfinished = {file for file in self._unfinished if file.packing.rest and not file.removed}
+        for file in self._unfinished:
+            if is_over(file, self._options.rotate_wait):
+                self._finish(file)
+
+    def finish_all(self) -> None:
+        """Nothing will be added to any file."""
+        for file in self._followed.files.values():
+            self._finish(file)
+
+    def _finish(self, file: TrackedFile) -> None:
+        """What is left of it without a delimiter is its last record."""
+        if file.backlog and not file.in_flight and file.ending.stalled_size == file.size:
+            file.finish()
+            self._followed.touch(file)
+
+    def _follow_to_its_end(self, file: TrackedFile, changes: Changes) -> None:
+        """A file that is renamed away or deleted: read it, wait for late writes, then let it go."""
+        if file.in_flight or file.fd < 0:
+            return
+        file.refresh()
+        if file.needs_scan:
+            file = self._begin_anew(file, "it was cut after it was renamed or deleted", changes)
+        if file.removed:
+            return
+        self._followed.touch(file)
+        if give_up(file, self._options.hold_deleted, self._followed.lost.add, changes):
+            self._followed.remove(file)
+            return
+        assert file.gone_since is not None
+        quiet = time.monotonic() - max(file.grown_at, file.gone_since)
+        over = quiet >= self._options.rotate_wait or (file.is_deleted() and has_no_writer(file.fd))
+        file.refresh()  # the last writer may have written once more before it was found to be gone
+        self._followed.touch(file)
+        is_being_packed = file.packing.rest > 0 and not file.packing.is_whole and not is_over(file, self._options.rotate_wait)
+        if file.unread or is_being_packed or not over:
+            return
+        if file.backlog:
+            self._finish(file)
+            return
+        changes.offsets[file.partition] = file.remembered(gone=True, done=True)
+        now = self._released.add(file)
+        self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
+        self._followed.remove(file)

@@ -1,0 +1,200 @@
+"""What is known of a followed file, as values: what looks at it found, what tasks did with it, what it waits for.
+
+All are frozen: `TrackedFile` alone puts another one in the place of what it has. Sizes are in bytes; of a packed file they are packed
+bytes, and positions unpacked ones.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, SplitResult
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What looks at the file found.
+
+    `changed_ns` is its last change, and `met_ns` the one before this generation got its present name, by the clock of its file system,
+    epoch nanoseconds, 0 before the first look. `grown_at`: `time.monotonic()` when it was last found to be written to. `cut`: it was seen
+    to shrink, from the first to the second size; `unseen`: it held so many bytes then that nobody had read, and that were not what had
+    been read before. `rewritten`: a task found other bytes than were read; `replaced`: its inode is another file's now; the next scan
+    sorts both out.
+    """
+
+    size: int = 0
+    mtime_ns: int = 0
+    changed_ns: int = 0
+    met_ns: int = 0
+    grown_at: float = field(default_factory=time.monotonic)
+    cut: tuple[int, int] | None = None
+    unseen: int = 0
+    rewritten: bool = False
+    replaced: bool = False
+
+    def has_other_content(self, info: os.stat_result) -> bool:
+        """Whether size or time of change are others than in the last look."""
+        return info.st_size != self.size or info.st_mtime_ns != self.mtime_ns
+
+
+def observe(seen: FileStat, info: os.stat_result, now: float, *, is_packed: bool) -> FileStat:
+    """What is known after a look at `now` (`time.monotonic()`). Of a smaller archive a task sees what it is, so it was not cut."""
+    met_ns = seen.met_ns or info.st_ctime_ns
+    if not seen.has_other_content(info):
+        return replace(seen, changed_ns=info.st_ctime_ns, met_ns=met_ns)
+    cut, unseen = seen.cut, seen.unseen
+    if info.st_size < seen.size and (not is_packed or not info.st_size):
+        if seen.rewritten and cut is None:
+            unseen = seen.size
+        largest, smallest = cut or (seen.size, info.st_size)  # once cut, what it grows to is not what it held
+        cut = largest, min(smallest, info.st_size)
+    return FileStat(info.st_size, info.st_mtime_ns, info.st_ctime_ns, met_ns, now, cut, unseen, seen.rewritten, seen.replaced)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadProof:
+    """When the file was what had been read, for certain.
+
+    `mtime_ns`: its time of change when its bytes were last compared, 0 when the next look has to compare them. `size`: so large was it.
+    `at_ns`: a time by the clock of its file system.
+    """
+
+    mtime_ns: int = 0
+    size: int = 0
+    at_ns: int = 0
+
+
+UNPROVEN = HeadProof()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When it was read, and what waits.
+
+    `turn` is the number of its last turn. `size`, `at_ms` and `at_ns` are how large it was when its last split was planned, and when: epoch
+    milliseconds, and a time before it by the clock of its file system. `read_at`: when it last got on, epoch seconds. `unread_since_ms`:
+    when the oldest of what is unread was first seen, epoch milliseconds, 0 when nothing is. `in_flight`: a task reads it.
+    """
+
+    turn: int = 0
+    size: int = 0
+    at_ms: int = 0
+    at_ns: int = 0
+    read_at: float = 0.0
+    unread_since_ms: int = 0
+    in_flight: bool = False
+
+
+NEVER_READ = Schedule()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What stands at the end of the file without an end of its own: part of a line, a group of lines, the last bytes of an archive.
+
+    `stalled_size`: no complete record lies between the offset and this size, -1 when that is not known. `final`, `flush`: its next split
+    is one, see `Split`; `finished_size`, `flushed_size`: so large was it when a task had read one. `timed`: a group of lines stands open
+    there and waits for its time, see `timers`.
+    """
+
+    stalled_size: int = -1
+    flushed_size: int = -1
+    finished_size: int = -1
+    final: bool = False
+    flush: bool = False
+    timed: bool = False
+
+    def after_growth(self, *, is_as_large: bool) -> Ending:
+        """Someone writes to the file still. `is_as_large`: it was written to in place, so there may be a whole line now."""
+        stalled_size = -1 if is_as_large else self.stalled_size
+        return Ending(stalled_size, self.flushed_size, self.finished_size, timed=self.timed)
+
+    def after_end(self, result: SplitResult, size: int) -> Ending:
+        """A task came to what was the end of the file, at `size`."""
+        flushed_size = size if result.split.flush else self.flushed_size
+        return Ending(size, flushed_size, size if result.split.final else self.finished_size, timed=self.timed)
+
+
+OPEN_ENDED = Ending()
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What is known of how the file is packed; the codec stands in its offset.
+
+    `told`: whether it is packed is known, or nobody asks because nothing is unpacked. Of a packed file whose present end was reached,
+    `is_whole` says that it ends with a member's end, `rest` that there is something behind the offset; `position` is how much of it a task
+    has taken in; `origins`: see `Split.origins`.
+    """
+
+    told: bool = False
+    position: int = 0
+    rest: int = 0
+    is_whole: bool = False
+    origins: tuple[SourceOffset, ...] = ()
+
+    def after_end(self, result: SplitResult) -> Packing:
+        """A task came to the end, or to the limit it was given."""
+        is_whole = result.unpacked_size >= 0
+        unread = result.unpacked_size - result.offset.position if is_whole else 1
+        return replace(self, position=result.packed_position, is_whole=is_whole, rest=0 if result.damage else unread)
+
+
+UNTOLD, TOLD = Packing(), Packing(told=True)
+
+
+_NO_FINGERPRINT = Fingerprint()
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where the file comes from, as far as is known.
+
+    `why`: what put it at its position when it was met, for people. `unjudged`: `origins` does not know yet what it is. `copy_of`: its first
+    `copied` bytes are that one's. `first_fingerprint`: how it began when it was first seen, as long as nothing of it is read.
+    """
+
+    why: str = ""
+    unjudged: bool = False
+    copy_of: SourcePartition | None = None
+    copied: int = 0
+    first_fingerprint: Fingerprint = _NO_FINGERPRINT
+
+    def once_read(self) -> Provenance:
+        """Something of it is read: from now on its offset proves what it is."""
+        return replace(self, first_fingerprint=_NO_FINGERPRINT) if self.first_fingerprint.head_bytes else self
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A pattern finds the file."""
+
+    since: ClassVar[None] = None
+    is_dropped: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """No pattern finds the file since then (`time.monotonic()`): it is read to its end, then let go.
+
+    `deleted`: since when it is held open though deleted, and how large it was then; see `endings`.
+    """
+
+    since: float
+    deleted: tuple[float, int] | None = None
+    is_dropped: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Nobody follows the file any more. `since`: when it left its patterns, None when it had not."""
+
+    since: float | None
+    is_dropped: ClassVar[bool] = True
+
+
+Standing = Matched | Draining | Dropped
+MATCHED = Matched()

@@ -1,0 +1,267 @@
+"""Source `log_file`: files that grow, are rotated, cut and deleted.
+
+The driver's half: plans splits of files that have something new, and lets go of files that are finished.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copycat_agent.errors import BlockedError, FileError
+from copycat_agent.formats import Frames, LineFrames, MultilineFrames
+from copycat_agent.model import SplitResult
+from copycat_agent.sources.base import Changes, Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing.packed_stream import open_stream
+from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
+from copycat_agent.sources.log_file.catalog import Catalog
+from copycat_agent.sources.log_file.endings import (
+    Endings,
+    close_if_stale,
+    enter_damage,
+    remember_sizes,
+)
+from copycat_agent.sources.log_file.log_options import LogFileOptions
+from copycat_agent.sources.log_file.planning import Planner
+from copycat_agent.sources.log_file.rotation import kin
+from copycat_agent.sources.log_file.timers import Timers
+from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.log_file.views import LagView, closeup, view_of
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions
+
+SIZES_SECONDS = 60.0
+"""How often the sizes of files that are not read are saved."""
+HOPELESS_ERRORS = 3
+"""A file that failed this often in a row is not waited for when everything else is read."""
+
+
+class LogFiles:
+    """See `base.Source`."""
+
+    def __init__(self, connector: str, options: LogFileOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
+        """`offsets` are the connector's saved ones."""
+        self._catalog = Catalog(connector, options, offsets, log)
+        self._followed = self._catalog.followed
+        self._planner = Planner(self._catalog, options, delivery, self._want_scan)
+        self._endings = Endings(self._followed, self._catalog.opener, options, self._catalog.begin_anew, log)
+        self._options = options
+        self._log = log
+        self._unsaved: list[Changes] = []
+        self._sizes_at = time.monotonic()
+        self._finalise = False
+        self._needs_scan = False
+        self.glance = Glance[TrackedFile]()
+        self._lag = LagView(self._catalog)
+        self._timers = Timers(options, self._followed.touch)
+
+    def keep_with(self, keeper: Keeper) -> None:
+        """See `KeepsFiles.keep_with`."""
+        self._followed.descriptors.opened.keeper = keeper
+
+    @property
+    def directories(self) -> Collection[str]:
+        """See `Source.directories`."""
+        return self._catalog.directories if self._options.watch == "auto" else ()
+
+    @property
+    def scan_seconds(self) -> float:
+        """See `Source.scan_seconds`."""
+        return self._options.scan_interval
+
+    def scan(self) -> Changes:
+        """See `Source.scan`."""
+        changes = Changes()
+        if self._needs_scan or not self._glance_over(changes):
+            self._scan(changes)
+        self._needs_scan = False
+        self._catalog.judge(changes, at_once=self._finalise)
+        self._needs_scan |= self._catalog.origins.needs_scan
+        recent = time.monotonic() - ACTIVE_SECONDS
+        self._planner.forget_quiet(recent)
+        self._endings.follow(changes)
+        if time.monotonic() - self._sizes_at > SIZES_SECONDS and not self._unsaved:  # else they would heap up on a full disk
+            self._sizes_at = time.monotonic()
+            remember_sizes(self._followed.dirty, changes)
+        self._endings.finish_archives()
+        if self._finalise:
+            self._endings.finish_all()
+        self._catalog.note(changes)
+        self._unsaved.append(changes)
+        return changes
+
+    def _scan(self, changes: Changes) -> None:
+        begun_ns, begun = time.time_ns(), time.monotonic()
+        self._planner.scanned(begun)
+        self._catalog.scan(changes)
+        self.glance.scanned(self._catalog.marks, begun_ns, time.monotonic() - begun)
+
+    def _glance_over(self, changes: Changes) -> bool:
+        """Look at the files that may have changed when no directory has. False when a scan is needed."""
+        catalog = self._catalog
+        if catalog.has_trouble or not self.glance.suffices():
+            return False
+        chosen = self.glance.choose(self._followed.files.values(), self._planner.active())
+        return all(catalog.look_again(file, changes) for file in chosen if file.gone_since is None)
+
+    def wake(self, paths: Collection[str]) -> bool:
+        """See `Source.wake`. Writes to files that match no pattern wake nobody, but they may be to a file that was renamed."""
+        known = [self._look_at(path) for path in paths]
+        if None in known:
+            known += [self._planner.take_note(file) for file in self._followed.gone]
+        self._needs_scan |= False in known or not self._catalog.directories.isdisjoint(paths)
+        return not self._needs_scan
+
+    def _look_at(self, path: str) -> bool | None:
+        """A file was written to. False when only a scan can tell what happened, None when it is no business of ours."""
+        file = self._catalog.at(path)
+        if file is None:
+            return False if self._catalog.may_find(path) else None
+        if file.fd >= 0 and not file.in_flight:
+            return self._planner.take_note(file)  # by its descriptor; another file under this name comes with an event of its own
+        try:
+            info = Path(path).stat(follow_symlinks=self._options.follow_symlinks)
+        except OSError:
+            return False
+        if (info.st_dev, info.st_ino) != file.inode_key:
+            return False
+        file.observe(info)
+        return self._planner.take_note(file)
+
+    def _want_scan(self) -> None:
+        self._needs_scan = True
+
+    @property
+    def needs_scan(self) -> bool:
+        """See `Source.needs_scan`."""
+        return self._needs_scan or self._catalog.has_rests
+
+    def plan(self, shares: int) -> Plan:
+        """See `Source.plan`."""
+        return self._planner.plan(shares)
+
+    def settle(self, results: Sequence[SplitResult]) -> Changes:
+        """See `Source.settle`."""
+        changes = Changes()
+        for result in results:
+            file = self._planner.flying[result.split.partition]
+            self._catalog.origins.archives.answered(file, result, changes)
+            if result.damage:
+                enter_damage(result, changes, self._log)
+                result = replace(result, offset=replace(result.offset, done=True))  # noqa: PLW2901
+            gone = file.gone_since is not None
+            if gone or result.offset != result.split.offset:
+                assert result.offset.position >= result.split.offset.position, "an offset never moves back"
+                now = file.remembered(gone=True) if gone else replace(result.offset, size=file.known_size)
+                size = result.offset.size if result.offset.done else now.size  # an archive is read up to the size it had then
+                changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=size, gone_ms=now.gone_ms)
+            changes.losses.extend(result.losses)
+        self._unsaved.append(changes)
+        return changes
+
+    def leave(self) -> Changes:
+        """See `Source.leave`."""
+        changes = Changes()
+        for one in self._unsaved:  # the last chance to save it; losses and offsets that belong together stay together
+            changes.offsets.update(one.offsets)
+            changes.forget.update(one.forget)
+            changes.losses.extend(one.losses)
+        cut = [file for file in self._followed.files.values() if file.seen.cut is not None]
+        for file in {*self._followed.dirty, *cut}:
+            self._leave_behind(file, changes)
+        self._catalog.leave(changes)
+        return changes
+
+    def _leave_behind(self, file: TrackedFile, changes: Changes) -> None:
+        """Nobody will hold `file` any more: the next start finds it by its name, unless it has none."""
+        now = file.remembered(gone=file.gone_since is not None)
+        known = changes.offsets.get(file.partition, file.offset)
+        is_read = known.done and known.size == now.size
+        changes.offsets[file.partition] = known = replace(known, path=now.path, size=now.size, gone_ms=now.gone_ms, done=is_read)
+        start, end, words = packed.rest(known)
+        if self._followed.descriptors.opened.survives(file):
+            return
+        if end > start and file.is_deleted() and kin(file.path) not in self._catalog.origins.awaited():
+            why = f"the file was deleted and the agent stops before it is read{words}"
+            self._followed.lost.add(file.partition, file.path, start, end, why, changes)
+            changes.offsets[file.partition] = replace(known, done=True)
+
+    def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        """See `Source.finish`."""
+        self._unsaved = [one for one in self._unsaved if one is not changes]
+        if results:  # a scan has noted its own
+            self._catalog.note(changes)
+        for result in results:
+            file = self._planner.landed(result.split.partition)
+            if not result.changed or result.split.partition in changes.offsets:  # else what was read of it, to its end or not, stands
+                file.note_progress(changes.offsets.get(result.split.partition, result.offset))
+            if isinstance(result.error, FileError):
+                delay = file.back_off()
+                self._needs_scan |= close_if_stale(file) and file.gone_since is not None
+                self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
+            elif isinstance(result.error, BlockedError):
+                file.block()
+            elif result.error is None:
+                file.recover()
+                if not result.changed:
+                    file.note_end(result)
+                    self._timers.add(file)
+                self._endings.came_to_an_end(file)
+            file.compared(is_other=result.changed)
+            self._needs_scan |= file.needs_scan
+            self._followed.touch(file)
+
+    def ripen(self, *, at_once: bool) -> float:
+        """See `Source.ripen`."""
+        return self._timers.ripen(at_once=at_once)
+
+    def drained(self) -> bool:
+        """See `Source.drained`."""
+        waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
+        if waiting or self._planner.flying or self._catalog.has_rests:
+            return False
+        self._needs_scan = True  # a glance looks at a part of the files only, and who asks will not look again
+        return True
+
+    def finalise(self) -> None:
+        """See `Source.finalise`."""
+        self._finalise = self._needs_scan = True
+        self._endings.finish_all()
+
+    def files(self) -> tuple[FileView, ...]:
+        """See `Source.files`."""
+        why = self._catalog.passed_over.reasons()
+        unreadable = [FileView(path, "", 0, 0, 0, "failing", is_open=False, why=why[path]) for path in self._catalog.passed_over.paths()]
+        return tuple(sorted([*map(view_of, self._followed.files.values()), *unreadable]))
+
+    def passed_over(self) -> Mapping[str, str]:
+        """See `Source.passed_over`."""
+        return self._catalog.passed_over.reasons()
+
+    def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
+        """See `Source.look_closely`."""
+        return closeup(self._catalog, path, most_bytes)
+
+    def lag(self) -> Lag:
+        """See `Source.lag`."""
+        return self._lag.now()
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        for file in self._followed.files.values():
+            file.close()
+
+
+def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
+    if options.multiline is not None:
+        return MultilineFrames(options.line, options.multiline, encoding=options.encoding, raw=raw)
+    return LineFrames(options.line, encoding=options.encoding, raw=raw)
+
+
+LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing, packed.saved)

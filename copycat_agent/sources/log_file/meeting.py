@@ -1,0 +1,235 @@
+"""Files that are not being followed and that were found: opened, recognised or begun, and followed from then on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, identify, identify_by_name
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import NO_DESCRIPTORS, Found, PassedOver
+from copycat_agent.sources.files.paths.opening import Opener, open_again, why_not
+from copycat_agent.sources.log_file.beginning.start import StartAt, Unopened
+from copycat_agent.sources.log_file.file_state import Provenance
+from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.rotation import is_rotated
+from copycat_agent.sources.log_file.tracked import TrackedFile
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+
+KNOWN = "it was read up to here, and still holds the bytes before"
+ANEW = "it begins anew: it no longer holds what was read from it while the agent ran last"
+MAYBE_REST = "it may be the rest of a file that is known"
+UNOPENED = "it could not be opened when this connector first looked, and ended here then"
+"""Why a file that is met is read from where it is, for people."""
+
+
+class Meeting:
+    """Takes up files that a scan, or a search, has found. `followed` gets them."""
+
+    def __init__(self, followed: Followed, start: StartAt, opener: Opener, passed_over: PassedOver, log: Log) -> None:
+        self._followed = followed
+        self._start = start
+        self._unopened = Unopened(followed, start, follow_symlinks=opener.follow_symlinks)
+        self._old_files = 0
+        self._opener = opener
+        self._passed_over = passed_over
+        self._log = log
+        self.newcomers: list[TrackedFile] = []
+        self.begun: list[TrackedFile] = []
+
+    def meet_all(self, strangers: Iterable[Found], changes: Changes, *, first: bool) -> set[TrackedFile]:
+        """Files that are not being followed, oldest first; as many stay open as there is room for.
+
+        `first`: the connector looks for the first time. What cannot be opened is passed over.
+        """
+        ordered = sorted(strangers, key=lambda one: (one.stat.st_mtime_ns, one.path))
+        descriptors = self._followed.descriptors
+        descriptors.make_room(len(ordered), unread=False)
+        met: set[TrackedFile] = set()
+        for found in ordered:
+            known = (found.stat.st_dev, found.stat.st_ino) in self._followed.files  # another name of a file that was just met
+            file = self._meet(found, changes, first=first)
+            if file is None:
+                continue
+            met.add(file)
+            if not known and len(descriptors.opened) > descriptors.limit:
+                file.close()
+        self._tell_old()
+        return met
+
+    def follow_left(self, name: str, fd: int, info: os.stat_result, changes: Changes) -> None:
+        """A file that has left its patterns while nobody looked. Raises OSError, and then `fd` is the caller's."""
+        there = self._followed.paths.get(name)  # another file, where this one was deleted
+        file = self._take_up(name, fd, info, changes, first=False)
+        self._followed.paths.pop(name, None)
+        if there is not None:
+            self._followed.paths[name] = there
+        file.left_patterns()
+        self._followed.gone.add(file)
+        changes.offsets[file.partition] = file.remembered(gone=True)
+        self._log.info("file has left its patterns, is followed to its end", path=name, unread_bytes=file.backlog)
+
+    def follow_kept(self, identity: Identity, path: str, changes: Changes, *, named: bool) -> bool:
+        """Go on with a file through the descriptor that an earlier process had of it. `named`: also with one that has a name still.
+
+        False when there is none, or it cannot be read.
+        """
+        kept = self._followed.descriptors.opened.left(identity)
+        if kept is None or identity[:2] in self._followed.files:
+            return False
+        try:
+            fd, info = open_again(kept)
+        except OSError as error:
+            self._passed_over.warn(path, why_not(error))
+            return False
+        try:
+            if identify(fd, info) == identity and (named or not info.st_nlink):
+                self.follow_left(path, fd, info, changes)
+                return True
+        except OSError as error:
+            self._passed_over.warn(path, f"cannot be read: {error.strerror}")
+        os.close(fd)
+        return False
+
+    def follow_rest(self, path: str, fd: int, info: os.stat_result, changes: Changes) -> TrackedFile | None:
+        """A file that no pattern matches and that nobody follows, to be read on from where another one ended, and to its end.
+
+        None for one that is known, and then `fd` is the caller's. Raises OSError, and then nothing has changed.
+        """
+        identity, absent = identify(fd, info), self._followed.absent
+        if identity[:2] in self._followed.files or absent.knows(identity, fd, info.st_size, changes):
+            return None
+        generation = absent.written_over(identity, changes)
+        partition = SourcePartition(self._followed.connector, identity.key(generation))
+        offset = SourceOffset(0, path=path, size=info.st_size)
+        opened, unpacks = self._followed.descriptors.opened, self._followed.unpacks
+        file = TrackedFile(partition, identity, path, offset, opened, unpacks=unpacks)
+        file.met(info)
+        file.adopt(fd)
+        self._followed.add(file)
+        del self._followed.paths[path]
+        file.left_patterns()
+        self._followed.gone.add(file)
+        return file
+
+    def follow_missed(self, path: str, fd: int, info: os.stat_result, changes: Changes) -> TrackedFile | None:
+        """`follow_rest` for a file that is read from its beginning. None, too, when it is older than files of this connector may be."""
+        if self._start.begin(fd, info, path, first=False).is_old:
+            return None
+        file = self.follow_rest(path, fd, info, changes)
+        if file is not None and file.is_packed:  # it may be the rest of a known file
+            self.newcomers.append(file)
+        return file
+
+    def shrink(self) -> bool:
+        """The process may open no more: other files make room. Returns whether any did."""
+        made_room = self._followed.descriptors.shrink()
+        self.tell_limit()
+        return made_room
+
+    def tell_limit(self) -> None:
+        """Those that are closed are opened again by turns; one that is deleted meanwhile is lost, hence the warning."""
+        hint = "raise LimitNOFILE (ulimit -n) and restart the agent, or lower max_open_files"
+        held = self._followed.descriptors.limit
+        self._log.warning("the process may open too few files, fewer are held open", held=held, hint=hint)
+
+    def _meet(self, found: Found, changes: Changes, *, first: bool) -> TrackedFile | None:
+        """A file that is not being followed: one that was before, or a new one. None when it cannot be read."""
+        try:
+            fd, info = self._open(found)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._passed_over.warn(found.path, why_not(error))
+            if first:
+                self._unopened.note(found, error, changes)
+            return None
+        try:
+            return self._take_up(found.path, fd, info, changes, first=first)
+        except OSError as error:
+            os.close(fd)
+            self._passed_over.warn(found.path, f"cannot be read: {error.strerror}")
+            if first:
+                self._unopened.note(found, error, changes)
+            return None
+
+    def _open(self, found: Found) -> tuple[int, os.stat_result]:
+        """See `Opener.open`. When the process may open no more, other files make room."""
+        is_known = self._is_known(found)
+        try:
+            fd, info = self._opener.open(found.path, is_known=is_known)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS or not self.shrink():
+                raise
+            fd, info = self._opener.open(found.path, is_known=is_known)
+        if is_known and not os.path.samestat(info, found.stat):
+            os.close(fd)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)  # the next look knows
+        return fd, info
+
+    def _is_known(self, found: Found) -> bool:
+        """Whether a file with several links was followed before somebody linked it."""
+        if found.stat.st_nlink == 1:
+            return False
+        identity = identify_by_name(found.path, found.stat, follow_symlinks=self._opener.follow_symlinks)
+        return identity is not None and identity.birth_ns > 0 and self._followed.absent.has_row(identity, Changes())
+
+    def _take_up(self, path: str, fd: int, info: os.stat_result, changes: Changes, *, first: bool) -> TrackedFile:
+        """The file behind `fd`, which belongs to it from now on. Raises OSError, and then `fd` is the caller's."""
+        followed, identity = self._followed, identify(fd, info)
+        known = followed.files.get((identity.device, identity.inode))
+        if known is not None and known.identity == identity:  # another name of it, or it took this one just now
+            os.close(fd)
+            return known
+        if known is not None:  # it was closed, or the kernel would not have given its inode to another file
+            followed.lose_rest(known, changes)
+        partition, offset, generation = followed.absent.recall(path, fd, info, identity, changes)
+        why = KNOWN
+        if partition is None:
+            partition = SourcePartition(followed.connector, identity.key(generation))
+            offset, why = self._begin(path, fd, info, generation, first=first)
+            changes.offsets[partition] = offset  # known from now on, also when it is renamed before anything of it is read
+        elif offset != (offset := self._start.settle(fd, offset)):
+            changes.offsets[partition], why = offset, UNOPENED
+        opened = followed.descriptors.opened
+        file = TrackedFile(partition, identity, path, offset, opened, provenance=Provenance(why), unpacks=followed.unpacks)
+        file.met(info)
+        file.adopt(fd)
+        followed.add(file)
+        if not offset.position:
+            (self.begun if generation else self.newcomers).append(file)
+        return file
+
+    def _begin(self, path: str, fd: int, info: os.stat_result, generation: int, *, first: bool) -> tuple[SourceOffset, str]:
+        """The first offset of a file that is not known, or no longer what is known. Raises OSError."""
+        if generation:
+            return SourceOffset(0, path=path, size=info.st_size), ANEW
+        begun = self._start.begin(fd, info, path, first=first or self._unopened.was_there(info))
+        if (begun.offset.position or begun.offset.done) and self._begins_like_known(fd, path, begun.offset):
+            return SourceOffset(0, path=path, size=info.st_size), MAYBE_REST
+        self._old_files += begun.is_old
+        self._log.debug("new file", path=path, position=begun.offset.position, why=begun.why)
+        return replace(begun.offset, size=info.st_size), begun.why
+
+    def _begins_like_known(self, fd: int, path: str, offset: SourceOffset) -> bool:
+        """Whether a file that would be left out may be the rest of one that is known, which is never left out. Raises OSError."""
+        absent, read = self._followed.absent, fingerprint.reader(fd)
+        if not (is_rotated(path) or offset.compression) or not absent.has_kin(path):
+            return False
+        size = fingerprint.HEAD_BYTES
+        head = packed.head_of(read, offset.compression, size) if offset.compression else read(0, size)
+        return bool(absent.candidates(path, head, None))
+
+    def _tell_old(self) -> None:
+        """Nobody should have to ask why nothing is sent of them."""
+        if self._old_files:
+            self._log.info("old files begun at their end, see ignore_older", files=self._old_files)
+        self._old_files = 0

@@ -1,0 +1,174 @@
+"""Which files are read next, and how much of each: the longest unserved first, little before much, and older generations first."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from copycat_agent.sources.base import Plan
+from copycat_agent.sources.files.paths.opening import why_not
+
+if TYPE_CHECKING:
+    from copycat_agent.model import SourcePartition
+    from copycat_agent.options import DeliveryOptions
+    from copycat_agent.sources.log_file.catalog import Catalog
+    from copycat_agent.sources.log_file.log_options import LogFileOptions
+    from copycat_agent.sources.log_file.tracked import TrackedFile
+
+FILES_PER_BATCH = 128
+"""Files of one batch; the others' turn comes with the next."""
+SHARED_BYTES = 4 * 2**20
+"""At least this much of each file per batch when several have something to read."""
+SHARED_SECONDS = 0.5
+"""A batch ends after this time when other files are known to be active, so that a quiet file does not wait behind a backlog."""
+UNSEEN_SECONDS = 1.0
+"""A file that was empty is first read when a scan was so recent that no rotation can have come between."""
+
+
+class Planner:
+    """Plans splits for one connector, in its thread. `flying` are the files that a task reads, by their partitions.
+
+    `want_scan` is called when only a scan can tell what has become of a file.
+    """
+
+    def __init__(self, catalog: Catalog, options: LogFileOptions, delivery: DeliveryOptions, want_scan: Callable[[], None]) -> None:
+        self.flying: dict[object, TrackedFile] = {}
+        self._catalog = catalog
+        self._followed = catalog.followed
+        self._delivery = delivery
+        self._keeps_groups = options.multiline is not None
+        group_bytes = 0 if options.multiline is None else options.multiline.max_bytes
+        self._least_bytes = max(SHARED_BYTES, 2 * options.line.max_bytes + group_bytes + 2**16)
+        self._want_scan = want_scan
+        self._turn = 0
+        self._scanned_at = time.monotonic()
+        self._served: set[TrackedFile] = set()  # had something to read lately, and may be closed for room by now
+
+    def scanned(self, at: float) -> None:
+        """A scan began at `at` (`time.monotonic()`)."""
+        self._scanned_at = at
+
+    def forget_quiet(self, recent: float) -> None:
+        """Those that were not written to since `recent` (`time.monotonic()`) are active no more."""
+        self._served = {file for file in self._served if file.grown_at > recent and not file.removed}
+
+    def active(self) -> set[TrackedFile]:
+        """Files that are open, or had something to read lately."""
+        return {*self._followed.descriptors.opened, *self._served}
+
+    def landed(self, partition: SourcePartition) -> TrackedFile:
+        """The task that read the file of `partition` is over."""
+        file = self.flying.pop(partition)
+        file.landed()
+        return file
+
+    def take_note(self, file: TrackedFile) -> bool:
+        """Look at an open file, and note whether there is something to read. False when a scan has to say what it is now."""
+        file.refresh()
+        self._followed.touch(file)
+        return file.in_flight or not file.needs_scan
+
+    def plan(self, shares: int) -> Plan:
+        """See `Source.plan`: splits for the next batch of one of as many tasks as there are `shares`."""
+        followers = self._followers()
+        ready = self._ready(FILES_PER_BATCH * shares)
+        most = self._followed.descriptors.limit - len(self.flying)
+        if not self.flying:
+            most = max(1, most)
+        chosen = self._have_open(ready[: max(0, min(-(-len(ready) // shares), most))])
+        chosen.sort(key=self._precedence)
+        if not self._keeps_groups:  # else a group may stand open at the end of the file that goes first
+            chosen = self._with_followers(chosen, followers, most)
+        limit = self._delivery.max_batch_bytes
+        if len(chosen) > 1:
+            limit = max(self._least_bytes, limit // len(chosen))
+        for file in chosen:
+            self._turn += 1
+            file.planned(self._turn)
+            self._followed.dirty.served(file)
+            self._catalog.origins.archives.ask(file)
+            self.flying[file.partition] = file
+            self._served.add(file)
+        alone = len(self._followed.files) == 1
+        seconds = self._delivery.max_batch_time if alone else min(self._delivery.max_batch_time, SHARED_SECONDS)
+        return Plan(tuple(file.split(max(limit, self._least_bytes)) for file in chosen), seconds)
+
+    def _followers(self) -> dict[TrackedFile, TrackedFile]:
+        """Files that wait for another one, by that one."""
+        followers = {}
+        for file in self._followed.generations.waiting(self._followed.dirty):
+            assert file.after is not None
+            self._followed.touch(file.after)  # what was just seen of it is read now, not when an event says so
+            if not (file.unjudged or file.in_flight):
+                followers[file.after] = file
+        return followers
+
+    def _ready(self, most: int) -> list[TrackedFile]:
+        """Up to `most` files whose turn it is, the longest unserved first."""
+        now = time.monotonic()
+        ready = (file for file in self._followed.dirty if file.after is None and file.may_be_planned and file.backoff.retry_at <= now)
+        return list(itertools.islice(ready, most))
+
+    def _precedence(self, file: TrackedFile) -> tuple[bool, float]:
+        """Little before much. Much of one file may be all that a batch gets to: first whoever has not got on for longest."""
+        is_much = file.backlog > self._least_bytes
+        return is_much, file.schedule.read_at if is_much else file.backlog
+
+    def _with_followers(self, chosen: list[TrackedFile], followers: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
+        """Behind each file those that wait for it, while one batch reaches that far: a task reads its splits in this order."""
+        chain: list[TrackedFile] = []
+        left = min(FILES_PER_BATCH, most) - len(chosen)
+        for file in chosen:
+            chain.append(file)
+            while left > 0 and (follower := followers.get(chain[-1])) and self._reaches(chain[-1], follower.rotation.barrier):
+                if follower.backoff.retry_at > time.monotonic() or not self._have_open([follower], keep=[*chosen, *chain]):
+                    break
+                chain.append(follower)
+                left -= 1
+        return chain
+
+    def _reaches(self, file: TrackedFile, position: int) -> bool:
+        return file.offset.position + self._least_bytes >= position
+
+    def _have_open(self, files: list[TrackedFile], keep: Collection[TrackedFile] = ()) -> list[TrackedFile]:
+        """Those of `files` that are open, or can be opened now, and do have something to read."""
+        closed = sum(file.fd < 0 for file in files)
+        room = self._followed.descriptors.make_room(closed, [*files, *keep], unread=True)
+        if not self.flying and not keep:
+            room = max(1, room)
+        usable = []
+        for file in files:
+            if file.fd < 0:
+                if room <= 0:
+                    continue
+                room -= 1
+            if self._open(file):
+                usable.append(file)
+        return usable
+
+    def _open(self, file: TrackedFile) -> bool:
+        """Have `file` open for its turn. False when it cannot be, or is not what it was."""
+        is_unseen = not (file.offset.position or file.is_packed or file.provenance.first_fingerprint.head_bytes)
+        try:
+            if is_unseen and time.monotonic() - self._scanned_at > UNSEEN_SECONDS:
+                self._want_scan()  # it was empty: since then it may have been filled, copied and cut, and the copy goes first
+                return False
+            if file.open(self._catalog.opener):
+                self.take_note(file)
+                if file.begins_otherwise():
+                    file.note_rewritten()
+                if file.needs_scan:
+                    self._want_scan()
+                return file.unread
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if not file.backoff.errors:  # else it was told, and is tried again ever more slowly
+                self._catalog.passed_over.warn(file.path, why_not(error))
+            file.back_off()
+            return False
+        self._followed.dirty.discard(file)
+        self._want_scan()  # a scan knows where it went
+        return False

@@ -1,0 +1,1 @@
+"""Newly met files against what is known: continued, copied, archived, missed, or let go."""

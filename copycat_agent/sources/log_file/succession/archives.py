@@ -1,0 +1,149 @@
+"""Is a newly met archive the rest of a known file? Only a task can tell: it looks for the bytes before an offset in what it unpacks."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.rotation import kin
+from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.log_file.unfollowed.absent import Saved
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+
+Relatives = Callable[[TrackedFile], list[TrackedFile]]
+TakeOver = Callable[[SourcePartition, SourceOffset, int, Changes], None]
+"""`take_over(partition, offset, kept, changes)`: an archive has the first `kept` bytes of it, and goes on in its place."""
+
+
+class Archives:
+    """Packed files that were met. What one of them may go on with is told to the task, which says what it does go on with."""
+
+    def __init__(self, followed: Followed, opener: Opener, relatives: Relatives, take_over: TakeOver, log: Log) -> None:
+        self._followed = followed
+        self._opener = opener
+        self._relatives = relatives
+        self._take_over = take_over
+        self._log = log
+        self._barriers: dict[TrackedFile, tuple[TrackedFile, int, float]] = {}
+        self._asked: dict[SourcePartition, tuple[Saved, ...]] = {}
+        self._expected: set[TrackedFile] = set()
+
+    def awaited(self) -> set[str]:
+        """Names (see `kin`) of those that no task has looked into: nothing can be said about what is lost of others with these."""
+        self._expected = {file for file in self._expected if not file.removed}
+        return {kin(file.path) for file in itertools.chain(self._expected, self._asking()) if file.size}
+
+    def _asking(self) -> Iterator[TrackedFile]:
+        return (file for file in self._followed.dirty if file.is_packed and not file.offset.position and not file.offset.done)
+
+    def expect(self, file: TrackedFile, changes: Changes) -> None:
+        """A packed file that no pattern matches: it is read only if it is the rest of a known one, which a task finds out."""
+        self._expected.add(file)
+        file.expected(replace(file.offset, done=True, gone_ms=int(time.time() * 1000)))
+        changes.offsets[file.partition] = file.offset
+        self._followed.touch(file)
+
+    def let_go(self, *, at_once: bool) -> None:
+        """Stop following those that are read only as the rest of another file, and are not, as a task has found."""
+        for file in [one for one in self._expected if _is_no_rest(one, at_once=at_once)]:
+            self._expected.discard(file)
+            self._followed.remove(file)
+
+    def ask(self, file: TrackedFile) -> None:
+        """Its next split is about to be planned: let the task find out what a packed file is the rest of. No effect on others."""
+        if file.is_packed and not file.offset.position:
+            try:
+                file.may_continue(self._of(file))
+            except OSError:
+                file.may_continue(())  # the task says why it cannot be read
+
+    def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
+        """What it may be the rest of, as of now. Raises OSError."""
+        head = similarity.head_of(file)
+        saved = self._followed.absent.candidates(file.path, head, None)
+        saved += [(one.partition, one.offset) for one in self._relatives(file) if _has_head(one.offset, head)]
+        saved.sort(key=lambda one: -one[1].position)
+        self._asked[file.partition] = tuple(saved)
+        return tuple(offset for _, offset in saved)
+
+    def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
+        """A task has found what a packed file goes on behind. `changes` save how far it came. No effect on others."""
+        asked = self._asked.get(file.partition, ())
+        kept = result.unpacked_size if result.unpacked_size >= 0 else -1
+        if 0 <= result.origin < len(asked):
+            partition, offset = asked[result.origin]
+            self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position)
+            if self._followed.absent.has(partition):
+                self._take_over(partition, offset, offset.size if kept < 0 else kept, changes)
+        elif file.is_packed and not file.offset.position and result.offset.position and not result.changed:
+            self._takes_unread(file, max(kept, result.offset.position), changes)
+        if result.error is None and not result.changed and (result.origin >= 0 or result.offset.position):
+            self._asked.pop(file.partition, None)
+            self._expected.discard(file)
+            file.may_continue(())
+
+    def _takes_unread(self, file: TrackedFile, kept: int, changes: Changes) -> None:
+        """It is read from its beginning: perhaps it was made of a file of which nothing was read. It holds `kept` bytes, or more."""
+        absent = self._followed.absent
+        for partition, offset in absent.unread_of(file.path, changes):
+            if absent.copied_by(partition, file.made_ns) or kept >= offset.size:
+                self._take_over(partition, offset, offset.size, changes)
+                return
+
+    def waits(self, file: TrackedFile, head: bytes, *, at_once: bool) -> bool:
+        """Whether a packed file waits until the file that it was made of, and that is there still, is read as far as it goes.
+
+        Or until there is enough of it to tell. Raises OSError.
+        """
+        may_grow = not (at_once or similarity.is_quiet(file))
+        if may_grow and self._followed.absent.has_longer(file.path, len(head)):
+            return True
+        return any(self._waits_for(file, one, head, may_grow=may_grow) for one in self._relatives(file) if not one.backoff.errors)
+
+    def _waits_for(self, file: TrackedFile, one: TrackedFile, head: bytes, *, may_grow: bool) -> bool:
+        is_short = len(head) < one.offset.fingerprint.head_bytes
+        if one.is_packed or (one.offset.position and not is_short and not _has_head(one.offset, head)):
+            return False
+        with similarity.opened(one, self._opener) as is_open:
+            if not is_open:
+                return False
+            one.refresh()
+            size = min(len(head), one.size)
+            if one.read(0, size) != head[:size] or not one.size:
+                return False
+        if may_grow and (is_short or not head):
+            return True
+        return bool(size) and (one.in_flight or (one.unread and one.offset.position < self._barrier(file, one)))
+
+    def _barrier(self, file: TrackedFile, one: TrackedFile) -> int:
+        """How much of `one` is read before `file` is. As long as that grows it may get more of the other one."""
+        known, barrier, at = self._barriers.get(file, (file, 0, 0.0))
+        if known is not one or file.grown_at > at:
+            barrier = one.size
+            self._barriers[file] = one, barrier, time.monotonic()
+        return barrier
+
+    def judged(self, file: TrackedFile) -> None:
+        """It waits no more."""
+        self._barriers.pop(file, None)
+
+
+def _is_no_rest(file: TrackedFile, *, at_once: bool) -> bool:
+    is_looked_at = not (file.removed or file.in_flight or file.offset.position) and file.ending.stalled_size == file.size
+    return is_looked_at and (at_once or similarity.is_quiet(file))
+
+
+def _has_head(offset: SourceOffset, head: bytes) -> bool:
+    proof = offset.fingerprint
+    return bool(offset.position and proof.head_bytes) and fingerprint.digest(head[: proof.head_bytes]) == proof.head

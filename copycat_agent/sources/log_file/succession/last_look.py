@@ -1,0 +1,187 @@
+"""What was there when a connector last looked: by time, and by content for archives whose age says nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.model import SourcePartition
+from copycat_agent.sources.base import Changes, Offsets
+from copycat_agent.sources.files import clock, fingerprint
+from copycat_agent.sources.files.identity import identify
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import Mark
+from copycat_agent.sources.log_file.followed import STARTED, Followed
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.files.paths.opening import Opener
+
+SLACK_NS = 20_000_000
+"""The kernel's file times are those of its last tick, up to 10 ms ago."""
+_SAVE_SECONDS = 60.0
+"""How often the time is saved, at most, when a scan saves nothing else."""
+
+
+class Since(NamedTuple):
+    """A file that was made at `at_ns` or later was made after the look, one that was made before `doubt_ns` before it.
+
+    Between the two nobody can tell, since the clock was set back. Epoch nanoseconds as the file's own file system has them, 0 when
+    nobody knows.
+    """
+
+    at_ns: int
+    doubt_ns: int
+
+
+class LastLook:
+    """The look before this one, by the clock of the file systems: times of files are compared with nothing else.
+
+    Where a server stamps the files, that is the last change of their directory: whatever was in it then is as old, or older. That
+    this host's clock was set back shows in what it is ahead of the time since the host was booted.
+
+    What is saved (in the STARTED row: `size`, epoch milliseconds; `mtime_ns` and `trouble`: `clock.ahead_ns` and `clock.boot`) is never
+    later than the truth: in doubt a file counts as unseen. `was_open` (its `records`): files that were made since then were not taken up
+    yet when the agent ended.
+    """
+
+    def __init__(self, connector: str, offsets: Offsets) -> None:
+        """`offsets` is the live view of what is saved."""
+        self._started = SourcePartition(connector, STARTED)
+        self._offsets = offsets
+        row = offsets.get(self._started)
+        self.was_open = row is not None and row.records > 0
+        saved_ns = row.size * 1_000_000 if row is not None else 0
+        self._first_ns = row.position * 1_000_000 if row is not None else 0
+        self._ahead_ns = row.mtime_ns if row is not None and row.trouble == clock.boot() else 0
+        self._usual = Since(saved_ns, saved_ns)
+        self._others: dict[str, Since] = {}
+        self._blind: dict[str, Since] = {}
+        self._begun_ns = 0
+        self._saved_at = -_SAVE_SECONDS
+        self._saved_marks: Mapping[str, Mark] = {}
+
+    def begin(self) -> None:
+        """A look begins."""
+        self._begun_ns = clock.now_ns() - SLACK_NS
+        ahead_ns, self._ahead_ns = self._ahead_ns, clock.ahead_ns()
+        if ahead_ns - self._ahead_ns > SLACK_NS and ahead_ns:
+            by_ns = ahead_ns - self._ahead_ns
+            self._usual = _set_back(self._usual, by_ns)
+            self._others = {directory: _set_back(since, by_ns) for directory, since in self._others.items()}
+
+    def compare(self, marks: Mapping[str, Mark]) -> None:
+        """The first look of this process has found these: what was saved proves nothing if it lies in the future.
+
+        Then it may have been at any time since the connector looked first, or at any time at all.
+        """
+        now_ns = max([clock.now_ns(), *(mark[3] for mark in marks.values() if mark)]) + SLACK_NS
+        if self._usual.doubt_ns > now_ns:
+            self._usual = Since(self._usual.at_ns, self._first_ns if self._first_ns < now_ns else 1)
+
+    def before(self, directory: str) -> Since:
+        """When this directory was last listed, as of before the look that has begun."""
+        return self._others.get(directory, self._usual)
+
+    def end(self, unlisted: Collection[str], open_since_ns: list[int], marks: Mapping[str, Mark], changes: Changes) -> None:
+        """A look is over; these directories could not be listed. `open_since_ns`: times since which not every file is taken up."""
+        self._blind = {directory: self.before(directory) for directory in unlisted}
+        seen = {directory: self._seen(directory, mark) for directory, mark in marks.items() if mark}
+        clocks: dict[int, Since] = {}
+        for directory, since in seen.items():
+            mark = marks[directory]
+            which = mark[0] if mark and not clock.is_local(mark[0]) else 0
+            clocks[which] = max(since, clocks.get(which, since))
+        self._usual = min(clocks.values(), default=Since(self._begun_ns, self._begun_ns))
+        self._others = {directory: since for directory, since in seen.items() if since != self._usual} | self._blind
+        is_due = bool(changes.offsets) or time.monotonic() - self._saved_at > _SAVE_SECONDS
+        if is_due and marks != self._saved_marks:  # where nothing came or went, the time of an earlier look says as much
+            self._saved_marks, self._saved_at = dict(marks), time.monotonic()
+            self.save(open_since_ns, changes)
+
+    def save(self, open_since_ns: list[int], changes: Changes) -> None:
+        """Save it now. No effect before the first look."""
+        row = changes.offsets.get(self._started) or self._offsets.get(self._started)
+        if row is not None and self._usual.at_ns:
+            known_ns = min([self._usual.doubt_ns, *open_since_ns, *(since.doubt_ns for since in self._blind.values())])
+            changes.offsets[self._started] = replace(
+                row, size=max(1, known_ns // 1_000_000), records=len(open_since_ns), mtime_ns=self._ahead_ns, trouble=clock.boot()
+            )
+
+    def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> Since:
+        """When the look that is over saw a directory."""
+        device, *_, changed_ns = mark
+        if clock.is_local(device):
+            is_ahead = changed_ns > self._begun_ns + 2 * SLACK_NS  # the clock was set back since: files there may be as young as that
+            return Since(changed_ns if is_ahead else self._begun_ns, self._begun_ns)
+        known = self.before(directory)
+        if known.at_ns - changed_ns not in (0, 1):
+            return Since(changed_ns, changed_ns)  # what is made just now may get the same time
+        return Since(changed_ns + 1, changed_ns + 1 - (known.at_ns - known.doubt_ns))
+
+
+def _set_back(since: Since, by_ns: int) -> Since:
+    return Since(since.at_ns, max(1, since.doubt_ns - by_ns)) if since.at_ns else since
+
+
+class Known(NamedTuple):
+    """Device and inode of the archives of one log that hold what is known, and when the newest of them was last changed, 0 for none.
+
+    Where generations are copied on from name to name, the oldest first, what was changed before that was there before.
+    """
+
+    inodes: frozenset[tuple[int, int]]
+    newest_ns: int
+
+
+def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes: Changes) -> Known:
+    """Look into the archives at `paths`. What is saved of one that holds something else by now is a former one's from now on."""
+    there: list[tuple[int, str]] = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            there.append((_note_written_over(path, followed, opener, changes), path))
+    claimed: set[SourcePartition] = set()
+    known: dict[tuple[int, int], int] = {}
+    for changed_ns, path in sorted(there):
+        with contextlib.suppress(OSError), _opened(path, opener) as (fd, info):
+            inode = info.st_dev, info.st_ino
+            if inode in followed.files or _claims(path, fd, info.st_size, followed, claimed, changes):
+                known[inode] = changed_ns
+    return Known(frozenset(known), max(known.values(), default=0))
+
+
+def _note_written_over(path: str, followed: Followed, opener: Opener, changes: Changes) -> int:
+    """Returns when it was last changed. Raises OSError."""
+    with _opened(path, opener) as (fd, info):
+        identity, absent = identify(fd, info), followed.absent
+        if identity[:2] not in followed.files and not absent.knows(identity, fd, info.st_size, changes):
+            absent.written_over(identity, changes)
+        return info.st_mtime_ns
+
+
+def _claims(path: str, fd: int, size: int, followed: Followed, claimed: set[SourcePartition], changes: Changes) -> bool:
+    """Whether the open file holds what was read of another one, and no older one does: equal text alone is no proof. Raises OSError.
+
+    What a packed one holds a task finds out.
+    """
+    read = fingerprint.reader(fd)
+    if packed.compression_of(read):
+        return False
+    for partition, offset in followed.absent.candidates(path, read(0, fingerprint.HEAD_BYTES), changes):
+        if partition not in claimed and offset.position <= size and fingerprint.holds(read, offset.fingerprint, offset.position):
+            claimed.add(partition)
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def _opened(path: str, opener: Opener) -> Iterator[tuple[int, os.stat_result]]:
+    """Raises OSError."""
+    fd, info = opener.open(path)
+    try:
+        yield fd, info
+    finally:
+        os.close(fd)

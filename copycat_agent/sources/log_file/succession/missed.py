@@ -1,0 +1,344 @@
+"""Generations of a log that were made and rotated out of the patterns between two looks: nobody has seen them, and their lines are owed.
+
+A look tells that a log was rotated: a known file has left its name, was cut, or stands there as another one. Only then is its
+directory listed for names of the same log that no pattern matches. What is there is owed when it was made, and last written
+to, after the look before; older archives were sent, or never wanted. Times cannot tell this of an archive that was written over
+by a copy and so kept its inode, nor where a clock was set back: such a file is owed when nothing is known of what it holds (`last_look`).
+Where it is the rest of a known file, `unclaimed` and `origins` say so, and what they take is not looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from copycat_agent.formats import Reader
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, identify, identify_by_name, is_at
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
+from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, why_not
+from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.rotation import family, is_newest, kin, unpacked_name
+from copycat_agent.sources.log_file.succession import last_look, similarity
+from copycat_agent.sources.log_file.succession.evidence import Unseen, why_owed
+from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
+from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED
+from copycat_agent.sources.log_file.unfollowed.absent import Saved
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.sources.log_file.tracked import TrackedFile
+
+Follow = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
+"""See `Meeting.follow_missed`."""
+
+WHY = "it was made and rotated out of the patterns while nobody looked: from its beginning"
+_DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
+_FEW_LOGS = 16
+"""So many prefixes are compared faster than the names of a large directory are taken apart."""
+
+
+@dataclass(slots=True)
+class _Rotation:
+    """A log that was rotated since then.
+
+    `cut` are those of its files that were cut in their place, and `copied` those of them whose copies are found; `may_be_cut`: one may
+    have been, and nothing proves it. `there` are device and inode of the files that were there when it was found; what comes later
+    is none of its generations. `known`: what those of them held, and nobody follows, where their times do not tell.
+    """
+
+    since: Since
+    cut: set[SourcePartition] = field(default_factory=set)
+    copied: set[SourcePartition] = field(default_factory=set)
+    may_be_cut: bool = False
+    there: set[tuple[int, int]] | None = None
+    known: last_look.Known | None = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether files that are older than the look before may be generations that nobody saw."""
+        return bool(self.cut) or self.may_be_cut or self.since.doubt_ns < self.since.at_ns
+
+
+class Missed:
+    """Used by one catalog: `begin` before a scan, `left` for what it finds, then `met`, `follow` and `end`."""
+
+    def __init__(
+        self, followed: Followed, opener: Opener, discovery: Discovery, follow: Follow, passed_over: PassedOver, log: Log
+    ) -> None:  # fmt: skip
+        self._followed = followed
+        self._opener = opener
+        self._discovery = discovery
+        self._follow = follow
+        self._passed_over = passed_over
+        self._log = log
+        self._last_look = LastLook(followed.connector, followed.offsets)
+        self._rotations: dict[tuple[str, str], _Rotation] = {}
+        self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
+        self._has_looked = False
+        self.has_closed = False
+        """Whether one that is owed could not be opened: it has a row, and has to be searched for."""
+
+    def begin(self, changes: Changes) -> None:
+        """A scan begins."""
+        self._last_look.begin()
+        if not self._has_looked:
+            self._has_looked = True
+            absent = self._followed.absent
+            self._before = [*absent.followed_last(changes), *((one, self._followed.offsets[one]) for one in absent.undecided)]
+
+    def begun_anew(self, file: TrackedFile) -> None:
+        """It was cut in its place, by now or, when a task found that, some looks ago."""
+        self.left(file.path, file.partition, file.proof.at_ns if file.seen.rewritten else 0)
+
+    def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, may_be_cut: bool = False) -> None:
+        """The file at `path` has left its name; or it was cut there, and what it held is this partition's. `since_ns`: or since then."""
+        since = self._last_look.before(path.rpartition("/")[0])
+        if not since.at_ns:
+            return  # nothing outside the patterns is wanted of what was there before the first look
+        rotation = self._rotations.setdefault(family(path), _Rotation(since))
+        earlier = Since(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
+        rotation.since = Since(*map(min, rotation.since, since, earlier))
+        rotation.there = rotation.known = None
+        rotation.may_be_cut |= may_be_cut
+        if cut is not None:
+            rotation.cut.add(cut)
+
+    def met(self, newcomers: Iterable[TrackedFile]) -> None:
+        """A scan is over, and has met these: each may have come into the place of files that nobody saw."""
+        for file in newcomers:
+            if is_newest(file.path):
+                self.left(file.path)
+        if self._before is not None:
+            before, self._before = self._before, None
+            self._last_look.compare(self._discovery.marks)
+            files = {file.partition: file for file in self._followed.files.values()}
+            for partition, offset in before:
+                known = files.get(partition)
+                has_left = self._has_left(partition, offset, known)
+                if has_left or self._last_look.was_open:
+                    cut = partition if self._followed.absent.is_former(partition) else None
+                    self.left(offset.path, cut, may_be_cut=has_left and known is not None and known.path == offset.path)
+
+    def follow(self, changes: Changes) -> None:
+        """Take up what is owed, as far as that can be said before it is decided what became of unread rests."""
+        if self._rotations:
+            self._rotations = self._still_open(changes)
+
+    def end(self, changes: Changes) -> None:
+        """That is decided now, and what is left can be taken up. The look is over."""
+        self.follow(changes)
+        self._last_look.end(self._discovery.unlisted, self._open(), self._discovery.marks, changes)
+
+    def leave(self, changes: Changes) -> None:
+        """The agent stops in order."""
+        self._last_look.save(self._open(), changes)
+
+    def _open(self) -> list[int]:
+        return [one.since.doubt_ns for one in self._rotations.values()]
+
+    def _has_left(self, partition: SourcePartition, offset: SourceOffset, file: TrackedFile | None) -> bool:
+        """Whether a file that was there when the agent last ran is not as it was, or may not be: nothing proves one that was not read."""
+        if file is not None:
+            is_as_it_was = file.path == offset.path and file.gone_since is None and file.size >= offset.size
+            return not is_as_it_was or offset.size > offset.position == 0
+        if self._followed.absent.is_former(partition):
+            return True
+        try:
+            return not is_at(offset.path, Identity.parse(partition.key)[0])
+        except OSError:
+            return True
+
+    def _still_open(self, changes: Changes) -> dict[tuple[str, str], _Rotation]:
+        """Take up what is owed. Returns the rotations of which that cannot be said of every file yet."""
+        open_still, listings = {}, _members(self._rotations)
+        for name, rotation in self._rotations.items():
+            outside = self._outside(listings.get(name, ()))
+            found = sorted(self._unknown(outside, rotation))
+            if found and rotation.known is None and rotation.is_in_doubt:
+                rotation.known = last_look.known_of(outside, self._followed, self._opener, changes)
+            is_decided = [self._take_up(path, rotation, changes) for _, path in found]
+            if not all(is_decided):
+                open_still[name] = rotation
+        return open_still
+
+    def _outside(self, paths: Iterable[str]) -> list[str]:
+        """Those that no pattern matches, nor excludes. An archive beside the file that it is made of is left out: that has all of it."""
+        there = {path for path in paths if not self._discovery.excludes(path)}
+        is_double = {path for path in there if unpacked_name(path) != path and unpacked_name(path) in there}
+        return [path for path in there - is_double if not self._discovery.may_match(path)]
+
+    def _unknown(self, paths: Iterable[str], rotation: _Rotation) -> Iterator[tuple[int, str]]:
+        """Files that are not followed, and that were written to since; with their times."""
+        inodes: set[tuple[int, int]] = set()
+        for path in paths:
+            try:
+                info = os.lstat(path)
+            except OSError:
+                continue
+            inode = info.st_dev, info.st_ino
+            inodes.add(inode)
+            is_young = info.st_mtime_ns >= rotation.since.doubt_ns and (rotation.there is None or inode in rotation.there)
+            if is_young and stat.S_ISREG(info.st_mode) and inode not in self._followed.files:
+                yield info.st_mtime_ns, path
+        rotation.there = inodes if rotation.there is None else rotation.there
+
+    def _take_up(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
+        """Follow the file if it is owed. False when that cannot be said yet, or it cannot be read now."""
+        try:
+            fd, info = self._opener.open(path)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
+            if isinstance(error, PassedOverError):
+                return True
+            return isinstance(error, PermissionError) and self._leave_for_later(path, rotation, changes)
+        file, is_decided = None, True
+        try:
+            identity = identify(fd, info)
+            if why := self._why_owed(fd, info, identity, rotation, changes):
+                file, is_decided = self._take(path, fd, info, rotation, why, changes)
+        except OSError as error:
+            self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
+            is_decided = False
+        if file is None:
+            os.close(fd)
+        return is_decided
+
+    def _leave_for_later(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
+        """One that may not be opened gets its row, which a later search finds, so that nothing else has to stay open for it.
+
+        False when it cannot be said whether it is owed.
+        """
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return False
+        identity = identify_by_name(path, info, follow_symlinks=False)
+        if identity is None:
+            return False
+        partition = SourcePartition(self._followed.connector, identity.key(0))
+        is_new = not identity.birth_ns or identity.birth_ns >= rotation.since.at_ns
+        if is_new and partition not in changes.offsets and not self._followed.absent.has_row(identity, changes):
+            changes.offsets[partition] = offset = SourceOffset(0, path=path, size=info.st_size, gone_ms=time.time_ns() // 1_000_000)
+            self._followed.absent.add(partition, offset)
+            self.has_closed = True
+            return True
+        return partition in changes.offsets or not rotation.is_in_doubt
+
+    def _why_owed(self, fd: int, info: os.stat_result, identity: Identity, rotation: _Rotation, changes: Changes) -> str:
+        """Why the open file's lines are owed, for people; "" when they are not. Raises OSError."""
+        if self._followed.absent.knows(identity, fd, info.st_size, changes):
+            return ""
+        known, since = rotation.known, rotation.since
+        found = Unseen(
+            birth_ns=identity.birth_ns,
+            changed_ns=info.st_mtime_ns,
+            looked_ns=since.at_ns,
+            doubt_ns=since.doubt_ns,
+            may_be_cut=bool(rotation.cut) or rotation.may_be_cut,
+            is_known=None if known is None else identity[:2] in known.inodes,
+            newest_ns=0 if known is None else known.newest_ns,
+        )
+        return why_owed(found)
+
+    def _take(
+        self, path: str, fd: int, info: os.stat_result, rotation: _Rotation, why: str, changes: Changes
+    ) -> tuple[TrackedFile | None, bool]:  # fmt: skip
+        """The file, None when it is none, and whether that is certain. Raises OSError, and then nothing has changed."""
+        read = fingerprint.reader(fd)
+        is_packed = bool(packed.compression_of(read))
+        if not is_packed and self._may_be_rest(path, read, info.st_size, changes):
+            return None, False
+        original = None if is_packed else self._copied(rotation, read, info.st_size, changes)
+        if original is not None:
+            rotation.copied.add(original[0])
+        if (original is not None and original[1].position) or self._is_copy_of_newest(path, fd, info, rotation):
+            return None, True
+        file = self._follow(path, fd, info, changes)
+        if file is not None:
+            self._begin(file, rotation, why, changes)
+        if file is not None and original is not None:
+            self._followed.absent.forget(original[0], changes)
+        return file, True
+
+    def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
+        """Its row keeps a second start from reading it again; where its log was cut, it is older than what stands there now."""
+        file.explained(f"{WHY} ({why})")
+        changes.offsets[file.partition] = file.remembered(gone=True)
+        for partition in rotation.cut:
+            self._followed.put_before_successor(file, Identity.parse(partition.key)[0])
+        self._log.info("file was made and rotated out while nobody looked, is read", path=file.path, why=why, unread_bytes=file.backlog)
+
+    def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
+        """Whether it holds what was read of a file whose rest is missing: `unclaimed` takes it, or the rest is lost. Raises OSError."""
+        absent, name = self._followed.absent, kin(path)
+        saved = (absent.known(one, changes) for one in absent.undecided)
+        offsets = [one for one in saved if one is not None and kin(one.path) == name and one.fingerprint.head_bytes]
+        return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
+
+    def _is_copy_of_newest(self, path: str, fd: int, info: os.stat_result, rotation: _Rotation) -> bool:
+        """Whether it is younger than the log that stands in its place, which was not cut, and begins like it. Raises OSError."""
+        newest = self._followed.files.get(self._followed.paths.get("/".join(family(path)), (-1, -1)))
+        if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(fd, info).birth_ns:
+            return False
+        with similarity.opened(newest, self._opener) as is_open:
+            return is_open and 0 < info.st_size <= newest.size and similarity.agree(fingerprint.reader(fd), newest.read, info.st_size)
+
+    def _copied(self, rotation: _Rotation, read: Reader, size: int, changes: Changes) -> Saved | None:
+        """What this is the copy of, where no rest of it is missing: the oldest copy is meant. Raises OSError.
+
+        It was cut before anything of it was read; or it was written to, and read, between the copy and the cut, and nothing in the
+        copy is owed.
+        """
+        absent = self._followed.absent
+        for partition in rotation.cut - rotation.copied:
+            offset = absent.known(partition, changes) if absent.has(partition) else None
+            if offset is None:
+                continue
+            if not offset.position and not offset.done and offset.size <= size:
+                return partition, offset
+            proof = offset.fingerprint
+            if 0 < proof.head_bytes <= size < offset.position and fingerprint.digest(read(0, proof.head_bytes)) == proof.head:
+                return partition, offset
+        return None
+
+
+def _members(rotations: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], list[str]]:
+    """Paths of the files of each log, by name. Each directory is listed once; one that cannot be listed is empty."""
+    bases: dict[str, set[str]] = {}
+    for directory, base in rotations:
+        bases.setdefault(directory, set()).add(base)
+    found: dict[tuple[str, str], list[str]] = {}
+    for directory, wanted in bases.items():
+        for path in _names(directory, wanted):
+            for name in {family(path), (directory, _dated(path))}:
+                if name in rotations:
+                    found.setdefault(name, []).append(path)
+    return found
+
+
+def _names(directory: str, bases: set[str]) -> Iterator[str]:
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names are enough
+    except OSError:
+        return
+    prefixes = tuple(base.rpartition(".")[0] or base for base in bases) if len(bases) <= _FEW_LOGS else ("",)
+    yield from (f"{directory}/{name}" for name in names if name.startswith(prefixes))
+
+
+def _dated(path: str) -> str:
+    """The log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
+
+    A number alone says nothing: `app-1.log` is a log of its own.
+    """
+    return kin(path) if _DATED.search(family(path)[1]) else ""

@@ -1,0 +1,89 @@
+"""Does one file hold the bytes of another, as far as hashes or both files tell? Looks at heads and ends only, whatever their sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copycat_agent.formats import TAIL_BYTES, Reader
+from copycat_agent.sources.files import clock, fingerprint
+from copycat_agent.sources.files.packing import packed
+
+if TYPE_CHECKING:
+    from copycat_agent.model import SourceOffset
+    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.log_file.tracked import TrackedFile
+
+
+QUIET_SECONDS = 10.0
+"""Nobody is about to add to a file, or to cut the one it is a copy of, when nothing has happened to it for so long."""
+
+
+def is_quiet(file: TrackedFile) -> bool:
+    """Whether nobody has touched it for a while, also when the agent was started only just now."""
+    if time.monotonic() - file.grown_at >= QUIET_SECONDS:
+        return True
+    return unchanged_seconds(file) >= QUIET_SECONDS
+
+
+def unchanged_seconds(file: TrackedFile) -> float:
+    """How long nobody has touched it, at least; 0.0 when it is closed."""
+    return 0.0 if file.fd < 0 else clock.seconds_since(file.identity.device, os.fstat(file.fd).st_ctime_ns)
+
+
+@contextlib.contextmanager
+def opened(file: TrackedFile, opener: Opener) -> Iterator[bool]:
+    """Have `file` open meanwhile. False when it is not there, or another file is; then a scan will tell."""
+    was_open = file.fd >= 0
+    is_open = False
+    try:
+        with contextlib.suppress(OSError):
+            is_open = file.open(opener)
+        yield is_open
+    finally:
+        if is_open and not was_open:
+            file.close()
+
+
+def head_of(file: TrackedFile) -> bytes:
+    """The head of an open file, unpacked where it is packed. Raises OSError."""
+    if file.is_packed:
+        return packed.head_of(file.read, file.offset.compression, fingerprint.HEAD_BYTES)
+    return file.read(0, fingerprint.HEAD_BYTES)
+
+
+def holds(file: TrackedFile, offset: SourceOffset) -> bool:
+    """Whether the open file, which is not packed, holds what was read up to `offset`, and something was. Raises OSError."""
+    proof = offset.fingerprint
+    return 0 < offset.position <= file.size and bool(proof.head_bytes) and fingerprint.holds(file.read, proof, offset.position)
+
+
+def begins_like(file: TrackedFile, other: TrackedFile, size: int) -> bool:
+    """Whether the first `size` bytes of two open files agree, as far as head and end of that stretch tell. Raises OSError."""
+    return agree(file.read, other.read, size)
+
+
+def agree(read: Reader, other: Reader, size: int) -> bool:
+    """The same of what two readers read. Raises OSError."""
+    head, tail = min(size, fingerprint.HEAD_BYTES), min(size, TAIL_BYTES)
+    mine, others = (one(0, head) + one(size - tail, tail) for one in (read, other))
+    return len(mine) == head + tail and mine == others
+
+
+def last_name(file: TrackedFile) -> str:
+    """The name that a deleted file had when it was deleted, as the kernel remembers it; "" when it is not deleted, or not open."""
+    if not file.is_deleted():
+        return ""
+    try:
+        return os.fsdecode(Path(f"/proc/self/fd/{file.fd}").readlink()).removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def was_there_before(file: TrackedFile, deleted: TrackedFile) -> bool:
+    """Whether `file` was made before the other one was deleted, so that it was moved to its name. The other one is open. Raises OSError."""
+    return 0 < file.identity.birth_ns < os.fstat(deleted.fd).st_ctime_ns

@@ -1,0 +1,206 @@
+"""Files and unread bytes that nobody claims: searched for outside the patterns, and entered as lost when nobody has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Container
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
+from copycat_agent.sources.files.paths.opening import Opener, why_not
+from copycat_agent.sources.log_file.followed import Followed
+from copycat_agent.sources.log_file.rotation import is_rotated, kin
+from copycat_agent.sources.log_file.succession.origins import Origins
+from copycat_agent.sources.log_file.unfollowed.absent import Absent, Saved
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.files.paths.discovery import Discovery
+    from copycat_agent.sources.files.paths.opening import Opener
+    from copycat_agent.sources.log_file.tracked import TrackedFile
+
+
+NOBODY_LOOKED = "it was rotated out while nobody looked"
+"""Said of such a file that cannot be opened now."""
+Follow = Callable[[str, int, os.stat_result, Changes], None]
+"""`follow(name, fd, stat, changes)` takes a file up again, and its descriptor. Raises OSError, and then `fd` is the caller's."""
+FollowKept = Callable[[Identity, SourceOffset, Changes, bool], bool]
+"""`follow_kept(identity, offset, changes, named)` takes up a file that an earlier process has left open, see `Meeting.follow_kept`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Looks for files that left their patterns while nobody held them: the agent was away, or had them closed for room.
+
+    A file under a name that `discovery` may match cannot be read now, and a scan will find it. `followed` are device and inode of
+    files that are. `why` is said of what is lost with files that are gone.
+    """
+
+    discovery: Discovery
+    followed: Container[tuple[int, int]]
+    opener: Opener
+    follow: Follow
+    follow_kept: FollowKept
+    why: str
+    passed_over: PassedOver
+
+    def look_for(self, absent: Absent, changes: Changes) -> bool:
+        """Follow what is found, to its end; what is not found becomes undecided. Whether everything that is there could be opened.
+
+        A file that stands where it stood is let alone: the patterns do not name it any more. So is one whose last name is excluded
+        by now; one that was followed and got an excluded name by being renamed is still owed.
+        """
+        whereabouts, all_opened = Whereabouts(), True
+        # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
+        for partition, offset in sorted(absent.followed_last(changes), key=_birth):
+            identity, _ = Identity.parse(partition.key)
+            if self.follow_kept(identity, offset, changes, False):
+                continue
+            name = None
+            try:
+                name = self._name_of(identity, offset, whereabouts)
+                if name is not None and self.discovery.may_match(name):
+                    continue
+                is_dropped = not offset.gone_ms and self.discovery.excludes(offset.path)
+                left = name is not None and not is_dropped and (name != offset.path or offset.gone_ms > 0)
+                if name is not None and left and self._take_up(name, identity, offset, changes):
+                    continue
+            except OSError as error:
+                if self.follow_kept(identity, offset, changes, True):
+                    continue
+                if name is not None:
+                    all_opened = False
+                    self.passed_over.warn(name, f"{why_not(error)}; {NOBODY_LOOKED}")
+                continue  # its directory may come back, and the file with it
+            if name is None and self.follow_kept(identity, offset, changes, True):
+                continue
+            if name is None or left:
+                absent.note_undecided(partition, offset, self.why)  # gone, or with other content
+            else:
+                changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
+        return all_opened
+
+    def _name_of(self, identity: Identity, offset: SourceOffset, whereabouts: Whereabouts) -> str | None:
+        """None also where another file has its inode, and is read as what it is. Raises OSError."""
+        name = whereabouts.find(offset.path, identity)
+        return None if name is not None and _inode_key(name) in self.followed else name
+
+    def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
+        """Follow the file if it is still what was read. Raises OSError."""
+        fd, info = self.opener.open(name, is_known=True)
+        try:
+            if identify(fd, info).lasting == identity.lasting and packed.is_same(fingerprint.reader(fd), info.st_size, offset):
+                self.follow(name, fd, info, changes)
+                return True
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)
+        return False
+
+
+def _inode_key(path: str) -> tuple[int, int]:
+    info = os.lstat(path)
+    return info.st_dev, info.st_ino
+
+
+def _birth(saved: Saved) -> int:
+    return Identity.parse(saved[0].key)[0].birth_ns
+
+
+FollowRest = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
+"""See `Meeting.follow_rest`."""
+
+
+class Rests:
+    """Decides on what is undecided (see `Absent`), once a whole scan has looked for it among the files that match."""
+
+    def __init__(self, followed: Followed, origins: Origins, opener: Opener, discovery: Discovery, follow: FollowRest) -> None:
+        self._followed = followed
+        self._origins = origins
+        self._opener = opener
+        self._discovery = discovery
+        self._follow = follow
+
+    def awaited(self) -> set[str]:
+        """Names (see `kin`) of which files are not judged yet, so that nothing can be said about rests of others with these."""
+        return self._origins.awaited() if self._followed.absent.undecided else set()
+
+    def decide(self, changes: Changes, awaited: Collection[str]) -> None:
+        """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended.
+
+        `awaited`: as it was then. What is awaited since is waited for before anything is lost, and not before it is looked for.
+        """
+        absent, listings, awaited_since = self._followed.absent, _Listings(), self.awaited()
+        fresh, absent.fresh = absent.fresh, set()
+        for partition in list(absent.undecided):
+            offset = absent.known(partition, changes)
+            if offset is None:
+                absent.forget(partition, changes)
+                continue
+            name = kin(offset.path)
+            if name in awaited or self._find(partition, offset, listings, changes):
+                continue
+            if partition not in fresh and name not in awaited_since:  # a scan that began after it was cut has met every copy that matches
+                absent.settle(partition, offset, self._origins.copied(partition), changes)
+
+    def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
+        """Whether a file outside the patterns has the rest; it is followed then."""
+        if not offset.position or not offset.fingerprint.head_bytes:
+            return False
+        for name in listings.kin_of(offset.path):
+            is_outside = is_rotated(name) and not (self._discovery.may_match(name) or self._discovery.excludes(name))
+            if is_outside and self._take_up(name, partition, offset, changes):
+                return True
+        return False
+
+    def _take_up(self, name: str, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
+        try:
+            fd, info = self._opener.open(name)
+        except OSError:
+            return False
+        try:
+            file = self._follow(name, fd, info, changes) if self._may_hold(fd, info, offset) else None
+        except OSError:
+            file = None
+        if file is None:
+            os.close(fd)
+            return False
+        if file.is_packed:
+            self._origins.archives.expect(file, changes)
+        else:
+            self._origins.take_rest(file, partition, offset, changes, "no pattern matches it, and it holds the bytes before that offset")
+            changes.offsets[file.partition] = file.remembered(gone=True)
+        return True
+
+    def _may_hold(self, fd: int, info: os.stat_result, offset: SourceOffset) -> bool:
+        """Whether the open file holds what was read; of a packed one whether it begins so. Raises OSError."""
+        read = fingerprint.reader(fd)
+        codec = packed.compression_of(read)
+        if codec:
+            return fingerprint.digest(packed.head_of(read, codec, offset.fingerprint.head_bytes)) == offset.fingerprint.head
+        return info.st_size >= offset.position and fingerprint.holds(read, offset.fingerprint, offset.position)
+
+
+class _Listings:
+    """Names in directories, each listed once."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+
+    def kin_of(self, path: str) -> list[str]:
+        """Paths in the same directory whose names are related to this one."""
+        directory, name = path.rpartition("/")[0], kin(path)
+        begin = name.rpartition(".")[0] or name  # cheaper than what `kin` does with each name
+        if directory not in self._names:
+            try:
+                self._names[directory] = sorted(os.listdir(directory))  # noqa: PTH208 - names are enough
+            except OSError:
+                self._names[directory] = []
+        names = [one for one in self._names[directory] if one.startswith(begin) and kin(one) == name]
+        return [f"{directory}/{one}" for one in names]

@@ -1,0 +1,280 @@
+"""Saved offsets whose files are not there: they may come back, under any name, and are forgotten when they do not."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.log_file.rotation import family
+from copycat_agent.sources.log_file.unfollowed.heads import Heads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from copycat_agent.logs import Log
+    from copycat_agent.sources.base import Changes, Lose, Offsets
+    from copycat_agent.sources.files.identity import Whereabouts
+
+Saved = tuple[SourcePartition, SourceOffset]
+
+
+class Recalled(NamedTuple):
+    """What is known of a file that was met: its partition, None when it is new, and then the generation to begin."""
+
+    partition: SourcePartition | None
+    offset: SourceOffset
+    generation: int
+
+
+class Absent:
+    """Partitions of files that are not being followed. `offsets` is the catalog's live view of what is saved.
+
+    A *former* is a generation of a file that was cut or rewritten since: its bytes are in a copy, or nowhere. `undecided` are
+    partitions whose unread rest is neither found in another file nor entered as lost, and why it would be; `fresh` are those of
+    them that wait for one more scan.
+    """
+
+    def __init__(self, offsets: Offsets, lose: Lose, log: Log) -> None:
+        self._offsets = offsets
+        self._lose = lose
+        self._log = log
+        self._by_inode: dict[int, dict[SourcePartition, None]] = {}
+        self._devices: dict[int, set[int]] = {}
+        self._formers: set[SourcePartition] = set()
+        self._heads = Heads()
+        self.undecided: dict[SourcePartition, str] = {}
+        self._unread: dict[tuple[str, str], list[SourcePartition]] = {}
+        self._families: dict[SourcePartition, tuple[str, str]] = {}
+        self._kept: dict[SourcePartition, int] = {}
+        self._begun: dict[SourcePartition, int] = {}
+        self.fresh: set[SourcePartition] = set()
+
+    def load(self, partitions: list[SourcePartition]) -> None:
+        """What is saved when the agent starts. Raises nothing: the keys are those of files."""
+        newest: dict[Identity, int] = {}
+        for partition in partitions:
+            identity, generation = Identity.parse(partition.key)
+            newest[identity] = max(generation, newest.get(identity, 0))
+        for partition in partitions:
+            identity, generation = Identity.parse(partition.key)
+            offset = self._offsets[partition]
+            self.add(partition, offset)
+            if generation < newest[identity]:
+                self._formers.add(partition)
+                if not offset.done:
+                    self.note_undecided(partition, offset, "the file was cut before they were read")
+
+    def note_undecided(self, partition: SourcePartition, offset: SourceOffset, why: str) -> None:
+        """Nobody follows its file any more. Its rest is looked for; `why` it is lost if nobody has it."""
+        self.undecided[partition] = why
+        if not offset.position and partition not in self._families:
+            name = self._families[partition] = family(offset.path)
+            self._unread.setdefault(name, []).append(partition)
+
+    def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
+        """A partition whose file is not followed (any more)."""
+        identity, _ = Identity.parse(partition.key)
+        self._by_inode.setdefault(identity.inode, {})[partition] = None
+        self._heads.add(partition, offset)
+
+    def add_former(
+        self, partition: SourcePartition, offset: SourceOffset, why: str, changes: Changes, *, kept: int = 0, begun_ns: int = 0
+    ) -> None:
+        """A partition whose file begins anew, and holds the bytes of this one no more, or only the first `kept`.
+
+        `why` its rest is lost, if no copy has it. `begun_ns`: when it was met, if its file has stood in its place since.
+        """
+        if not offset.position and not offset.size:
+            changes.forget.add(partition)
+            changes.offsets.pop(partition, None)
+            return
+        changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
+        self.add(partition, offset)
+        self._formers.add(partition)
+        self.note_undecided(partition, offset, why)
+        self.fresh.add(partition)
+        self._kept[partition] = kept
+        self._begun[partition] = begun_ns
+
+    def copied_by(self, partition: SourcePartition, birth_ns: int) -> bool:
+        """Whether a rotated file that was made then can only be a copy of this former one: its own file never left its place."""
+        return 0 < self._begun.get(partition, 0) < birth_ns
+
+    def is_former(self, partition: SourcePartition) -> bool:
+        """Whether its file has begun anew since."""
+        return partition in self._formers
+
+    def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:
+        """The saved offset of this very file, if it still holds what was read from it. Raises OSError, and then nothing has changed."""
+        generation = 0
+        for partition in list(self._by_inode.get(identity.inode, ())):
+            saved, saved_generation = Identity.parse(partition.key)
+            offset = self.known(partition, changes)
+            if partition in self._formers:
+                generation = max(generation, saved_generation + 1) if saved == identity else generation
+            elif offset is None:
+                self._drop(partition)
+            elif _may_be_same(saved, identity, offset, path, info):
+                if _was_cut_unread(offset, info.st_size):
+                    self._drop(partition)
+                    self.add_former(partition, offset, "the file was cut while the agent did not run", changes)
+                    generation = saved_generation + 1 if saved == identity else 0
+                elif packed.is_same(fingerprint.reader(fd), info.st_size, offset):
+                    self._drop(partition)
+                    self._devices.setdefault(saved.device, set()).add(identity.device)
+                    self.lose_rest(partition, offset, info.st_size, "the file was cut while the agent did not run", changes)
+                    if offset != (offset := packed.recalled(offset, info.st_size)):
+                        changes.offsets[partition] = offset
+                    return Recalled(partition, offset, saved_generation)
+                elif saved == identity:
+                    self._drop(partition)
+                    self.add_former(partition, offset, "the file was rewritten while the agent did not run", changes)
+                    generation = saved_generation + 1
+                    self._log.warning("file begun anew while the agent was away, reading from its beginning", path=offset.path)
+        return Recalled(None, SourceOffset(0), generation)
+
+    @property
+    def inodes(self) -> tuple[int, ...]:
+        """Of which anything is saved."""
+        return tuple(self._by_inode)
+
+    def at_inode(self, inode: int) -> tuple[SourcePartition, ...]:
+        """What is saved of files with this inode, and of those that had it before."""
+        return tuple(self._by_inode.get(inode, ()))
+
+    def is_there(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool | None:
+        """See `Whereabouts.seen`."""
+        identity, _ = Identity.parse(partition.key)
+        return whereabouts.seen(offset.path, identity, self._devices.get(identity.device, ()))
+
+    def has(self, partition: SourcePartition) -> bool:
+        """Whether its file is not followed."""
+        return partition in self._by_inode.get(Identity.parse(partition.key)[0].inode, ())
+
+    def knows(self, identity: Identity, fd: int, size: int, changes: Changes) -> bool:
+        """Whether what this open file holds is saved of it, and not only what it held before it was written over. Raises OSError.
+
+        With its birth time it is known on another device too: numbers change by a remount.
+        """
+        for partition in self._rows_of(identity):
+            offset = self.known(partition, changes) if partition not in self._formers else None
+            if offset is not None and not _was_cut_unread(offset, size) and packed.is_same(fingerprint.reader(fd), size, offset):
+                return True
+        return False
+
+    def has_row(self, identity: Identity, changes: Changes) -> bool:
+        """Whether anything is saved of a file that cannot be opened, whatever it holds by now."""
+        return any(self.known(partition, changes) is not None for partition in self._rows_of(identity))
+
+    def _rows_of(self, identity: Identity) -> Iterator[SourcePartition]:
+        for partition in self._by_inode.get(identity.inode, ()):
+            saved, _ = Identity.parse(partition.key)
+            if saved.birth_ns == identity.birth_ns and (saved.birth_ns or saved.device == identity.device):
+                yield partition
+
+    def written_over(self, identity: Identity, changes: Changes) -> int:
+        """A file that is not `knows` is about to be followed: what is saved of it is what it held before. Returns its generation now."""
+        generation = 0
+        for partition in {*self._by_inode.get(identity.inode, ()), *changes.forget}:  # a key that is just given up is not given away again
+            saved, saved_generation = Identity.parse(partition.key)
+            if saved != identity:
+                continue
+            generation = max(generation, saved_generation + 1)
+            offset = self.known(partition, changes)
+            if offset is not None and partition not in self._formers and partition not in changes.forget:
+                self._drop(partition)
+                self.add_former(partition, offset, "the file was written over before they were read", changes)
+        return generation
+
+    def candidates(self, path: str, head: bytes, changes: Changes | None) -> list[Saved]:
+        """Those whose head a file at `path` has, and whose names are related to its name: the furthest first."""
+        saved = [(partition, self.known(partition, changes)) for partition in self._heads.find(path, head)]
+        found = [(partition, offset) for partition, offset in saved if offset is not None and offset.position]
+        return sorted(found, key=lambda one: (-one[1].position, Identity.parse(one[0].key)[1]))
+
+    def has_kin(self, path: str) -> bool:
+        """Whether a file at `path` may go on with one of these, as far as names tell."""
+        return self._heads.has_kin(path) or family(path) in self._unread
+
+    def has_longer(self, path: str, size: int) -> bool:
+        """Whether `size` bytes are too few to tell whether a file at `path` goes on with one of these."""
+        return self._heads.has_longer(path, size)
+
+    def unread_of(self, path: str, changes: Changes) -> list[Saved]:
+        """Undecided formers of which nothing was read, and that have a name of the same log in the same directory; oldest first."""
+        saved = [(partition, self.known(partition, changes)) for partition in self._unread.get(family(path), ())]
+        return [(one, offset) for one, offset in saved if offset is not None]
+
+    def forget(self, partition: SourcePartition, changes: Changes) -> None:
+        """Another partition has taken over its offset."""
+        self._drop(partition)
+        changes.forget.add(partition)
+        changes.offsets.pop(partition, None)
+
+    def settle(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
+        """No file has the rest of it, beyond the first `kept` bytes: enter that as lost. The offset stays if it proves anything."""
+        why, kept = self.undecided.pop(partition), max(kept, self._kept.pop(partition, 0))
+        self.lose_rest(partition, offset, kept, why, changes)
+        if offset.position:
+            changes.offsets[partition] = replace(offset, done=True)
+        else:
+            self.forget(partition, changes)
+
+    def followed_last(self, changes: Changes) -> list[Saved]:
+        """Those that were being followed when the agent last looked: neither let go nor given up, nor formers."""
+        known = [partition for partitions in self._by_inode.values() for partition in partitions if partition not in self._formers]
+        saved = [(partition, self.known(partition, changes)) for partition in known]
+        return [(partition, offset) for partition, offset in saved if offset is not None and not offset.done]
+
+    def known(self, partition: SourcePartition, changes: Changes | None) -> SourceOffset | None:
+        """What is saved of it, or is about to be."""
+        return (changes and changes.offsets.get(partition)) or self._offsets.get(partition)
+
+    def lose_rest(self, partition: SourcePartition, offset: SourceOffset, size: int, why: str, changes: Changes) -> None:
+        """What was known to be there and not read, beyond the first `size` bytes. Of a file that is done nothing is left to lose."""
+        start, end, words = packed.rest(offset, size)
+        if end > start:
+            self._lose(partition, offset.path, start, end, why + words, changes)
+
+    def _drop(self, partition: SourcePartition) -> None:
+        inode = Identity.parse(partition.key)[0].inode
+        partitions = self._by_inode[inode]
+        del partitions[partition]
+        if not partitions:
+            del self._by_inode[inode]
+        self._formers.discard(partition)
+        self.undecided.pop(partition, None)
+        self.fresh.discard(partition)
+        self._kept.pop(partition, None)
+        self._begun.pop(partition, None)
+        self._heads.discard(partition)
+        if (name := self._families.pop(partition, None)) is not None:
+            self._unread[name].remove(partition)
+            if not self._unread[name]:
+                del self._unread[name]
+
+
+def _was_cut_unread(offset: SourceOffset, size: int) -> bool:
+    """Whether a file of which nothing was read is shorter than it was: what it held may be in a copy, what it holds is new."""
+    return not (offset.position or offset.compression or offset.done) and size < offset.size
+
+
+def _may_be_same(saved: Identity, met: Identity, offset: SourceOffset, path: str, info: os.stat_result) -> bool:
+    """Inodes are equal. On another device it is the same file only with its birth time and something read to prove it.
+
+    Where there is no birth time its name has to be known, and a whole head, or all there is in it, has to have been read.
+    """
+    if saved.birth_ns != met.birth_ns:
+        return False
+    if saved.device == met.device:
+        return True
+    if met.birth_ns:
+        return bool(offset.fingerprint.head_bytes or not offset.position)  # of nothing, nothing is repeated
+    has_proof = offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES or 0 < info.st_size == offset.position
+    return has_proof and family(path) == family(offset.path)

@@ -1,0 +1,121 @@
+"""When what is saved of files that nobody follows is forgotten: long after they were seen to be gone, or when there is too much of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.sources.files.identity import Identity, Whereabouts
+from copycat_agent.sources.files.packing import packed
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.model import SourceOffset, SourcePartition
+    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.log_file.unfollowed.absent import Absent
+
+KEPT_GONE = 100_000
+"""Settled rows of files that are gone, and of what files held before they were begun anew; beyond that the oldest go first."""
+KEPT_FORMERS = 16
+"""Former generations of one file."""
+_AGE_SECONDS = 60.0
+"""Longest time between two looks at what has to be forgotten."""
+_LOOKS = 10
+"""How often within `forget_after` it is looked whether a file that nobody follows is still there."""
+
+
+class Forgetting:
+    """For the files of one connector that nobody follows."""
+
+    def __init__(self, absent: Absent, forget_seconds: float, log: Log) -> None:
+        self._absent = absent
+        self._forget_seconds = forget_seconds
+        self._log = log
+        self._aged_at = -_AGE_SECONDS
+        self._there: dict[SourcePartition, float] = {}
+        self._told: set[str] = set()
+
+    def age(self, changes: Changes) -> None:
+        """Note when files were seen to be gone, and forget them `forget_after` later. Cheap: it looks only now and then.
+
+        What is excluded for a while, or lies where nothing can be listed, is not seen to be gone.
+        """
+        now = time.monotonic()
+        if now - self._aged_at < min(_AGE_SECONDS, self._forget_seconds / 2):
+            return
+        self._aged_at = now
+        self._there = {partition: until for partition, until in self._there.items() if until > now}
+        whereabouts = Whereabouts()
+        for inode in self._absent.inodes:
+            self.bound_formers(inode, changes)
+            for partition in self._absent.at_inode(inode):
+                self._age_one(partition, whereabouts, changes)
+        self._bound_gone(whereabouts, changes)
+
+    def bound_formers(self, inode: int, changes: Changes) -> None:
+        """Forget the oldest generations of files that are begun anew again and again, but for those whose rest is looked for."""
+        partitions = self._absent.at_inode(inode)
+        lines: dict[Identity, list[tuple[int, SourcePartition]]] = {}
+        for partition in partitions if len(partitions) > KEPT_FORMERS else ():
+            if self._absent.is_former(partition):
+                identity, generation = Identity.parse(partition.key)
+                lines.setdefault(identity, []).append((generation, partition))
+        for line in lines.values():
+            for partition in (one for _, one in sorted(line)[:-KEPT_FORMERS] if one not in self._absent.undecided):
+                self._absent.forget(partition, changes)
+                why = f"a file was begun anew more than {KEPT_FORMERS} times within forget_after"
+                self._tell_bound(why, "let its writer append to it, or rotate it under names that the patterns match")
+
+    def _age_one(self, partition: SourcePartition, whereabouts: Whereabouts, changes: Changes) -> None:
+        offset, now_ms = self._absent.known(partition, changes), int(time.time() * 1000)
+        if offset is None:
+            self._absent.forget(partition, changes)
+        elif not offset.gone_ms:
+            if self._is_gone(partition, offset, whereabouts):
+                changes.offsets[partition] = replace(offset, gone_ms=now_ms)
+        elif now_ms - offset.gone_ms > self._forget_seconds * 1000 and self._is_gone(partition, offset, whereabouts):
+            self._absent.forget(partition, changes)
+            why = "out of reach for forget_after; read from its beginning if it comes back"
+            self._absent.lose_rest(partition, offset, 0, why, changes)
+
+    def _is_gone(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool:
+        """Whether its file was seen to be gone. Of what a file held before: whether its directory can be listed; a copy may lie there."""
+        if partition in self._there:
+            return False
+        is_there = self._absent.is_there(partition, offset, whereabouts)
+        if self._absent.is_former(partition):
+            return is_there is not None
+        if is_there:
+            self._there[partition] = time.monotonic() + self._forget_seconds / _LOOKS
+        return is_there is False
+
+    def _bound_gone(self, whereabouts: Whereabouts, changes: Changes) -> None:
+        """Forget the oldest settled rows of what is gone where there are too many."""
+        rows = [row for inode in self._absent.inodes for row in self._absent.at_inode(inode) if row not in self._there]
+        surplus = len(rows) - KEPT_GONE
+        if surplus <= 0:
+            return
+        saved = [(offset.gone_ms, row, offset) for row in rows if (offset := self._absent.known(row, changes)) and offset.gone_ms]
+        settled = [one for one in saved if one[1] not in self._absent.undecided and not _has_rest(one[2])]
+        surplus = len(settled) - KEPT_GONE
+        for _, row, offset in sorted(settled, key=lambda one: one[0]):
+            if surplus <= 0:
+                return
+            if self._is_gone(row, offset, whereabouts):
+                self._absent.forget(row, changes)
+                self._tell_bound(f"more than {KEPT_GONE:,} files are gone", "lower forget_after, or split the connector's patterns")
+            elif row not in self._there:
+                continue
+            surplus -= 1
+
+    def _tell_bound(self, what: str, hint: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            why = f"{what}: the oldest offsets are forgotten; such a file, if it came back, would be sent again"
+            self._log.warning("offsets are forgotten before forget_after", why=why, hint=hint)
+
+
+def _has_rest(offset: SourceOffset) -> bool:
+    start, end, _ = packed.rest(offset)
+    return end > start

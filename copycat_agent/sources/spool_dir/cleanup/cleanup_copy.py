@@ -1,0 +1,291 @@
+"""To another device: copy under a name of our own, sync, give it its name, delete the original. In steps, so that nothing waits for 10 GB.
+
+What a crash leaves: a part with one name (begun anew), or one that has its final name too (then only the original is left to delete).
+Under its final name a file is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from copycat_agent.sources.files.identity import identify
+from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder, Unsynced, folder
+from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import (
+    NO_LINK,
+    PREFIX,
+    ChangedError,
+    Choose,
+    Item,
+    KeptError,
+    Seen,
+    delete,
+    free_name,
+    is_numbered,
+    item_at,
+    linked,
+    move,
+    rename_new,
+    seen,
+)
+from copycat_agent.sources.spool_dir.cleanup.retain import Retention
+
+STEP_SECONDS = 0.2
+MARK_BYTES = 4 * 2**20
+"""The largest done file: it is copied in one go."""
+_CHUNK_BYTES = 2**20
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_TRIES = 16
+
+
+class Copies:
+    """Those of one connector, one at a time. Used by its thread only."""
+
+    def __init__(self, connector: str) -> None:
+        self._prefix = f"{PREFIX}{connector}-"
+        self._current: _Copy | None = None
+
+    def part_name(self, item: Item) -> str:
+        """What a copy is called until it is whole."""
+        return f"{self._prefix}{item.key}.part"
+
+    def carry(self, home: Folder, item: Item, root: Folder, goal: Folder, choose: Choose) -> str:
+        """The next step of a copy; the name in `goal` once the original is gone. `root`: the target, where parts are.
+
+        Raises KeptError while there is more to copy, ChangedError, OSError.
+        """
+        part = self.part_name(item)
+        info = root.look(part)
+        if info is not None and info.st_nlink > 1 and (name := linked(goal, item.name, info)):
+            return self._end(home, item, root, name)
+        copy = self._copy_of(home, item, root)
+        try:
+            if not copy.step(time.monotonic() + STEP_SECONDS):
+                raise KeptError(f"is being copied to {goal.path}, {copy.position:,} of {item.size:,} bytes", 0.0)
+            copy.finish()
+        except (OSError, ChangedError):
+            self.close()
+            raise
+        self.close()
+        if seen(home, item.name, item) is not Seen.IT:
+            root.remove(part)
+            raise ChangedError("it was replaced or written to while it was copied")
+        return self._end(home, item, root, _name(root, part, goal, choose))
+
+    def _copy_of(self, home: Folder, item: Item, root: Folder) -> _Copy:
+        if self._current is not None and self._current.item != item:
+            raise KeptError(f"waits until {self._current.item.name} is copied", 0.0)
+        if self._current is None:
+            self._current = _Copy(home, item, root, self.part_name(item))
+        return self._current
+
+    def _end(self, home: Folder, item: Item, root: Folder, name: str) -> str:
+        delete(home, item, unless_written=False)
+        home.sync()
+        root.remove(self.part_name(item))
+        return name
+
+    def forget(self, root: Folder, item: Item) -> None:
+        """The original is gone: what was copied of it has its name, or nobody needs it."""
+        if self._current is not None and self._current.item == item:
+            self.close()
+        root.remove(self.part_name(item))
+
+    def carry_mark(self, home: Folder, item: Item, root: Folder, goal: Folder, choose: Choose) -> str:
+        """A done file, at once. One with the same bytes and times that is there already is this one: copied before a crash."""
+        if item.size > MARK_BYTES:
+            raise KeptError(f"its done file is too large to be copied: {item.size:,} bytes, {MARK_BYTES:,} at most")
+        name = next((other for other in goal.names() if is_numbered(item.name, other) and _is_same(home, item, goal, other)), "")
+        if not name:
+            copy = _Copy(home, item, root, self.part_name(item))
+            try:
+                while not copy.step(time.monotonic() + STEP_SECONDS):
+                    pass
+                copy.finish()
+            finally:
+                copy.close()
+            name = choose()
+            rename_new(root, self.part_name(item), goal, name)
+            goal.sync()
+        home.remove(item.name)
+        return name
+
+    def keep_only(self, items: set[Item]) -> None:
+        """A copy that nobody asks for any more holds up no other."""
+        if self._current is not None and self._current.item not in items:
+            self.close()
+
+    def sweep(self, root: Folder) -> None:
+        """Delete what a crash left unfinished. A part that has its name already stays: it says that only the original is left to delete."""
+        for name in root.names():
+            if name.startswith(self._prefix) and name.endswith(".part"):
+                info = root.look(name)
+                if info is not None and info.st_nlink == 1:
+                    root.remove(name)
+
+    def close(self) -> None:
+        """End the copy under way; the next call begins it anew."""
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+
+
+class _Copy:
+    """One copy under way. Methods raise OSError."""
+
+    def __init__(self, home: Folder, item: Item, root: Folder, part: str) -> None:
+        self.item = item
+        self.position = 0
+        self._from = os.open(item.name, _READ, dir_fd=home.fd)
+        self._to = -1
+        try:
+            info = os.fstat(self._from)
+            root.remove(part)
+            self._to = os.open(part, _WRITE, 0o600, dir_fd=root.fd)
+        except OSError:
+            self.close()
+            raise
+        if (identify(self._from, info), info.st_size) != (item.identity, item.size):
+            self.close()
+            raise ChangedError("another file has its name")
+
+    def step(self, until: float) -> bool:
+        """Copy until `until`, as time.monotonic() tells it, then wait for the disk. Whether everything is copied."""
+        while self.position < self.item.size:
+            data = memoryview(os.pread(self._from, min(_CHUNK_BYTES, self.item.size - self.position), self.position))
+            if not data:
+                raise ChangedError("it was cut while it was copied")
+            while data:
+                written = os.write(self._to, data)
+                self.position += written
+                data = data[written:]
+            if time.monotonic() > until:
+                break
+        os.fdatasync(self._to)
+        return self.position == self.item.size
+
+    def finish(self) -> None:
+        """Owner, mode and times of the original; everything is on disk when it returns."""
+        info = os.fstat(self._from)
+        with suppress(PermissionError):  # only root may give files away
+            os.fchown(self._to, info.st_uid, info.st_gid)
+        with suppress(PermissionError):  # a file system without modes
+            os.fchmod(self._to, info.st_mode & 0o777)
+        os.utime(self._to, ns=(info.st_atime_ns, self.item.mtime_ns))
+        os.fsync(self._to)
+        if os.fstat(self._to).st_size != self.item.size:
+            raise OSError(errno.EIO, "the copy has another size than the original", self.item.name)
+
+    def close(self) -> None:
+        for fd in (self._from, self._to):
+            if fd >= 0:
+                os.close(fd)
+        self._from = self._to = -1
+
+
+def _is_same(home: Folder, item: Item, goal: Folder, name: str) -> bool:
+    """Whether the small file in `goal` is a copy of this one."""
+    info = goal.look(name)
+    if info is None or not stat.S_ISREG(info.st_mode) or (info.st_size, info.st_mtime_ns) != (item.size, item.mtime_ns):
+        return False
+    return _content(home, item.name) == _content(goal, name)
+
+
+def _content(folder: Folder, name: str) -> bytes:
+    with open(os.open(name, _READ, dir_fd=folder.fd), "rb") as stream:  # noqa: PTH123 - a descriptor
+        return stream.read(MARK_BYTES + 1)
+
+
+def _name(root: Folder, part: str, goal: Folder, choose: Choose) -> str:
+    """Give the whole copy its name, a second one beside `part` where the file system lets it."""
+    for _ in range(_TRIES):
+        name = choose()
+        with suppress(FileExistsError):
+            _link_or_rename(root, part, goal, name)
+            goal.sync()
+            return name
+    raise FileExistsError(errno.EEXIST, "every name that was tried is taken", goal.path)
+
+
+def _link_or_rename(root: Folder, part: str, goal: Folder, name: str) -> None:
+    """Without hard links a crash before the original is deleted makes a second copy: never a lost one."""
+    try:
+        os.link(part, name, src_dir_fd=root.fd, dst_dir_fd=goal.fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        rename_new(root, part, goal, name)
+
+
+class Put:
+    """Puts files into `goal`, the directory `rest` below the target `root`, and remembers what, when it is to be deleted one day."""
+
+    def __init__(self, root: Folder, rest: str, goal: Folder, retention: Retention | None, copies: Copies) -> None:
+        self.root = root
+        self.goal = goal
+        self._rest = rest
+        self._retention = retention
+        self._copies = copies
+
+    def file(self, home: Folder, item: Item, choose: Callable[[], str]) -> str:
+        """Returns its name there. Raises KeptError while a copy goes on, ChangedError, OSError."""
+        copied = home.mount != self.goal.mount
+
+        def chosen() -> str:
+            name = choose()
+            held = self.root.look(self._copies.part_name(item)) if copied else home.look(item.name)
+            self.note(name, held)
+            return name
+
+        return self._copies.carry(home, item, self.root, self.goal, chosen) if copied else move(home, item, self.goal, chosen)
+
+    def done_file(self, path: str, unsynced: Unsynced) -> None:
+        """A done file, at once; "" is none. Raises KeptError, OSError."""
+        if found := _done_folder(path):
+            with found[0] as home:
+                if item := item_at(home, found[1]):
+                    unsynced.add(home)
+                    self._mark(home, item)
+
+    def _mark(self, home: Folder, item: Item) -> None:
+
+        def chosen() -> str:
+            name = free_name(self.goal, item.name)
+            self.note(name, self.root.look(self._copies.part_name(item)) if copied else home.look(item.name))
+            return name
+
+        copied = home.mount != self.goal.mount
+        if copied:
+            self._copies.carry_mark(home, item, self.root, self.goal, chosen)
+        else:
+            move(home, item, self.goal, chosen)
+
+    def note(self, name: str, info: os.stat_result | None = None) -> None:
+        """What is about to get this name, or has it, is ours to delete after `retain`."""
+        info = info or self.goal.look(name)
+        if self._retention is not None and info is not None:
+            path = f"{self._rest}/{name}" if self._rest else name
+            self._retention.note(self.root, path, (info.st_ino, info.st_size, info.st_mtime_ns))
+
+
+def remove_done_file(path: str, unsynced: Unsynced) -> None:
+    """Delete a done file; "" is none. Raises OSError."""
+    if found := _done_folder(path):
+        with found[0] as home:
+            if item_at(home, found[1]):
+                unsynced.add(home)
+                home.remove(found[1])
+
+
+def _done_folder(path: str) -> tuple[Folder, str] | None:
+    """Where a done file is."""
+    above, _, name = path.rpartition("/")
+    try:
+        return (folder(above or "/"), name) if name else None
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,295 @@
+"""Names for files whose own name is taken: `orders-1.csv.gz` beside `orders.csv.gz`. Nothing is ever overwritten."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import signal
+import stat
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from typing import NamedTuple
+
+from copycat_agent.sources.files.identity import Identity, identify
+from copycat_agent.sources.files.paths.beneath import find_beneath
+from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder
+
+NAME_BYTES = 255
+"""The longest name that file systems take."""
+_ONE_BY_ONE = 8
+"""So many numbers are tried one after the other, then larger steps are taken."""
+_MOST = 2**40
+_PACKED = r"(?:\.(?:gz|zst|zstd|bz2|xz|lz4|sz|snappy|lzma|Z))"
+_SUFFIX = re.compile(rf"(?<=[^.])(?:\.[A-Za-z][A-Za-z0-9_]{{0,15}})?{_PACKED}\Z|(?<=[^.])\.[A-Za-z][A-Za-z0-9_]{{0,15}}\Z")
+
+
+def numbered(name: str, number: int, most_bytes: int = NAME_BYTES) -> str:
+    """`name` with a number before its suffixes; 0 is the name itself. A stem that is too long loses its end."""
+    found = _SUFFIX.search(name)
+    stem, suffix = (name[: found.start()], found[0]) if found else (name, "")
+    tail = (f"-{number}" if number else "") + suffix
+    room = most_bytes - len(os.fsencode(tail))
+    return _cut(stem, room) + tail if room > 0 else _cut(name, most_bytes - len(f"-{number}")) + f"-{number}"
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    """The beginning that fits; no character is cut in two."""
+    raw = os.fsencode(text)
+    if len(raw) <= most_bytes:
+        return text
+    while most_bytes and raw[most_bytes] & 0xC0 == 0x80:  # noqa: PLR2004 - inside a UTF-8 character
+        most_bytes -= 1
+    return os.fsdecode(raw[:most_bytes])
+
+
+def is_numbered(name: str, candidate: str, most_bytes: int = NAME_BYTES) -> bool:
+    """Whether `candidate` is `name` or one of its numbered forms."""
+    found = re.search(r"-(\d{1,13})(?=\D*\Z)", candidate)
+    return candidate == numbered(name, 0, most_bytes) or (found is not None and candidate == numbered(name, int(found[1]), most_bytes))
+
+
+def first_free(name: str, taken: Callable[[str], bool], most_bytes: int = NAME_BYTES) -> str:
+    """The name with the least number that is not taken; after the first few, one that is free where the number before is taken.
+
+    A hundred thousand files of one name would otherwise be asked for one by one, for each that comes.
+    """
+
+    def is_taken(number: int) -> bool:
+        return taken(numbered(name, number, most_bytes))
+
+    for number in range(_ONE_BY_ONE):
+        if not is_taken(number):
+            return numbered(name, number, most_bytes)
+    low, high = _ONE_BY_ONE - 1, _ONE_BY_ONE * 2
+    while is_taken(high) and high < _MOST:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_taken(middle) else (low, middle)
+    return numbered(name, high, most_bytes)
+
+
+PREFIX = ".copycat-"
+"""Of every name that cleanup uses for itself; names with a dot are never read."""
+_RENAME_NOREPLACE = 1
+_NO_RENAME = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+NO_LINK = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What file systems answer that have no hard links."""
+_TRIES = 16
+_F_SETSIG = 10
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
+
+
+class ChangedError(Exception):
+    """What is there is not what was read: it is left alone. The argument says what it is."""
+
+
+class KeptError(Exception):
+    """It cannot be done now: the reason, and after how many seconds to try again (None: with growing pauses)."""
+
+    def __init__(self, why: str, retry_seconds: float | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.retry_seconds = retry_seconds
+
+
+class Item(NamedTuple):
+    """A file to clean up, as it was when it was read. `saved_as`: the identity in names of ours, None for its own."""
+
+    name: str
+    identity: Identity
+    size: int
+    mtime_ns: int
+    saved_as: Identity | None = None
+
+    @property
+    def key(self) -> str:
+        """In names of our own: one file, wherever it is, whatever number its device has after a reboot."""
+        return "-".join(f"{part:x}" for part in self.saved_as or self.identity)
+
+
+class Seen(Enum):
+    """What has a name: the very file, unchanged; something else; nothing."""
+
+    IT = "it"
+    OTHER = "other"
+    NOTHING = "nothing"
+
+
+Choose = Callable[[], str]
+"""Chooses a free name in the target. Called again when somebody was faster."""
+
+
+def seen(folder: Folder, name: str, item: Item) -> Seen:
+    """Whether `name` is the file that was read: device, inode, birth, size and time of change. Raises OSError."""
+    try:
+        fd = find_beneath(folder.fd, name)
+    except FileNotFoundError:
+        return Seen.NOTHING
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return Seen.OTHER
+        raise
+    try:
+        info = os.fstat(fd)
+        now = (identify(fd, info), info.st_size, info.st_mtime_ns)
+        return Seen.IT if stat.S_ISREG(info.st_mode) and now == (item.identity, item.size, item.mtime_ns) else Seen.OTHER
+    finally:
+        os.close(fd)
+
+
+def item_at(folder: Folder, name: str) -> Item | None:
+    """The regular file of that name as it is now; None when there is none. Raises OSError."""
+    info = folder.look(name)
+    if info is None or not stat.S_ISREG(info.st_mode):
+        return None
+    fd = find_beneath(folder.fd, name)
+    try:
+        now = os.fstat(fd)
+        return Item(name, identify(fd, now), now.st_size, now.st_mtime_ns)
+    finally:
+        os.close(fd)
+
+
+def free_name(goal: Folder, name: str) -> str:
+    """See `Choose`: its own name, or the next numbered one."""
+    return first_free(name, lambda one: goal.look(one) is not None)
+
+
+def move(home: Folder, item: Item, goal: Folder, choose: Choose) -> str:
+    """Give the file a new name in `goal`, on the same device. Returns the name. Raises ChangedError, OSError.
+
+    A crash in between leaves it under the old name, the new one, or (where the file system has no other way) both: the next
+    call ends that.
+    """
+    if home.key == goal.key:
+        raise KeptError("the target is the directory that it is in")
+    info = home.look(item.name)
+    if info is not None and info.st_nlink > 1 and (name := linked(goal, item.name, info)):
+        home.remove(item.name)
+        return name
+    for _ in range(_TRIES):
+        name = choose()
+        try:
+            rename_new(home, item.name, goal, name)
+        except FileExistsError:
+            continue
+        if seen(goal, name, item) is Seen.OTHER:
+            put_back(goal, name, home, item.name)
+            raise ChangedError("it was replaced or written to while it was moved")
+        return name
+    raise FileExistsError(errno.EEXIST, "every name that was tried is taken", goal.path)
+
+
+def linked(goal: Folder, name: str, info: os.stat_result) -> str:
+    """The name in `goal`, numbered perhaps, under which the same file is there already; "" for none."""
+    for other in goal.names():
+        if is_numbered(name, other):
+            found = goal.look(other)
+            if found is not None and (found.st_dev, found.st_ino) == (info.st_dev, info.st_ino):
+                return other
+    return ""
+
+
+def put_back(here: Folder, name: str, home: Folder, original: str) -> None:
+    """What was taken by mistake goes where it came from; beside it, if that name is taken by now. Raises OSError."""
+    for _ in range(_TRIES):
+        try:
+            rename_new(here, name, home, free_name(home, original))
+        except FileExistsError:
+            continue
+        return
+    raise FileExistsError(errno.EEXIST, "every name that was tried is taken", home.path)
+
+
+def delete(home: Folder, item: Item, *, unless_written: bool) -> None:
+    """Take the file out of the way, look at it again, delete it. Raises ChangedError, KeptError, OSError.
+
+    Without the detour a file that is renamed over it between the look and the deletion would be lost. `unless_written`: not
+    while a program has it open for writing.
+    """
+    aside = aside_name(item)
+    if seen(home, aside, item) is Seen.NOTHING:
+        os.rename(item.name, aside, src_dir_fd=home.fd, dst_dir_fd=home.fd)
+    if seen(home, aside, item) is not Seen.IT:
+        put_back(home, aside, home, item.name)
+        raise ChangedError("it was replaced or written to while it was deleted")
+    if unless_written and is_written(home, aside):
+        put_back(home, aside, home, item.name)
+        raise KeptError("a program has it open for writing")
+    home.remove(aside)
+
+
+def finish_deletion(home: Folder, item: Item) -> bool:
+    """After a kill between the steps of a deletion: whether this ended it. What had been taken by mistake is put back. Raises OSError."""
+    aside = aside_name(item)
+    state = seen(home, aside, item)
+    if state is Seen.OTHER:
+        put_back(home, aside, home, item.name)
+    elif state is Seen.IT:
+        home.remove(aside)
+    return state is Seen.IT
+
+
+def aside_name(item: Item) -> str:
+    """What a file is called for the instant before it is deleted."""
+    return f"{PREFIX}{item.key}.gone"
+
+
+def is_written(folder: Folder, name: str) -> bool:
+    """Whether somebody has `name` open for writing; False as well where that cannot be told (not the owner, or no leases)."""
+    try:
+        fd = os.open(name, _READ, dir_fd=folder.fd)
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    finally:
+        os.close(fd)
+    return False
+
+
+def rename_new(home: Folder, name: str, goal: Folder, new: str) -> None:
+    """Rename to a name that nobody has. Raises OSError: FileExistsError when somebody has it, EXDEV for another device."""
+    call = _renameat2()
+    code = errno.ENOSYS
+    if call is not None:
+        if call(home.fd, os.fsencode(name), goal.fd, os.fsencode(new), _RENAME_NOREPLACE) == 0:
+            return
+        code = ctypes.get_errno()
+    if code not in _NO_RENAME:
+        raise OSError(code, os.strerror(code), f"{goal.path}/{new}")
+    _link_new(home, name, goal, new)
+
+
+def _link_new(home: Folder, name: str, goal: Folder, new: str) -> None:
+    """The same for file systems without RENAME_NOREPLACE: NFS, some of FUSE."""
+    try:
+        os.link(name, new, src_dir_fd=home.fd, dst_dir_fd=goal.fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        why = "this file system can neither rename without overwriting nor make hard links"
+        raise OSError(errno.EOPNOTSUPP, why, goal.path) from None
+    there, here = goal.look(new), home.look(name)
+    if there and here and there.st_ino == here.st_ino:  # else somebody replaced it meanwhile: that one stays
+        home.remove(name)
+
+
+@cache
+def _renameat2() -> Callable[..., int] | None:
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # a libc without it
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    call.restype = ctypes.c_int
+    return call

@@ -1,0 +1,164 @@
+"""Which files are complete (nobody has changed them for a while, or their done files say so), and which is next."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import total_ordering
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from copycat_agent.logs import Log
+    from copycat_agent.sources.spool_dir.listing import DoneFiles
+    from copycat_agent.sources.spool_dir.spool_file import SpoolFile
+    from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
+
+
+def sort_key(options: SpoolDirOptions, path: str, size: int, mtime_ns: int) -> tuple[Any, str]:
+    """Files with the least of these go first. `order_by: none` makes them equal but for their names."""
+    name = path.rpartition("/")[2]
+    values: dict[str, int | str] = {"mtime": mtime_ns, "size": size, "name": name}
+    value = values.get(options.order_by, 0)
+    return (_Reversed(value) if options.descending else value), path
+
+
+@total_ordering
+class _Reversed:
+    """Sorts the other way round."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int | str) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and self.value == other.value
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return other.value < self.value  # type: ignore[operator]  # both of one kind
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+class Queue:
+    """The files that are ready, in the order in which they are begun. Begun ones go first, but with `order_by: none` to the end."""
+
+    def __init__(self, options: SpoolDirOptions) -> None:
+        self._options = options
+        self._heap: list[tuple[tuple[Any, ...], int, SpoolFile]] = []
+        self._members: dict[SpoolFile, int] = {}
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, file: object) -> bool:
+        return file in self._members
+
+    def __iter__(self) -> Iterator[SpoolFile]:
+        return iter(self._members)
+
+    def add(self, file: SpoolFile) -> None:
+        """It is ready; one that is in keeps its place."""
+        if file not in self._members:
+            number = self._members[file] = next(self._numbers)
+            heapq.heappush(self._heap, (self._key(file, number), number, file))
+
+    def discard(self, file: SpoolFile) -> None:
+        """Take it out, if it is in."""
+        self._members.pop(file, None)
+
+    def pop(self) -> SpoolFile | None:
+        """Take out the next one; None when there is none."""
+        while self._heap:
+            _, number, file = heapq.heappop(self._heap)
+            if self._members.get(file) == number:
+                del self._members[file]
+                return file
+        return None
+
+    def _key(self, file: SpoolFile, number: int) -> tuple[Any, ...]:
+        if self._options.order_by == "none":
+            return (number,)
+        return (not file.is_begun, *sort_key(self._options, file.path, file.size, file.mtime_ns))
+
+
+MIN_AGE = 5.0
+"""`ready.min_age` where neither that nor a done file is given."""
+TRUSTED_SECONDS = 86400.0
+"""A file whose times are all older than this, and `min_age`, is complete at the first look. Younger ones have to be seen unchanged:
+whoever copies may set the time of the content long ago, and the clock of a file server need not be this host's."""
+
+
+class Ready:
+    """Decides for one connector, in its thread; holds the files that wait, each until it is time to look at it again."""
+
+    def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        wanted = options.ready.min_age
+        self.min_age = wanted if wanted is not None else 0.0 if done_files else MIN_AGE
+        self._done_files = done_files
+        self._log = log
+        self._clock = clock
+        self._due: list[tuple[float, int, SpoolFile]] = []
+        self._latest: dict[SpoolFile, int] = {}
+        self._numbers = itertools.count()
+
+    def look_at(self, file: SpoolFile, seconds: float) -> None:
+        """Ask for it again after `seconds`, and not before."""
+        number = self._latest[file] = next(self._numbers)
+        heapq.heappush(self._due, (self._clock() + seconds, number, file))
+
+    def forget(self, file: SpoolFile) -> None:
+        """It waits for nothing any more."""
+        self._latest.pop(file, None)
+
+    def due(self) -> list[SpoolFile]:
+        """Those whose time has come; they are asked for once."""
+        now, found = self._clock(), []
+        while self._due and self._due[0][0] <= now:
+            _, number, file = heapq.heappop(self._due)
+            if self._latest.get(file) == number:
+                del self._latest[file]
+                found.append(file)
+        return found
+
+    @property
+    def next_at(self) -> float:
+        """When the next one is due, by the clock; infinite when none waits."""
+        while self._due and self._latest.get(self._due[0][2]) != self._due[0][1]:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else float("inf")
+
+    def seconds_left(self, file: SpoolFile) -> float:
+        """How long its size and times still have to be the same; 0 when it is old enough."""
+        if self._is_old(file):
+            return 0.0
+        return max(0.0, file.unchanged_since + self.min_age - self._clock())
+
+    def why_not(self, file: SpoolFile) -> str:
+        """What it waits for, for people; "" when it is complete."""
+        done_file = self._done_files.of(file.path)
+        if done_file and not os.path.lexists(done_file):
+            return f"it waits for its done file {done_file}"
+        if self.seconds_left(file) > 0:
+            self._tell_future(file)
+            return f"it waits until its size and time have been the same for {self.min_age:g} s"
+        return ""
+
+    def waits_for_done_file(self, file: SpoolFile) -> bool:
+        """Whether only its done file's coming makes it complete."""
+        done_file = self._done_files.of(file.path)
+        return bool(done_file) and not os.path.lexists(done_file)
+
+    def _is_old(self, file: SpoolFile) -> bool:
+        return time.time() - max(file.mtime_ns, file.ctime_ns) / 1e9 >= max(self.min_age, TRUSTED_SECONDS)
+
+    def _tell_future(self, file: SpoolFile) -> None:
+        if file.mtime_ns / 1e9 > time.time() + 1.0 and not file.told_future:
+            file.told_future = True
+            why = "its time of change lies in the future; it is read once size and time have been the same for min_age"
+            self._log.warning("file waits", path=file.path, why=why)

@@ -1,0 +1,267 @@
+"""The digest of a whole file: what tells a file that is dropped a second time from another one under its name."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from copycat_agent.errors import DamageError
+from copycat_agent.formats import Frame, Frames, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.packing.packed import OUTPUT_BYTES
+from copycat_agent.sources.files.packing.packed_stream import PackedStream
+from copycat_agent.sources.files.packing.unpacking import UnpackOptions
+from copycat_agent.sources.files.reading.address import is_remote
+from copycat_agent.sources.files.reading.stream import Handle, How, Stream, open_handle
+from copycat_agent.sources.spool_dir.rows import is_part
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.files.reading.stream import Handle
+
+
+MOST_BYTES = 8 * 2**30
+"""Longer files have none: reading them once more takes too long for what it yields."""
+_BLOCK_BYTES = 2**20
+
+
+def digest_of(handle: Handle, size: int) -> str:
+    """BLAKE2b, 128 bits, hex, of the first `size` bytes as they stand on the disk; "" when there are fewer. Raises OSError."""
+    state, position = hashlib.blake2b(digest_size=16), 0
+    while position < size:
+        data = handle.pread(min(_BLOCK_BYTES, size - position), position)
+        if not data:
+            return ""
+        state.update(data)
+        position += len(data)
+    return state.hexdigest()
+
+
+KEPT = 64
+"""Files whose memos a process keeps; those asked for longest ago go first."""
+
+
+class Memos:
+    """By partition and version of the file. Thread-safe; one memo is used by one batch at a time."""
+
+    def __init__(self) -> None:
+        self._memos: dict[SourcePartition, tuple[Hashable, dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, partition: SourcePartition, version: Hashable) -> dict[str, Any]:
+        """The memo of this version of the file; empty when it is new here."""
+        with self._lock:
+            known, memo = self._memos.pop(partition, (version, {}))
+            if known != version:
+                memo = {}
+            self._memos[partition] = version, memo
+            while len(self._memos) > KEPT:
+                del self._memos[next(iter(self._memos))]
+            return memo
+
+
+MEMOS = Memos()
+"""Those of this process."""
+
+
+class LimitedFormat:
+    """See `RecordFormat`; all of it is the format's own."""
+
+    def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
+        self._form = form
+        self.limits = limits
+        self.on_too_long: OnTooLong = form.on_too_long
+        self.counts_records = form.counts_records
+        self.finds_end = form.finds_end
+        self.makes_fields = form.makes_fields
+        self.alone = getattr(form, "alone", None)  # only some formats can, see `dlq.rows`
+        self.as_is = bool(getattr(form, "as_is", False))
+
+    def frames(
+        self,
+        file: RecordFile,
+        start: int,
+        end: int,
+        *,
+        skipping: bool = False,
+        final: bool = True,
+        flush: bool = False,
+        block_bytes: int | None = None,
+        **cut: str,
+    ) -> Iterator[Frame]:
+        """See `RecordFormat.frames`."""
+        return self._form.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes, **cut)
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """See `RecordFormat.cuts`."""
+        return self._form.cuts(file, parts)
+
+
+ENDLESS = 2**62
+"""End of a split whose length, in the unit of its positions, is not known."""
+
+
+class _Spooled(Stream):
+    """What packed and plain spooled files have in common. See `Stream`."""
+
+    def __init__(self, split: Split, form: RecordFormat) -> None:
+        super().__init__(split)
+        self._form = form
+        self._split = split
+        self._former = split.origins
+        self.name = split.path
+        self.memo = MEMOS.of(split.partition, self._version())
+
+    @property
+    def size(self) -> int:
+        """See `RecordFile.size`."""
+        return self._info.st_size
+
+    def _version(self) -> tuple[int, int, int]:
+        return self._info.st_ino, self._info.st_size, self._info.st_mtime_ns
+
+    def __call__(self, position: int, size: int, /) -> bytes:
+        """See `RecordFile`."""
+        return self.read(position, size)
+
+    def is_what_was_read(self) -> bool:
+        """See `Stream.is_what_was_read`: nobody has written to it since it was planned, either."""
+        if not self._is_as(self.offset):
+            return False
+        if self._former:
+            self.origin = self._find_former()
+            self.waits = self.origin >= 0
+            return True
+        proof = self.offset.fingerprint
+        if proof.head_bytes > fingerprint.HEAD_BYTES:  # it was read to what was its end, and has grown
+            return self._digest(self._handle, proof.head_bytes) == proof.head
+        return super().is_what_was_read()
+
+    def _find_former(self) -> int:
+        """The one of the files that had its name which holds the very same bytes; -1 for none."""
+        digest = self._digest(self._handle, self._info.st_size)
+        return next((index for index, one in enumerate(self._former) if digest and one.fingerprint.head == digest), -1)
+
+    def _digest(self, handle: Handle, size: int) -> str:
+        try:
+            return digest_of(handle, size)
+        except OSError as error:
+            raise self._trouble("read", error) from None
+
+    def _is_as(self, offset: SourceOffset) -> bool:
+        return (self._info.st_size, self._info.st_mtime_ns) == (offset.size, offset.mtime_ns)
+
+    def tail(self, position: int) -> bytes:
+        """See `Stream.tail`: there is none before a record's number."""
+        return b"" if self._form.counts_records else super().tail(position)
+
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+        """See `Stream.frames`."""
+        del framing
+        return self._form.frames(self, start, end, **how)  # type: ignore[misc] # a cut is for formats that split records only
+
+    def is_still(self, position: int) -> bool:
+        """See `Stream.is_still`: nobody has written to it while it was read."""
+        del position
+        try:
+            now = self._handle.stat()
+        except OSError as error:
+            raise self._trouble("read", error) from None
+        return (now.st_size, now.st_mtime_ns) == (self._info.st_size, self._info.st_mtime_ns)
+
+    def _whole(self, result: SplitResult) -> SplitResult:
+        """The result with the digest of the whole file, once it is read to its end: as its fingerprint's head."""
+        if self.origin >= 0:
+            return replace(result, origin=self.origin)
+        is_over = result.at_end and not (result.changed or result.error or result.damage)
+        size = self._info.st_size
+        if not is_over or size > MOST_BYTES or is_part(self._split.partition.key) or is_remote(self._split.open_path):
+            return result
+        try:
+            handle = open_handle(self._split)  # the one it was read through is closed by now
+        except OSError:
+            return result
+        try:
+            digest = digest_of(handle, size)
+            changed = not self._is_as_stat(handle)
+        except OSError:
+            return result
+        finally:
+            handle.close()
+        whole = Fingerprint(size, digest, result.offset.fingerprint.tail_bytes, result.offset.fingerprint.tail)
+        return replace(result, changed=changed, offset=result.offset if changed else replace(result.offset, fingerprint=whole))
+
+    def _is_as_stat(self, handle: Handle) -> bool:
+        now = handle.stat()
+        return (now.st_size, now.st_mtime_ns) == (self._info.st_size, self._info.st_mtime_ns)
+
+
+class SpoolStream(_Spooled):
+    """A plain file."""
+
+    def complete(self, result: SplitResult) -> SplitResult:
+        """See `Stream.complete`."""
+        return self._whole(result)
+
+
+class PackedSpoolStream(_Spooled, PackedStream):
+    """A packed file, by unpacked bytes."""
+
+    def __init__(self, split: Split, form: RecordFormat) -> None:
+        self.limits = getattr(form, "limits", None)
+        super().__init__(split, form)
+        self._origins = ()  # it is the rest of no other file
+
+    @property
+    def size(self) -> int:
+        """See `RecordFile.size`."""
+        return self._end
+
+    def __call__(self, position: int, size: int, /) -> bytes:
+        """See `RecordFile`: where it cannot be unpacked further is no end, but damage, however little short of `size` that is."""
+        data = self.read(position, size)
+        if len(data) < size and self._form.finds_end and (damage := self._damage()):
+            raise DamageError(damage)
+        return data
+
+    def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+        """See `Stream.frames`. Records before the damage of an archive are whole, though the read that met it had begun before them."""
+        reached, skipping, cut = start, how.get("skipping", False), how.get("cut", "")
+        try:
+            for frame in super().frames(framing, start, end, **how):
+                reached, skipping = frame.end, isinstance(frame, LongLine | SkippedRest) and not frame.complete
+                cut = frame.cut.text() if isinstance(frame, Part) and frame.cut else ""
+                yield frame
+        except DamageError:
+            readable = min(end, self._unpacker.produced)
+            if self._damage() and readable > reached and not self._form.counts_records:
+                how["skipping"], how["final"] = skipping or bool(cut), False
+                if "cut" in how or cut:
+                    how["cut"] = cut
+                yield from super().frames(framing, reached, readable, **how)
+            raise
+
+    def bounds(self, limit: int) -> tuple[int, bool]:
+        """See `Stream.bounds`."""
+        return (limit, True) if self._form.finds_end else super().bounds(limit)
+
+    def is_exhausted(self, limit: int) -> bool:
+        """See `Stream.is_exhausted`. A format that finds the end may do so by what it has kept, without a look at the archive's."""
+        while self._form.finds_end and self.read(self._unpacker.produced, OUTPUT_BYTES):
+            pass
+        return super().is_exhausted(limit)
+
+    def complete(self, result: SplitResult) -> SplitResult:
+        """See `Stream.complete`. Whether the file is done, and as what, is its source's question; its size is that of the plan."""
+        found = super().complete(result)
+        damage = result.damage or found.damage
+        offset = replace(found.offset, size=result.offset.size, done=result.offset.done)
+        return self._whole(replace(found, damage=damage, offset=offset))
+
+
+def open_spooled(split: Split, form: RecordFormat) -> Stream:
+    """The split's file, packed or not. Raises FileError."""
+    return PackedSpoolStream(split, form) if split.offset.compression else SpoolStream(split, form)

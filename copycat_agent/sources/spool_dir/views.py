@@ -1,0 +1,152 @@
+"""What is unread in a spool directory, in numbers and for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from copycat_agent.sources.base import Closeup, FileState, FileView, Lag
+
+if TYPE_CHECKING:
+    from copycat_agent.model import SourcePartition, Split
+    from copycat_agent.sources.spool_dir.admission import Admission
+    from copycat_agent.sources.spool_dir.catalog import Catalog
+    from copycat_agent.sources.spool_dir.listing import Listing
+    from copycat_agent.sources.spool_dir.rows import Row
+    from copycat_agent.sources.spool_dir.spending import Spending
+    from copycat_agent.sources.spool_dir.spool_file import SpoolFile
+
+CROWD = 1000
+"""With more unread files the lag is looked at now and then, not in every cycle."""
+KEEP_SECONDS = 0.5
+KEEP_COST = 20.0
+"""So long a lag of a crowd holds, or this many times what it took to look at it, whichever is longer."""
+
+
+class LagView:
+    """The lag of a catalog. Asked in every cycle."""
+
+    def __init__(self, catalog: Catalog, unreadable: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+        """`unreadable`: how many paths match and cannot be looked at."""
+        self._catalog = catalog
+        self._unreadable = unreadable
+        self._clock = clock
+        self._last = Lag()
+        self._until = 0.0
+        self._judged: tuple[dict[SourcePartition, Row], int] = ({}, 0)
+        self._bad = 0
+
+    def now(self) -> Lag:
+        """The lag; that of a crowd may be a little old."""
+        begin = self._clock()
+        crowd = len(self._catalog.files) > CROWD
+        if crowd and begin < self._until:
+            return self._last
+        self._last = self._look()
+        end = self._clock()
+        self._until = end + max(KEEP_SECONDS, KEEP_COST * (end - begin))
+        return self._last
+
+    def _look(self) -> Lag:
+        unread = oldest = troubled = blocked = opened = aside = 0
+        for file in self._catalog.files.values():
+            opened += file.fd >= 0
+            troubled += file.errors > 0 or file.set_aside
+            blocked += file.blocked > 0
+            aside += file.set_aside
+            if not file.set_aside:
+                unread += file.unread
+                if file.ready_ms and not 0 < oldest <= file.ready_ms:
+                    oldest = file.ready_ms
+        known = len(self._catalog.files) + len(self._catalog.done)
+        return Lag(
+            bytes=unread,
+            files=len(self._catalog.files) - aside,
+            known_files=known,
+            open_files=opened,
+            lost_bytes=self._catalog.lost.bytes,
+            troubled_files=troubled + self._bad_ones() + self._unreadable(),
+            blocked_files=blocked,
+            oldest_unread_ms=oldest,
+        )
+
+    def _bad_ones(self) -> int:
+        """Bad files that stay where they are. There may be very many files that are done, so they are counted when something changed."""
+        done = self._catalog.done
+        if self._judged[0] is not done or self._judged[1] != len(done):
+            self._judged = done, len(done)
+            self._bad = sum(bool(row.offset.trouble) for row in done.values())
+        return self._bad
+
+
+class Views:
+    """The files of a connector, for people."""
+
+    def __init__(self, catalog: Catalog, listing: Listing, spending: Spending, admission: Admission, *, counts_records: bool) -> None:
+        self._catalog = catalog
+        self._listing = listing
+        self._spending = spending
+        self._admission = admission
+        self._counts_records = counts_records
+
+    def files(self) -> tuple[FileView, ...]:
+        """See `Source.files`."""
+        passed_over = self._listing.passed_over
+        why = passed_over.reasons()
+        known = {file.path for file in self._catalog.files.values()}
+        unreadable = [
+            FileView(path, "", 0, 0, 0, "failing", is_open=False, why=why[path]) for path in passed_over.paths() if path not in known
+        ]
+        done = [self._done(row) for row in self._catalog.done.values()]
+        return tuple(sorted([*map(view_of, self._catalog.files.values()), *done, *unreadable]))
+
+    def closeup(self, path: str, most_bytes: int) -> Closeup | None:
+        """See `Source.look_closely`."""
+        row = next((one for one in self._catalog.done.values() if one.offset.path == path), None)
+        if row is not None:
+            return Closeup(self._done(row), (path,), row.offset, None)
+        file = next((one for one in self._catalog.files.values() if one.path == path), None)
+        if file is None:
+            return None
+        split = self._split(file, most_bytes)
+        return Closeup(view_of(file), (path,), split.offset if split else file.offset, split)
+
+    def _done(self, row: Row) -> FileView:
+        return done_view(row, self._spending.why(row) or row.offset.trouble, counts_records=self._counts_records)
+
+    def _split(self, file: SpoolFile, most_bytes: int) -> Split | None:
+        """What a task would be given next of it, about `most_bytes` where that can be told; None when it is not its turn."""
+        part = file.next_part()
+        is_all_taken = bool(file.parts) and part is None
+        if not file.size or file.set_aside or is_all_taken or not self._admission.open(file):
+            return None
+        split = file.split(part)
+        if file.counts or file.offset.compression:
+            return split
+        end = min(split.end, split.offset.position + most_bytes)
+        return replace(split, end=end, final=split.final and end == split.end)
+
+
+def view_of(file: SpoolFile) -> FileView:
+    """A file that is not read yet."""
+    state: FileState = "following"
+    if file.blocked:
+        state = "blocked"
+    elif file.errors or file.set_aside:
+        state = "failing"
+    elif not file.ready_ms:
+        state = "waiting"
+    elif file.gone:
+        state = "gone"
+    where = (file.path, file.partition.key, file.position, file.size, file.records, state, file.fd >= 0, file.read_at)
+    return FileView(*where, file.unread, file.why, "", file.offset.compression, file.counts)
+
+
+def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:
+    """A file that is read, or given up, and still there. `why`: what keeps it there, or is wrong with it."""
+    offset = row.offset
+    state: FileState = "failing" if why else "done"
+    where = (offset.path, row.partition.key, offset.position, offset.size, offset.records, state)
+    return FileView(*where, is_open=False, why=why, compression=offset.compression, counts_records=counts_records)

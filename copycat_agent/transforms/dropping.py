@@ -1,0 +1,127 @@
+"""`keep_if`, `drop_if` and `sample`: which records go on. A dropped record is settled: its offset moves."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Annotated
+
+from copycat_agent.options import BeforeValidator, Field, Options
+from copycat_agent.templates import SplitMeta, compile_path, scalar_text
+from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.match import Condition, compile_matcher
+from copycat_agent.transforms.paths import FieldName
+
+_MASK = 0xFFFFFFFF
+
+
+class KeepIfOptions(StepOptions):
+    """Only matching records go on."""
+
+    keep_if: dict[str, Condition] = Field(
+        min_length=1,
+        description="Only records that match go on: fields, each with a value, a list of values, or "
+        "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}, {not: any of these}. All fields have to match.",
+    )
+
+    def model_post_init(self, context: object) -> None:
+        """See `StepOptions`."""
+        super().model_post_init(context)
+        compile_matcher(self.keep_if)
+
+
+class DropIfOptions(StepOptions):
+    """Matching records are dropped."""
+
+    drop_if: dict[str, Condition] = Field(
+        min_length=1,
+        description="Records that match are dropped: fields, each with a value, a list of values, or "
+        "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}, {not: any of these}. All fields have to match.",
+    )
+
+    def model_post_init(self, context: object) -> None:
+        """See `StepOptions`."""
+        super().model_post_init(context)
+        compile_matcher(self.drop_if)
+
+
+def _keep(options: KeepIfOptions) -> Transform:
+    return Steady(compile_matcher(options.keep_if))
+
+
+def _drop(options: DropIfOptions) -> Transform:
+    matches = compile_matcher(options.drop_if)
+
+    def drop_if(draft: Draft) -> bool:
+        return not matches(draft)
+
+    return Steady(drop_if)
+
+
+def _same(options: object, before: Columns | None) -> Columns | None:
+    del options
+    return before
+
+
+KEEP_IF = TransformKind(KeepIfOptions, _keep, _same, is_filter=True)
+DROP_IF = TransformKind(DropIfOptions, _drop, _same, is_filter=True)
+
+
+class SampleSettings(Options):
+    """How many, and chosen by what."""
+
+    rate: float = Field(gt=0, le=1, description="The part that goes on: 0.1 is one in ten.")
+    key: FieldName | None = Field(
+        None,
+        description="All records with one value of this field go on, or none of them. Absent, or missing in a record: each for itself.",
+    )
+
+
+def _as_settings(value: object) -> object:
+    return {"rate": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class SampleOptions(StepOptions):
+    """A part of the records goes on."""
+
+    sample: Annotated[SampleSettings, BeforeValidator(_as_settings, json_schema_input_type=float | SampleSettings)] = Field(
+        description="`sample: 0.1` lets one record in ten go on; the others are dropped. By the record's place in its file, or by a key: "
+        "what is read again is chosen again."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    settings: SampleSettings
+
+    def bind(self, meta: SplitMeta) -> Step:
+        """See `Transform.bind`. By inode, which a rename does not change; by path where a file has none."""
+        below = round(self.settings.rate * 2**32)
+        seed = meta.inode & _MASK if meta.inode else zlib.crc32(meta.path.encode("utf-8", "surrogatepass"))
+        crc = zlib.crc32
+
+        def sample(draft: Draft) -> bool:
+            return crc(b"%d" % draft.start, seed) < below
+
+        if self.settings.key is None:
+            return sample
+        find = compile_path(self.settings.key)
+
+        def sample_by_key(draft: Draft) -> bool:
+            value = find(draft)
+            try:
+                text = value if isinstance(value, str) else scalar_text(value)
+            except ValueError:  # an int of more digits than Python turns into text
+                text = None
+            if text is None:
+                return sample(draft)
+            return crc(text.encode("utf-8", "surrogatepass")) < below
+
+        return sample_by_key
+
+
+def _build(options: SampleOptions) -> Transform:
+    return _Sample(options.sample)
+
+
+SAMPLE = TransformKind(SampleOptions, _build, _same, is_filter=True)

@@ -1,0 +1,184 @@
+"""From texts to epoch times: by one of several formats, with what a bound file tells about the year; zones and formats as options."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Annotated
+
+from copycat_agent.errors import DataError
+from copycat_agent.options import BeforeValidator
+from copycat_agent.transforms.times.clocks import ClockTime, Read
+from copycat_agent.transforms.times.layouts import EPOCH_UNITS, NAMES
+from copycat_agent.transforms.times.zones import LOCAL, MICRO, find_zone, offset_in
+
+_AHEAD = 2 * 86_400 * MICRO
+"""How much later than its file's last change a time without a year may be: clocks and zones differ."""
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+_OUTSIDE = "a time outside of the years 1970 to 9999"
+_REMEMBERED = 4096
+_LONGEST = 128
+"""Characters of a text that may be a time."""
+NO_TIME = (ValueError, KeyError, OverflowError)
+"""What a reader of one format raises."""
+_MOST_COUNT = 10**21
+_EPOCH_TEXT = re.compile(r"([+-]?)([0-9]{1,21})(?:\.([0-9]{1,18}))?", re.ASCII)
+
+
+class Memory(dict[str, int]):
+    """Texts and their times, for those that come again: a second of an access log stands on many lines."""
+
+    def __init__(self, first: Read, others: Read, unit: int) -> None:
+        """`first` is tried, then `others`, whose error counts. `unit`: 1 keeps microseconds, 1000 milliseconds, as records have them."""
+        super().__init__()
+        self._first = first
+        self._others = others
+        self._unit = unit
+
+    def __missing__(self, text: str) -> int:
+        """Raises DataError."""
+        try:
+            found = self._first(text)
+        except NO_TIME:
+            found = self._others(text)
+        if self._unit > 1:
+            found //= self._unit
+            if not 0 <= found <= _LAST_MS:
+                raise DataError(_OUTSIDE)
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[text] = found
+        return found
+
+
+class Times:
+    """Compiled formats, tried in order. Stateless but for what it remembers; shared by threads. Made by `compile_times`."""
+
+    def __init__(self, formats: Sequence[str], zone: str) -> None:
+        """Raises ValueError."""
+        self.formats = tuple(formats)
+        self.zone = find_zone(zone)
+        self._offset = offset_in(self.zone)
+        self._readers = [_epoch_reader(EPOCH_UNITS[each]) if each in EPOCH_UNITS else ClockTime(each, self.zone) for each in formats]
+
+    @property
+    def units_ns(self) -> tuple[int, ...]:
+        """Nanoseconds of what numbers may count, in the order of the formats."""
+        return tuple(EPOCH_UNITS[each] for each in self.formats if each in EPOCH_UNITS)
+
+    def bind(self, near_ms: int = 0) -> Read:
+        """A function from text to epoch milliseconds, 0 or more; see `bind_us`. Fractions of them are cut off."""
+        first, others = self._readers_at(near_ms)
+        return Memory(first, others, 1000).__getitem__
+
+    def bind_us(self, near_ms: int = 0) -> Read:
+        """A function from text to epoch microseconds, what is finer is cut off. It raises DataError in words without the text.
+
+        `near_ms`: when the file was last changed; a time without a year is of the latest year in which it is not more than two
+        days after that. 0, or a time that no file can have been changed at: now. Texts that come again are remembered.
+        """
+        first, others = self._readers_at(near_ms)
+        return Memory(first, others, 1).__getitem__
+
+    def _readers_at(self, near_ms: int) -> tuple[Read, Read]:
+        """The first format's, which raises `NO_TIME`, and all of them."""
+        limit = min((near_ms if 0 < near_ms <= _LAST_MS else int(time.time() * 1000)) * 1000 + _AHEAD, _LAST_MS * 1000)
+        readers = [reader.bind(limit) if isinstance(reader, ClockTime) else reader for reader in self._readers]
+        words = f"no time as in {self.formats[0]}" if len(readers) == 1 else f"no time as in any of the {len(readers)} formats"
+
+        def read_any(text: str) -> int:
+            if len(text) <= _LONGEST:
+                for candidate in (text, text.strip()):
+                    for reader in readers:
+                        try:
+                            return reader(candidate)
+                        except NO_TIME:
+                            continue
+            raise DataError(words)
+
+        return readers[0], read_any
+
+    def to_utc(self, clock: int) -> int:
+        """Microseconds of a clock in the zone of times without one -> epoch microseconds. Raises DataError where that cannot be said."""
+        try:
+            return clock - self._offset(clock)
+        except (ValueError, OverflowError):
+            pass
+        msg = "a time at the end of the calendar"
+        raise DataError(msg)
+
+
+def compile_times(formats: Sequence[str], zone: str = LOCAL) -> Times:
+    """Formats with strptime's directives, `rfc3339`, `iso8601`, `rfc2822`, or `unix` and its parts. `zone`: of times without one.
+
+    Raises ValueError that says what is wrong.
+    """
+    if not formats:
+        msg = f"needs a format: {', '.join((*NAMES, *EPOCH_UNITS))}, or directives such as %d/%b/%Y:%H:%M:%S %z"
+        raise ValueError(msg)
+    return Times([_named(each) for each in formats], zone)
+
+
+def _named(text: str) -> str:
+    """A name in any case, as others write ISO8601 and UNIX_MS; a format with directives as it is."""
+    name = text.lower()
+    return name if name in NAMES or name in EPOCH_UNITS else text
+
+
+def in_range(micros: int) -> int:
+    """The same in milliseconds, for a record's time. DataError for what Kafka and calendars do not hold."""
+    ms = micros // 1000
+    if not 0 <= ms <= _LAST_MS:
+        raise DataError(_OUTSIDE)
+    return ms
+
+
+def from_number(number: float | Decimal, units_ns: Sequence[int]) -> int:
+    """A count since 1970, of the first unit in which it is before the year 10000 -> epoch microseconds, of a float the nearest one.
+
+    DataError for what is no time.
+    """
+    if not (isinstance(number, Decimal) and number.is_nan()) and -_MOST_COUNT < number < _MOST_COUNT:
+        for unit_ns in units_ns:
+            micros = round(number * unit_ns / 1000) if isinstance(number, float) else int(number * unit_ns // 1000)
+            if micros <= _LAST_MS * 1000:
+                return micros
+    raise DataError(_OUTSIDE)
+
+
+def _epoch_reader(unit_ns: int) -> Read:
+    def read(text: str) -> int:
+        match = _EPOCH_TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError
+        sign, whole, fraction = match.groups()
+        if fraction:
+            micros = int(sign + whole + fraction.ljust(18, "0")) * unit_ns // (1000 * 10**18)
+        else:
+            micros = int(sign + whole) * unit_ns // 1000
+        if micros > _LAST_MS * 1000:  # perhaps of a smaller unit, which comes next
+            raise ValueError
+        return micros
+
+    return read
+
+
+def _zone(word: object) -> object:
+    if isinstance(word, str):
+        find_zone(word)
+    return word
+
+
+def _format(text: object) -> object:
+    if isinstance(text, str):
+        compile_times((text,))
+    return text
+
+
+ZoneWord = Annotated[str, BeforeValidator(_zone)]
+"""`local`, a time zone by its name, or an offset such as +02:00."""
+TimeFormat = Annotated[str, BeforeValidator(_format)]
+"""See `compile_times`."""

@@ -1,0 +1,230 @@
+"""A Kafka cluster, layer by layer: the first that fails explains the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from copycat_agent.errors import BlockedError, CopycatError, FatalError
+from copycat_agent.oauth import where_of
+from copycat_agent.options import Definition, KafkaOptions, SourceOptions, TopicOptions
+from copycat_agent.producer.probing import ClusterProbe, ClusterState
+from copycat_agent.sources.log_file.log_options import LogFileOptions
+from copycat_agent.templates import compile_template
+from copycat_agent.workbench.doctor.exactly_once_checks import ClusterLanes, examine_exactly_once
+from copycat_agent.workbench.doctor.network import Broker, NetworkTrouble, meet, reach, split_address
+from copycat_agent.workbench.doctor.steps import CheckStep, Notes, names
+from copycat_agent.workbench.doctor.topic_checks import Want, examine_topics
+
+CLUSTER_SECONDS = 12.0
+"""Everything about one cluster; clusters are looked at side by side."""
+_ADVERTISED_SECONDS = 2.0
+_ADVERTISED_MAX = 12
+_LAYERS = ("dns", "tcp", "tls", "kafka", "sasl")
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster as some connectors see it: one set of addresses and logins."""
+
+    options: KafkaOptions
+    connectors: list[str] = field(default_factory=list)
+    topics: dict[str, Want] = field(default_factory=dict)
+    templates: list[str] = field(default_factory=list)
+    lanes: ClusterLanes = field(default_factory=ClusterLanes)
+
+    @property
+    def section(self) -> str:
+        """What its steps are called."""
+        user = self.options.masked()["security"]["username"]  # a name out of ${file:} is a secret too
+        return f"kafka {','.join(self.options.bootstrap_servers)}" + (f" as {user}" if user else "")
+
+
+def clusters(definitions: Iterable[Definition], agent: str = "") -> list[Cluster]:
+    """The distinct clusters, each with the topics its connectors write to. `agent` is this agent's uuid, "" when it has none yet."""
+    found: list[Cluster] = []
+    for definition in definitions:
+        key = definition.kafka.model_copy(update={"create_topics": None})
+        cluster = next((one for one in found if one.options == key), None)
+        if cluster is None:
+            cluster = Cluster(key, lanes=ClusterLanes(agent))
+            found.append(cluster)
+        cluster.connectors.append(definition.name)
+        _add_topics(cluster, definition)
+    return found
+
+
+def _add_topics(cluster: Cluster, definition: Definition) -> None:
+    create, most, record = definition.kafka.create_topics, _most_bytes(definition.source), definition.record
+    topic = compile_template(record.topic)
+    topics = [topic.literal_prefix] if topic.is_literal else [*record.allowed_topics]
+    if not topic.is_literal:
+        cluster.templates.append(f"{definition.name}: {record.topic}")
+    for name in topics:
+        _want(cluster, name, create, most, keyed=record.key is not None, timestamp=record.timestamp)
+    if definition.errors.dlq is not None:
+        topics.append(definition.errors.dlq.topic)
+        _want(cluster, definition.errors.dlq.topic, create, (0, ""), keyed=True)
+    if definition.delivery.guarantee == "exactly_once":
+        cluster.lanes.connectors.append(definition.name)
+        cluster.lanes.topics.update(topics)
+
+
+def _most_bytes(source: SourceOptions) -> tuple[int, str]:
+    """How long a record may be, 0 for any length, and the option that says so."""
+    if not isinstance(source, LogFileOptions):
+        return 0, ""
+    return (source.line.max_bytes, "line.max_bytes") if source.multiline is None else (source.multiline.max_bytes, "multiline.max_bytes")
+
+
+def _want(cluster: Cluster, topic: str, create: TopicOptions | None, most: tuple[int, str], *, keyed: bool, timestamp: str = "") -> None:
+    known = cluster.topics.get(topic, Want(create, 0, keyed=True))
+    size, limit = max((known.record_bytes, known.limit), most)
+    timestamps = known.timestamps | ({timestamp} if timestamp else frozenset())
+    cluster.topics[topic] = Want(known.create or create, size, keyed=known.keyed and keyed, limit=limit, timestamps=timestamps)
+
+
+def examine_clusters(found: Sequence[Cluster]) -> list[CheckStep]:
+    """All of them side by side, each within `CLUSTER_SECONDS`."""
+    if not found:
+        return []
+    with ThreadPoolExecutor(min(16, len(found)), thread_name_prefix="doctor-cluster") as threads:
+        return [step for steps in threads.map(examine_cluster, found) for step in steps]
+
+
+def examine_cluster(cluster: Cluster) -> list[CheckStep]:
+    """The steps of one cluster, bottom up."""
+    notes = Notes(cluster.section)
+    deadline = time.monotonic() + CLUSTER_SECONDS
+    if not cluster.options.bootstrap_servers:
+        fix = "set kafka.bootstrap_servers in agent.yaml or --bootstrap-servers; for a trial: copycat dev-broker"
+        notes.fail("address", f"no Kafka address is known for {names(cluster.connectors)}", fix)
+        return notes.steps
+    if not _examine_addresses(notes, cluster.options):
+        _skip(notes, ("login", "topics"), "not asked: see the step that failed")
+        return notes.steps
+    try:
+        probe = ClusterProbe(cluster.options, deadline)
+    except FatalError as error:
+        notes.fail("settings", error.message, error.hint)
+        return notes.steps
+    except CopycatError as error:  # no token
+        notes.fail("login", error.message, error.hint)
+        _skip(notes, ("topics",), "not asked: see the step that failed")
+        return notes.steps
+    try:
+        _examine_inside(notes, cluster, probe, deadline)
+    finally:
+        probe.close()
+    return notes.steps
+
+
+def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadline: float) -> None:
+    """What only a client that is let in can be told."""
+    state = _examine_login(notes, cluster, probe)
+    if state is None:
+        _skip(notes, ("topics",), "not asked: see the step that failed")
+        return
+    examine_topics(notes, cluster.options, cluster.topics, state)
+    for template in cluster.templates:
+        notes.skip("topic", f"{template}: made from data, so it is known with the first record only")
+    examine_exactly_once(notes, cluster.options, cluster.lanes, state, probe.cannot_create, deadline)
+
+
+def _examine_addresses(notes: Notes, options: KafkaOptions) -> bool:
+    """Each bootstrap address; one that answers is enough to go on, those that do not are worth a word then."""
+    addresses = options.bootstrap_servers
+    with ThreadPoolExecutor(min(16, len(addresses)), thread_name_prefix="doctor-address") as threads:
+        met = dict(zip(addresses, threads.map(lambda address: _meet(address, options), addresses), strict=True))
+    any_good = any(isinstance(one, Broker) for one in met.values())
+    for address, one in met.items():
+        label = "" if len(addresses) == 1 else f"{address}: "
+        if isinstance(one, Broker):
+            _tell_broker(notes, label, one, options)
+        elif any_good:
+            notes.warn(one.layer, f"{label}{one.message}; another address answers", one.hint)
+        else:
+            _tell_trouble(notes, label, one)
+    return any_good
+
+
+def _meet(address: str, options: KafkaOptions) -> Broker | NetworkTrouble:
+    try:
+        return meet(address, options)
+    except NetworkTrouble as trouble:
+        return trouble
+
+
+def _tell_broker(notes: Notes, label: str, broker: Broker, options: KafkaOptions) -> None:
+    notes.ok("dns", f"{label}{broker.ip}")
+    notes.ok("tcp", f"{label}connected")
+    if broker.expires_soon:
+        notes.warn("tls", f"{label}{broker.tls}, but the broker's certificate ends at {broker.expires_soon}", "renew it on the broker")
+    elif broker.tls:
+        checked = "certificate not checked" if options.client.get("enable.ssl.certificate.verification") == "false" else "certificate good"
+        notes.ok("tls", f"{label}{broker.tls}, {checked}")
+    if not broker.is_idempotent:
+        notes.fail("kafka", f"{label}the broker is older than 0.11 and takes no idempotent producer", "upgrade it")
+    else:
+        notes.ok("kafka", f"{label}release {broker.release} or newer, takes idempotent producers")
+
+
+def _tell_trouble(notes: Notes, label: str, trouble: NetworkTrouble) -> None:
+    """The layers below are good, the ones above unknown."""
+    place = _LAYERS.index(trouble.layer)
+    for layer in _LAYERS[:place]:
+        if layer in ("dns", "tcp"):
+            notes.ok(layer, f"{label}good")
+    notes.fail(trouble.layer, f"{label}{trouble.message}", trouble.hint, unreachable=trouble.unreachable)
+
+
+def _skip(notes: Notes, steps: Iterable[str], why: str) -> None:
+    for name in steps:
+        notes.skip(name, why)
+
+
+def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> ClusterState | None:
+    """SASL, and the first answers to a real client. None when it gets none."""
+    security = cluster.options.security
+    try:
+        brokers = probe.brokers()
+        who = f"a token from {where_of(security.oauth)}" if security.oauth else security.username
+        who = f"{security.mechanism} as {who}" if security.mechanism else f"{security.protocol}, no login"
+        notes.ok("login", who)
+        if not _examine_advertised(notes, cluster.options, brokers):
+            return None
+        state = probe.look({*cluster.topics, *cluster.lanes.asked_topics()})
+    except BlockedError as error:
+        notes.fail("login", error.message, error.hint)
+    except CopycatError as error:
+        hint = error.hint or "are the brokers overloaded, or cut off behind their first address?"
+        notes.fail("cluster", error.message, hint, unreachable=True)
+    else:
+        notes.ok("cluster", f"{state.cluster_id or 'no id'}, {len(brokers)} broker{'s' if len(brokers) != 1 else ''}")
+        return state
+    return None
+
+
+def _examine_advertised(notes: Notes, options: KafkaOptions, brokers: Sequence[str]) -> bool:
+    """Clients go on to the addresses that the brokers name themselves, wherever they asked first. Whether any can be reached."""
+    others = [address for address in brokers if address not in options.bootstrap_servers][:_ADVERTISED_MAX]
+    if not others:
+        return True
+    with ThreadPoolExecutor(len(others), thread_name_prefix="doctor-advertised") as threads:
+        bad = [why for why in threads.map(_cannot_reach, others) if why]
+    if bad:
+        fix = "correct advertised.listeners on the brokers, or make these addresses reachable from this host"
+        notes.fail("advertised", f"the brokers tell their clients addresses that do not answer: {names(bad)}", fix, unreachable=True)
+    else:
+        notes.ok("advertised", f"{names(others)} can be reached")
+    return len(bad) < len(brokers)
+
+
+def _cannot_reach(address: str) -> str:
+    try:
+        reach(*split_address(address), _ADVERTISED_SECONDS)[0].close()
+    except NetworkTrouble as trouble:
+        return trouble.message
+    return ""

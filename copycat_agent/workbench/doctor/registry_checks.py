@@ -1,0 +1,131 @@
+"""A schema registry, layer by layer: the first that fails explains the rest. Asks what the converters will ask, and registers nothing."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
+from copycat_agent.errors import CopycatError, DataError
+from copycat_agent.oauth import REGISTRY_OAUTH, tokens_of, where_of
+from copycat_agent.options import Definition, SchemaRegistryOptions, without_login
+from copycat_agent.workbench.doctor.network import STEP_SECONDS, NetworkTrouble, reach
+from copycat_agent.workbench.doctor.steps import CheckStep, Notes
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(slots=True)
+class Used:
+    """A registry as some connectors use it: one address and login. `converters` by connector and part, with the topics they write to."""
+
+    options: SchemaRegistryOptions
+    converters: list[tuple[str, Any, tuple[str, ...]]] = field(default_factory=list)
+
+
+def registries(definitions: Iterable[Definition]) -> list[Used]:
+    """The distinct registries that converters use."""
+    found: list[Used] = []
+    for definition in definitions:
+        options = definition.converters.schema_registry
+        parts = [(part, getattr(definition.converters, part)) for part in ("key", "value")]
+        wanted = [(part, each) for part, each in parts if hasattr(each, "subject_strategy")]
+        if options is None or not wanted:
+            continue
+        used = next((one for one in found if one.options == options), None)
+        if used is None:
+            used = Used(options)
+            found.append(used)
+        pipeline = Pipeline(definition)
+        for part, each in wanted:
+            topics = pipeline.literal_topics() or definition.record.allowed_topics or (("",) if each.subject else ())
+            used.converters.append((f"{definition.name}, {part}", getattr(pipeline, f"convert_{part}"), topics))
+    return found
+
+
+def examine_registries(found: Sequence[Used]) -> list[CheckStep]:
+    """All of them side by side."""
+    if not found:
+        return []
+    with ThreadPoolExecutor(min(8, len(found)), thread_name_prefix="doctor-registry") as threads:
+        return [step for steps in threads.map(_examine, found) for step in steps]
+
+
+def _examine(used: Used) -> list[CheckStep]:
+    notes = Notes(f"schema registry {without_login(used.options.url)}")
+    try:
+        _reach(notes, used.options)
+        _log_in(notes, used.options)
+    except NetworkTrouble as trouble:
+        notes.fail(trouble.layer, trouble.message, trouble.hint)
+        notes.skip("subjects", "not asked: see the step that failed")
+        return notes.steps
+    for label, converter, topics in used.converters:
+        if not topics:
+            notes.skip("subject", f"{label}: goes by a topic that is made from data, so it is known with the first record only")
+        for topic in topics:
+            if not _ask(notes, label, converter, topic):
+                return notes.steps
+    return notes.steps
+
+
+def _reach(notes: Notes, options: SchemaRegistryOptions) -> None:
+    """Name, connection, certificate. Raises `Trouble`."""
+    address = urlsplit(options.url)
+    host = address.hostname or ""
+    port = address.port or _PORTS[address.scheme]
+    try:
+        connection, ip = reach(host, port)
+    except NetworkTrouble as trouble:
+        fix = (
+            f"getent hosts {host}; correct converters.schema_registry.url" if trouble.layer == "dns" else f"is it up? nc -vz {host} {port}"
+        )
+        raise NetworkTrouble(trouble.layer, trouble.message, fix) from None
+    with connection:
+        notes.ok("dns", ip)
+        notes.ok("tcp", "connected")
+        if address.scheme != "https":
+            return
+        connection.settimeout(STEP_SECONDS)
+        try:
+            with tls_context(options).wrap_socket(connection, server_hostname=host) as secured:
+                notes.ok("tls", f"{secured.version()}, certificate good")
+        except CertificateError as error:
+            raise NetworkTrouble("tls", str(error), f"correct converters.schema_registry.{error.option}") from None
+        except ssl.SSLCertVerificationError as error:
+            fix = "set converters.schema_registry.ca_file to the authority that signed its certificate, and use the name in it"
+            raise NetworkTrouble("tls", f"its certificate is refused: {error.verify_message}", fix) from None
+        except OSError as error:
+            reason = getattr(error, "reason", "") or error.strerror or "no answer"
+            raise NetworkTrouble(
+                "tls", f"the TLS handshake fails: {reason}", "is this its https port? if it is not, write http://"
+            ) from None
+
+
+def _log_in(notes: Notes, options: SchemaRegistryOptions) -> None:
+    """Whether a token comes, where there is one to come; the first question tells whether the registry takes it. Raises `Trouble`."""
+    if options.oauth is None:
+        return
+    try:
+        tokens_of(options.oauth, None, REGISTRY_OAUTH).token()
+    except CopycatError as error:
+        raise NetworkTrouble("login", error.message, error.hint) from None
+    notes.ok("login", f"a token from {where_of(options.oauth)}")
+
+
+def _ask(notes: Notes, label: str, converter: Any, topic: str) -> bool:  # noqa: ANN401 - a converter with schemas
+    """What the registry says of the schema of one topic. False when it would say the same of all others."""
+    try:
+        notes.ok("subject", f"{label}: {converter.examine(topic)}")
+    except DataError:
+        notes.skip("subject", f"{label}: its schema is made from the files, so it is known with the first record only")
+    except CopycatError as error:
+        is_login = "(HTTP 401)" in error.message
+        notes.fail("login" if is_login else "subject", f"{label}: {error.message}", error.hint)
+        return not is_login
+    return True

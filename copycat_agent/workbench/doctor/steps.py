@@ -1,0 +1,67 @@
+"""What an examination yields: steps, each good or not, with the reason and the fix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CheckVerdict(StrEnum):
+    """How a step went. SKIP: not looked at, because an earlier step explains it."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStep:
+    """One thing that was looked at.
+
+    `section` groups steps (`host`, `connector nginx`), `name` says what was looked at, `text` what was found, and `fix` is
+    what to type or write, over several lines perhaps; "" where there is nothing to do. `unreachable` marks a failure that
+    means only that no broker answers.
+    """
+
+    section: str
+    name: str
+    verdict: CheckVerdict
+    text: str
+    fix: str = ""
+    unreachable: bool = False
+
+
+class Notes:
+    """Collects the steps of one section."""
+
+    def __init__(self, section: str) -> None:
+        self.section = section
+        self.steps: list[CheckStep] = []
+
+    def ok(self, name: str, text: str) -> None:
+        """It is as it should be."""
+        self.steps.append(CheckStep(self.section, name, CheckVerdict.OK, text))
+
+    def warn(self, name: str, text: str, fix: str = "") -> None:
+        """It works, but not as well as it could, or not for long."""
+        self.steps.append(CheckStep(self.section, name, CheckVerdict.WARN, text, fix))
+
+    def fail(self, name: str, text: str, fix: str = "", *, unreachable: bool = False) -> None:
+        """It does not work."""
+        self.steps.append(CheckStep(self.section, name, CheckVerdict.FAIL, text, fix, unreachable))
+
+    def skip(self, name: str, text: str) -> None:
+        """It was not looked at."""
+        self.steps.append(CheckStep(self.section, name, CheckVerdict.SKIP, text))
+
+    @property
+    def failed(self) -> bool:
+        """Whether any step failed."""
+        return any(step.verdict is CheckVerdict.FAIL for step in self.steps)
+
+
+def names(items: list[str], shown: int = 3) -> str:
+    """The first few of many, in words: `a, b, c and 5 more`."""
+    more = len(items) - shown
+    return ", ".join(items[:shown]) + (f" and {more} more" if more > 0 else "")

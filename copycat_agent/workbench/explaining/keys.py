@@ -1,0 +1,284 @@
+"""What an option means: every key of a definition and of agent.yaml, from the models that load them."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from copycat_agent.converters import CONVERTERS
+from copycat_agent.definitions.client_settings import ACCEPTED, check_name
+from copycat_agent.definitions.models import key_of, markers, models_in
+from copycat_agent.definitions.schema import default_of
+from copycat_agent.formats.records import FORMATS, FormatOptions
+from copycat_agent.options import (
+    AgentOptions,
+    ConverterOptions,
+    Definition,
+    FieldInfo,
+    Options,
+    SourceOptions,
+    TransformOptions,
+    TypeAdapter,
+)
+from copycat_agent.registry import Registry
+from copycat_agent.sources import SOURCES
+from copycat_agent.transforms import TRANSFORMS
+from copycat_agent.workbench.explaining.examples import ALONE, BESIDE, EXAMPLES, EXAMPLES_OF, written_example
+
+_REGISTRIES: dict[type[Options], tuple[str, Registry[Any]]] = {
+    SourceOptions: ("source", SOURCES),
+    TransformOptions: ("transform", TRANSFORMS),
+    ConverterOptions: ("converter", CONVERTERS),
+    FormatOptions: ("format", FORMATS),
+}
+_CLIENT = "kafka.client."
+_NEAR = 5
+_LISTS = ("transforms", "columns")
+"""Sections that are lists of maps."""
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]*")
+_STEP = "a definition, transform "
+_SECTION = "the defaults of its keys"
+
+
+class OptionKey(NamedTuple):
+    """One option. `where` says in which file, and of which source, transform or converter. `default` is None for a required one.
+
+    `kind` is its type in words; `allowed` its choices or bounds, "" for none; `example` how it is written; `children` the keys
+    below it.
+    """
+
+    key: str
+    where: str
+    meaning: str
+    kind: str
+    default: str | None
+    allowed: str
+    example: str
+    children: tuple[str, ...]
+
+
+def find_keys(text: str) -> list[OptionKey]:
+    """What a dotted key means, in every place where it may stand; without its beginning when that is clear. Empty for none.
+
+    It is clear when one place is nearer to the top than all others: `topic` is `record.topic`. The name of a type, such as `avro`, is
+    told where it may stand too, with its options.
+    """
+    if text.startswith(_CLIENT):
+        return [_client_setting(text)]
+    exact = [one for one in all_keys() if one.key == text]
+    if exact:
+        return _merged(exact)
+    ending = [one for one in all_keys() if one.key.endswith(f".{text}")]
+    least = min((one.key.count(".") for one in ending), default=0)
+    highest = [one for one in ending if one.key.count(".") == least]
+    return [*(_merged(highest) if len({one.key for one in highest}) == 1 else []), *_of_type(text)]
+
+
+def _of_type(name: str) -> list[OptionKey]:
+    """The options `type` that may have this value; below them stand the options of that type."""
+    found = [one for one in all_keys() if one.key.endswith(".type") and one.where.endswith(f" {name}")]
+    return [one._replace(children=tuple(each.key for each in all_keys() if _stands_beside(each, one))) for one in found]
+
+
+def _stands_beside(one: OptionKey, other: OptionKey) -> bool:
+    return one != other and one.where == other.where and one.key.rpartition(".")[0] == other.key.rpartition(".")[0]
+
+
+def _merged(keys: list[OptionKey]) -> list[OptionKey]:
+    """What is the same in several places, once."""
+    places: dict[OptionKey, list[str]] = {}
+    for one in keys:
+        places.setdefault(one._replace(where=""), []).append(one.where)
+    return [one._replace(where=_joined(where)) for one, where in places.items()]
+
+
+def _joined(places: list[str]) -> str:
+    """`a definition, transform regex or grok`; all transforms are `any transform`."""
+    kinds = [place.removeprefix(_STEP) for place in places if place.startswith(_STEP)]
+    if len(kinds) > 1 and len(kinds) == len(places):
+        return "a definition, any transform" if len(kinds) >= len(TRANSFORMS) else _STEP + " or ".join(kinds)
+    return " or ".join(places)
+
+
+def near_keys(text: str) -> list[str]:
+    """Keys that may have been meant: those that end like it, then those that look like it."""
+    known = list(dict.fromkeys(one.key for one in all_keys()))
+    last = text.rpartition(".")[2]
+    same = [key for key in known if key.rpartition(".")[2] == last]
+    alike = difflib.get_close_matches(text, known, n=_NEAR, cutoff=0.6)
+    lasts = difflib.get_close_matches(last, {key.rpartition(".")[2] for key in known}, n=1, cutoff=0.7)
+    return list(dict.fromkeys([*same, *alike, *(key for key in known if key.rpartition(".")[2] in lasts)]))[: 2 * _NEAR]
+
+
+@lru_cache(maxsize=1)
+def all_keys() -> tuple[OptionKey, ...]:
+    """Every option of a definition and of agent.yaml; one that stands in both comes twice."""
+    return (*_keys_of(Definition, "", "a definition"), *_keys_of(AgentOptions, "", "agent.yaml"))
+
+
+def _keys_of(model: type[Options], prefix: str, where: str) -> Iterator[OptionKey]:
+    for name, field in model.model_fields.items():
+        key = prefix + key_of(name, field)
+        inner = [_below(part, f"{key}.", where) for part in models_in(field.annotation)]
+        below = [one for keys in inner for one in keys]
+        depth = key.count(".") + 1
+        children = dict.fromkeys(one.key for one in below if one.key.count(".") == depth)
+        yield _key(model, name, key, where, tuple(children))
+        yield from below
+
+
+def _below(model: type[Options], prefix: str, where: str) -> list[OptionKey]:
+    """The keys of a section; for a source, transform or converter those of each kind."""
+    if model not in _REGISTRIES:
+        return list(_keys_of(model, prefix, where))
+    noun, registry = _REGISTRIES[model]
+    return [one for kind, entry in registry.items() for one in _of_part(registry, kind, entry.options, prefix, f"{where}, {noun} {kind}")]
+
+
+def _of_part(registry: Registry[Any], kind: str, model: type[Options], prefix: str, where: str) -> list[OptionKey]:
+    """The keys of one part. Those of an installed package are left out where its models cannot be explained."""
+    origin = registry.origin(kind)
+    if origin is None:
+        return list(_keys_of(model, prefix, where))
+    with contextlib.suppress(Exception):  # somebody else's models may raise anything
+        return list(_keys_of(model, prefix, f"{where} of {origin.text}"))
+    return []
+
+
+def _key(model: type[Options], name: str, key: str, where: str, children: tuple[str, ...]) -> OptionKey:
+    field = model.model_fields[name]
+    schema = _schema(field)
+    default = None if field.is_required() else _default(model, name, field)
+    return OptionKey(
+        key,
+        where,
+        field.description or "",
+        _kind(schema),
+        default,
+        _allowed(field, schema),
+        _example(key, schema, default, where),
+        children,
+    )
+
+
+def _schema(field: FieldInfo) -> dict[str, Any]:
+    adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+    return adapter.json_schema()
+
+
+def _default(model: type[Options], name: str, field: FieldInfo) -> str:
+    if isinstance(field.get_default(), Options):
+        return _SECTION
+    default = default_of(model, name)
+    return "none" if default is None else json.dumps(default)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """The type in words, choices joined by "or"."""
+    words = [_one_kind(one) for one in schema.get("anyOf", [schema])]
+    return " or ".join(dict.fromkeys(word for word in words if word))
+
+
+def _one_kind(schema: dict[str, Any]) -> str:
+    pattern = schema.get("pattern", "")
+    if pattern.endswith("ms|s|m|h|d)$"):
+        return "a duration"
+    if pattern.endswith("GB)$"):
+        return "a size in bytes"
+    if "enum" in schema or "const" in schema:
+        return "one of its words" if len(schema.get("enum", [])) > 1 else "a word"
+    kind = schema.get("type", "")
+    if kind == "array":
+        return f"a list of {_plural(schema.get('items', {}))}"
+    words = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "null": ""}
+    inner = schema.get("additionalProperties")
+    section = "a section" if not isinstance(inner, dict) else "a map of texts" if inner.get("type") == "string" else "a map"
+    return words.get(kind if isinstance(kind, str) else "string", section)
+
+
+def _plural(schema: dict[str, Any]) -> str:
+    if schema.get("type") == "string":
+        return "texts"
+    return "values" if "anyOf" in schema or isinstance(schema.get("type"), list) else "maps"
+
+
+def _allowed(field: FieldInfo, schema: dict[str, Any]) -> str:
+    """Choices, bounds, or a pattern."""
+    choices = [word for one in schema.get("anyOf", [schema]) for word in one.get("enum", [one["const"]] if "const" in one else [])]
+    if choices:
+        return ", ".join(map(str, choices))
+    bounds = {
+        name: getattr(one, name) for one in markers(field) for name in ("ge", "gt", "le", "lt") if getattr(one, name, None) is not None
+    }
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+    return ", ".join(f"{words[name]} {adapter.dump_python(value, mode='json', warnings=False)}" for name, value in bounds.items())
+
+
+def _example(key: str, schema: dict[str, Any], default: str | None, where: str) -> str:
+    """The key as it is written, nested as in YAML's flow style; "" where only its children would say something."""
+    if found := written_example(key, where.rpartition(" ")[2]):
+        return found
+    kind = where.rpartition(" format ")[2] if " format " in where else ""
+    value = (
+        EXAMPLES_OF.get((kind or where.rpartition(" ")[2], key))
+        or EXAMPLES.get(key)
+        or ("" if key.startswith(("transforms.", "tests.")) else _example_value(schema, default))
+    )
+    if not value:
+        return ""
+    *sections, last = key.split(".")
+    beside = next((text for name, text in BESIDE.items() if key not in ALONE and (key == name or key.startswith(f"{name}."))), "")
+    if value.startswith("{"):
+        beside = ""
+    text = f"{beside}, {last}: {value}" if beside else f"{last}: {value}"
+    for depth, section in reversed(list(enumerate(sections))):
+        if "source datasource" in where and sections == ["source"]:
+            wanted = {"source.type": "type: datasource", "source.class": 'class: "orders:Orders"'}
+            text = "".join(f"{part}, " for name, part in wanted.items() if name != key) + text
+        if "source spool_dir" in where:
+            text = _of_spool_dir(sections[: depth + 1], key, kind) + text
+        text = f"{section}: [{{{text}}}]" if section in _LISTS else f"{section}: {{{text}}}"
+    return text
+
+
+def _written(text: str) -> str:
+    """A text as YAML takes it."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _of_spool_dir(sections: list[str], key: str, kind: str) -> str:
+    """What else stands in a section of a `spool_dir` source, so that it is one."""
+    if sections == ["source"]:
+        wanted = {"source.type": "type: spool_dir", "source.dir": "dir: /var/spool/in"}
+        return "".join(f"{text}, " for name, text in wanted.items() if name != key)
+    return f"type: {kind}, " if sections == ["source", "format"] and key != "source.format.type" else ""
+
+
+def _example_value(schema: dict[str, Any], default: str | None) -> str:
+    """The last choice, the other boolean, else the default, else a small number."""
+    for one in schema.get("anyOf", [schema]):
+        if one.get("enum"):
+            return str(one["enum"][-1])
+        if one.get("type") == "boolean":
+            return "false" if default == "true" else "true"
+    if default not in (None, "none", "[]", "{}", _SECTION):
+        return _written(json.loads(default)) if default.startswith('"') else default
+    kinds = {str(one.get("type")): one for one in schema.get("anyOf", [schema])}
+    return "1000" if "integer" in kinds else next((str(one["examples"][-1]) for one in kinds.values() if one.get("examples")), "")
+
+
+def _client_setting(text: str) -> OptionKey:
+    """A setting of librdkafka: what it takes, or where it belongs."""
+    name = text.removeprefix(_CLIENT)
+    wrong = check_name(name)
+    if wrong is None:
+        meaning = "A setting of librdkafka, passed on to the producer; see its CONFIGURATION.md."
+        kind, _, values = ACCEPTED[name].partition(" ")
+        return OptionKey(text, "a definition or agent.yaml", meaning, kind, "librdkafka's", values.replace("|", ", "), "", ())
+    return OptionKey(text, "nowhere", f"{wrong[0]}: {wrong[1]}", "not allowed", "none", "", "", ())

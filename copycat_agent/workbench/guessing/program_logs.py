@@ -1,0 +1,184 @@
+"""Recognisers of logs that programs write: what stands in front of the message, as patterns, which lines continue a record, and plain text.
+
+Each pattern is what the definition will say; so it is tried as it is. A level has to be one, or the layout is not meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from copycat_agent.workbench.guessing.guesses import Guess, StepGuess, Value, format_of
+
+_GOES_ON = re.compile(
+    r"\s|$|Traceback \(|Caused by: |Suppressed: |During handling of|The above exception"
+    r"|(?:[\w$]+\.)*\w+(?:Error|Exception|Warning|Interrupt|Exit)\b(?::|\s*$)"
+)
+_JAVA = re.compile(r"\s+at [\w$.<>/]+\(|Caused by: |(?:[\w$]+\.)+[\w$]*(?:Exception|Error)(?::|\s*$)")
+_PYTHON = re.compile(r"Traceback \(most recent call last\):|\s+File \"[^\"]*\", line \d+")
+_ISO = r"(?P<ts>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*)"
+_CLOCK = r"(?P<ts>\d\d:\d\d:\d\d[.,]\d+)"
+_LEVEL = r"(?P<level>[A-Z]+)"
+_MESSAGE = r"(?P<message>.*)"
+_LEVELS = {
+    "TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "CRIT", "ALERT", "EMERG", "FATAL", "SEVERE",
+    "FINE", "FINER", "FINEST", "CONFIG", "LOG", "PANIC", "HINT", "DETAIL", "STATEMENT", "V", "D", "I", "W", "E", "F",
+}  # fmt: skip
+_ENOUGH = 0.5
+
+
+def heads(lines: Sequence[str]) -> list[str]:
+    """The lines that begin a record, all of them when none does."""
+    return [line for line in lines if not _GOES_ON.match(line)] or list(lines)
+
+
+def trace_preset(lines: Sequence[str]) -> str:
+    """Whose stack traces stand in the sample: `java`, `python`, or "" for nobody's."""
+    java, python = (sum(1 for line in lines if pattern.match(line)) for pattern in (_JAVA, _PYTHON))
+    return "" if not java and not python else "python" if python >= java else "java"
+
+
+def multiline_of(lines: Sequence[str], start: str) -> Mapping[str, Value] | None:
+    """The rule for lines that go on with a record: a preset for stack traces, else what each record begins with. None without any."""
+    if preset := trace_preset(lines):
+        return {"preset": preset}
+    if any(_GOES_ON.match(line) and line.strip() for line in lines):
+        return {"start": start}
+    return None
+
+
+class LogLayout(NamedTuple):
+    """`what` it is, the pattern, how specific that is (0 to 1), and whose stack traces to expect even when the sample holds none.
+
+    `noise` is a pattern of lines that are no records.
+    """
+
+    what: str
+    pattern: str
+    weight: float
+    preset: str = ""
+    noise: str = ""
+
+
+LAYOUTS = (
+    LogLayout("Python logging", rf"^{_ISO} - (?P<logger>\S+) - {_LEVEL} - {_MESSAGE}", 0.95, "python"),
+    LogLayout("Python logging", rf"^{_LEVEL}:(?P<logger>[\w.]+):{_MESSAGE}", 0.9, "python"),
+    LogLayout("Python logging", rf"^{_ISO} \[{_LEVEL}\] (?P<logger>[\w.]+): {_MESSAGE}", 0.9, "python"),
+    LogLayout(
+        "Spring Boot",
+        rf"^{_ISO} +{_LEVEL} (?P<pid>\d+) --- (?:\[(?P<app>[^\]]*)\] )??\[ *(?P<thread>[^\]]*)\] (?P<logger>\S+) *: {_MESSAGE}",
+        1.0,
+        "java",
+    ),
+    LogLayout("logback", rf"^{_ISO} \[(?P<thread>[^\]]+)\] {_LEVEL} +(?P<logger>\S+) - {_MESSAGE}", 0.97, "java"),
+    LogLayout("logback, without a date", rf"^{_CLOCK} \[(?P<thread>[^\]]+)\] {_LEVEL} +(?P<logger>\S+) - {_MESSAGE}", 0.97, "java"),
+    LogLayout("log4j", rf"^{_ISO} {_LEVEL} +\[(?P<thread>[^\]]+)\] (?P<logger>[\w.$-]+):? -? ?{_MESSAGE}", 0.95, "java"),
+    LogLayout("log4j", rf"^{_ISO} {_LEVEL} +(?P<logger>[\w.$-]+):(?P<line>\d+) - {_MESSAGE}", 0.96, "java"),
+    LogLayout("log4j, as Hadoop writes it", rf"^{_ISO} {_LEVEL} +(?P<logger>[\w$-]+(?:\.[\w$-]+)+): {_MESSAGE}", 0.93, "java"),
+    LogLayout("log4j, as Kafka writes it", r"^\[" + rf"{_ISO}\] {_LEVEL} {_MESSAGE}" + r" \((?P<logger>[\w.$-]+)\)", 0.96, "java"),
+    LogLayout("log4j, as ZooKeeper writes it", rf"^{_ISO} - {_LEVEL} +\[(?P<thread>.*?)\] - {_MESSAGE}", 0.95, "java"),
+    LogLayout(
+        "log4j, as HDFS writes it",
+        rf"^(?P<ts>\d{{6}} \d{{6}}) (?P<pid>\d+) {_LEVEL} (?P<logger>[^:]+): {_MESSAGE}",
+        0.97,
+        "java",
+    ),
+    LogLayout(
+        "log4j, as Spark writes it",
+        rf"^(?P<ts>\d\d/\d\d/\d\d \d\d:\d\d:\d\d) {_LEVEL} (?P<logger>[^:]+): {_MESSAGE}",
+        0.97,
+        "java",
+    ),
+    LogLayout("program log", rf"^{_ISO} {_LEVEL} +(?P<logger>[\w.$-]+): {_MESSAGE}", 0.85),
+    LogLayout(
+        "Android logcat",
+        r"^(?P<ts>\d\d-\d\d \d\d:\d\d:\d\d\.\d+) +(?P<pid>\d+) +(?P<tid>\d+) (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: " + _MESSAGE,
+        1.0,
+        "java",
+        "^-+ beginning of ",
+    ),
+    LogLayout(
+        "Apache error log",
+        r"^\[(?P<ts>\w{3} \w{3} [ \d]\d [\d:.]+ \d{4})\] \[(?:(?P<module>\w*):)?(?P<level>\w+)\]"
+        r"(?: \[pid (?P<pid>\d+)(?::tid (?P<tid>\d+))?\])?(?: \[client (?P<client>[^\]]+)\])? " + _MESSAGE,
+        1.0,
+    ),
+    LogLayout(
+        "nginx error log",
+        r"^(?P<ts>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) \[(?P<level>\w+)\] (?P<pid>\d+)#(?P<tid>\d+): (?:\*(?P<connection>\d+) )?" + _MESSAGE,
+        1.0,
+    ),
+    LogLayout(
+        "klog or glog",
+        r"^(?P<level>[IWEF])(?P<ts>\d{4} \d\d:\d\d:\d\d\.\d+) +(?P<thread>\d+) (?P<file>[^:\]]+):(?P<line>\d+)\] " + _MESSAGE,
+        1.0,
+    ),
+    LogLayout(
+        "PostgreSQL",
+        r"^(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) (?P<zone>\w+) \[(?P<pid>\d+)\] .*?(?P<level>[A-Z]+):  " + _MESSAGE,
+        0.98,
+    ),
+    LogLayout("log with a level", rf"^{_ISO} \[?(?P<level>[A-Z]+)\]?:? {_MESSAGE}", 0.7),
+    LogLayout("log with a level", rf"^\[{_ISO}\] \[?(?P<level>[A-Z]+)\]?:? {_MESSAGE}", 0.7),
+    LogLayout("log with times", rf"^\[?{_ISO}\]?:? {_MESSAGE}", 0.5),
+    LogLayout("log with times, as Go writes it", rf"^(?P<ts>\d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)?) {_MESSAGE}", 0.5),
+)  # fmt: skip
+"""From the most specific to the least; of equal scores the first wins."""
+
+
+def program_log(lines: Sequence[str]) -> Guess | None:
+    """The layout that fits best."""
+    first = heads(lines)
+    found = [guess for layout in LAYOUTS if (guess := _tried(layout, first, lines)) is not None]
+    return max(found, key=lambda guess: guess.score, default=None)
+
+
+def _tried(layout: LogLayout, first: Sequence[str], lines: Sequence[str]) -> Guess | None:
+    pattern = re.compile(layout.pattern)
+    if layout.noise:
+        first = [line for line in first if not re.match(layout.noise, line)]
+    matches = [match for line in first if (match := pattern.match(line)) and _is_level(match)]
+    if len(matches) < _ENOUGH * len(first) or not matches:
+        return None
+    multiline = multiline_of(lines, _beginning(layout.pattern)) or ({"preset": layout.preset} if layout.preset else None)
+    text = layout.pattern.replace(_MESSAGE, r"(?P<message>(?s:.*))") if multiline else layout.pattern
+    steps = [StepGuess("drop_if", {"message": {"matches": layout.noise}}, "no records")] if layout.noise else []
+    steps.append(StepGuess("regex", text, "the message may have several lines" if multiline else ""))
+    times = [match["ts"] for match in matches] if "ts" in pattern.groupindex else []
+    form = format_of(times)
+    if form:
+        steps.append(StepGuess("timestamp", {"field": "ts", "format": form}, "without a zone, a time is the host's: see zone", keep=True))
+    numbers = {name: "int" for name in ("pid", "tid", "line", "connection") if name in pattern.groupindex}
+    if numbers:
+        steps.append(StepGuess("convert", numbers, keep=True))
+    share = len(matches) / len(first)
+    return Guess(
+        layout.what, share, layout.weight, tuple(steps), multiline, timestamp="event" if form else "", remarks=_remarks(times, form)
+    )
+
+
+def _is_level(match: re.Match[str]) -> bool:
+    level = match.groupdict().get("level")
+    return level is None or level.upper() in _LEVELS
+
+
+def _beginning(pattern: str) -> str:
+    """How a record begins: its time, or all that stands before the message."""
+    match = re.match(r"\^(?:\\\[)?\(\?P<ts>((?:[^()]|\((?:[^()])*\))*)\)", pattern)
+    if match is None:
+        return pattern.partition("(?P<message>")[0]
+    return ("^\\[" if pattern.startswith("^\\[") else "^") + match[1]
+
+
+def _remarks(times: Sequence[str], form: str) -> tuple[str, ...]:
+    if times and not form:
+        return ("the time of a line has a form that no known format reads, so record.timestamp stays the time of sending",)
+    return ()
+
+
+def plain_text(lines: Sequence[str]) -> Guess:
+    """Every line is a record as it stands, stack traces whole."""
+    preset = trace_preset(lines)
+    multiline: dict[str, Value] | None = {"preset": preset} if preset else None
+    return Guess("plain text", 1.0, 0.05, multiline=multiline, remarks=("no known format: the value of a record is the line as it stands",))

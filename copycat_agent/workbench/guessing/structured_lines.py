@@ -1,0 +1,169 @@
+"""Recognisers of lines with a structure of their own: JSON, `key=value`, and what container runtimes write around a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from copycat_agent.workbench.guessing.guesses import Guess, Recogniser, StepGuess, field_with_time
+
+_ENOUGH = 0.5
+_PAIR = re.compile(r'([A-Za-z_][\w.\-/@]*)=("(?:[^"\\]|\\.)*"|\S*)(?:\s+|$)')
+_ENOUGH_PAIRS = 0.6
+_FEWEST = 2
+_LOOK_CHARACTERS = 16_384
+"""Of a line that are looked at: enough to tell, however long it is."""
+_BETWEEN = (("|", "="), (";", "="), (",", "="), ("&", "="), ("|", ":"), (";", ":"), (",", ":"))
+_CRI = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ?(?P<message>.*)")
+_ENOUGH_CONTAINERS = 0.5
+_INNER = {"json", "logfmt"}
+"""What may come inside and is worth a second step: lines of one program, while `regex` would fail at those of its neighbours."""
+
+
+def rows_of(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """The objects among the lines."""
+    found = []
+    for line in lines:
+        if line.lstrip().startswith("{"):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict):
+                found.append(row)
+    return found
+
+
+def json_lines(lines: Sequence[str]) -> Guess | None:
+    """Objects, most of the lines; or an array or object that goes over lines."""
+    rows = rows_of(lines)
+    full = [line for line in lines if line.strip()] or list(lines)
+    if len(rows) < _ENOUGH * len(full):
+        first = full[0].strip()
+        if first in ("[", "{", "[{") or (first.startswith("[") and _is_array(full)):
+            words = ("a JSON document of several lines: a spooled file of format json is one; as a log file it cannot be read",)
+            return Guess("JSON document", 1.0, 0.9, layout={"type": "json"}, remarks=words)
+        return None
+    name, form = field_with_time(rows)
+    steps = [StepGuess("json", {})]
+    if name:
+        steps.append(StepGuess("timestamp", {"field": name, "format": form}, keep=True))
+    remarks: tuple[str, ...] = (
+        () if name else ("no field was found that says when a line was written: record.timestamp stays the time of sending",)
+    )
+    return Guess(
+        "JSON, one object a line",
+        len(rows) / len(full),
+        0.97,
+        tuple(steps),
+        layout={"type": "jsonl"},
+        timestamp="event" if name else "",
+        remarks=remarks,
+    )
+
+
+def _is_array(lines: Sequence[str]) -> bool:
+    try:
+        json.loads("\n".join(lines))
+    except (ValueError, RecursionError):
+        return lines[0].lstrip()[:2] in ("[{", "[[")
+    return True
+
+
+def logfmt(lines: Sequence[str]) -> Guess | None:
+    """Lines of pairs with blanks between them, and nothing else (a bare word is a flag)."""
+    rows = [row for line in lines if (row := _row(line)) is not None]
+    if len(rows) < _ENOUGH_PAIRS * len(lines):
+        return None
+    name, form = field_with_time(rows)
+    steps = [StepGuess("logfmt", {})]
+    if name:
+        steps.append(StepGuess("timestamp", {"field": name, "format": form}, keep=True))
+    numbers = _numbers(rows, {name})
+    if numbers:
+        steps.append(StepGuess("convert", numbers, keep=True))
+    return Guess("logfmt", len(rows) / len(lines), 0.95, tuple(steps), timestamp="event" if name else "")
+
+
+def _row(line: str) -> dict[str, object] | None:
+    row: dict[str, object] = {}
+    rest = line[:_LOOK_CHARACTERS].strip()
+    flags = 0
+    while rest:
+        match = _PAIR.match(rest)
+        if match:
+            row[match[1]] = match[2].strip('"')
+            rest = rest[match.end() :]
+        else:
+            flags += 1
+            rest = rest.partition(" ")[2].lstrip()
+    return row if len(row) >= _FEWEST and flags * 2 <= len(row) else None
+
+
+def key_value(lines: Sequence[str]) -> Guess | None:
+    """Pairs with another sign between them."""
+    for between, within in _BETWEEN:
+        rows = [row for line in lines if (row := _split(line, between, within)) is not None]
+        if len(rows) < _ENOUGH_PAIRS * len(lines):
+            continue
+        name, form = field_with_time(rows)
+        steps = [StepGuess("key_value", {"field_split": between, "value_split": within})]
+        if name:
+            steps.append(StepGuess("timestamp", {"field": name, "format": form}, keep=True))
+        numbers = _numbers(rows, {name})
+        if numbers:
+            steps.append(StepGuess("convert", numbers, keep=True))
+        what = f"pairs of key {within} value with {between} between them"
+        return Guess(what, len(rows) / len(lines), 0.8, tuple(steps), timestamp="event" if name else "")
+    return None
+
+
+def _split(line: str, between: str, within: str) -> dict[str, object] | None:
+    parts = [part.partition(within) for part in line.strip().strip(between).split(between)]
+    if len(parts) < _FEWEST or not all(sign and re.fullmatch(r"\s*[A-Za-z_][\w.\- ]*\s*", key) for key, sign, _ in parts):
+        return None
+    return {key.strip(): value.strip() for key, _, value in parts}
+
+
+def _numbers(rows: Sequence[dict[str, object]], without: set[str]) -> dict[str, str]:
+    """Fields whose every value reads as a number, with the type that takes all of them."""
+    seen: Counter[str] = Counter(key for row in rows for key in row)
+    found = {}
+    for key in seen:
+        if key in without or "." in key:
+            continue
+        values = [str(row[key]) for row in rows if key in row]
+        if all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", value) for value in values):
+            found[key] = "int"
+        elif all(re.fullmatch(r"-?(0|[1-9]\d{0,14})(\.\d{1,12})?", value) for value in values):
+            found[key] = "double"
+    return found
+
+
+def recogniser(inner: Sequence[Recogniser]) -> Recogniser:
+    """A recogniser that also looks at the messages, with `inner`."""
+
+    def recognise(lines: Sequence[str]) -> Guess | None:
+        cri = [match["message"] for line in lines if (match := _CRI.match(line))]
+        docker = [
+            row["log"].rstrip("\n") for row in rows_of(lines) if {"log", "stream", "time"} <= row.keys() and isinstance(row["log"], str)
+        ]
+        what, messages = ("container log, CRI", cri) if len(cri) >= len(docker) else ("container log, Docker's json-file", docker)
+        share = len(messages) / len(lines)
+        if share < _ENOUGH_CONTAINERS:
+            return None
+        steps = [StepGuess("cri" if messages is cri else "docker", {})]
+        found = Guess(what, share, 1.0, tuple(steps), timestamp="event")
+        guesses = [one for recogniser in inner if (one := recogniser(messages)) is not None] if messages else []
+        best = max(guesses, key=lambda one: one.score, default=None)
+        if best is None or best.steps[0].action not in _INNER:
+            return found
+        first, *others = best.steps
+        rest = [step for step in others if step.action != "timestamp"]  # the runtime's time is the better one
+        return replace(found, what=f"{what}, with {best.what} inside", steps=(*steps, replace(first, keep=True), *rest))
+
+    return recognise

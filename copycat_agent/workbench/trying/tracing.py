@@ -1,0 +1,330 @@
+"""The real pipeline, with a note taken of each step: what a record was before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Protocol
+
+from copycat_agent.batch.part_steps import Begun, PartOfRecord
+from copycat_agent.batch.pipeline import Bound, Headers, Pipeline, StageError, host_name
+from copycat_agent.batch.window import BoundWindow
+from copycat_agent.converters import CONVERTERS
+from copycat_agent.errors import CopycatError, DataError, RetriableError
+from copycat_agent.formats import Row
+from copycat_agent.model import Split
+from copycat_agent.options import Definition, TransformOptions
+from copycat_agent.producer import Outgoing
+from copycat_agent.templates import SplitMeta
+from copycat_agent.transforms import Draft, Guarded, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
+from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrace
+
+
+class TracedMessage(NamedTuple):
+    """A message, what its converter got, and the fields of the record, None where it has none."""
+
+    message: Outgoing
+    value: object
+    fields: dict[str, Any] | None
+
+
+_NOTHING: Final = object()
+"""The converter was not asked: Kafka's null."""
+_BUG = "an unexpected error, told below"
+
+
+@dataclass(slots=True)
+class RowTrace:
+    """One row on its way. Without anything made of it and without `error` it was dropped. `halts`: it ends the batch, in any case."""
+
+    row: Row
+    number: int
+    steps: list[StepTrace] = field(default_factory=list)
+    made: list[TracedMessage] = field(default_factory=list)
+    error: StageError | None = None
+    halts: bool = False
+
+
+@dataclass(slots=True)
+class Trace:
+    """All rows so far, in order. `now` is the one under way; `ran` and `trouble` are the present step's, `value` what the converter got."""
+
+    entries: list[RowTrace] = field(default_factory=list)
+    now: RowTrace = field(default_factory=lambda: RowTrace(Row(b"", 0, 0, 0), 0))
+    ran: bool = False
+    trouble: DataError | None = None
+    value: object = None
+
+    def begin_step(self) -> None:
+        """Nothing is known of the next step yet."""
+        self.ran, self.trouble = False, None
+
+
+class QueryStep(Protocol):
+    """A `sql` step: `spark.sql_local.SqlQuery` is one."""
+
+    def rows(self, records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]] | DataError]:
+        """For each record, in order, what it becomes: none, one or many; or why it is bad."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What templates and steps should know of the file and the host in place of what is: None leaves what is.
+
+    `path` is how the file is called, `mtime_ms` when it was changed last, `read_ms` when it is read (epoch milliseconds).
+    """
+
+    path: str | None = None
+    mtime_ms: int | None = None
+    inode: int | None = None
+    host: str | None = None
+    read_ms: int | None = None
+
+
+class TracedPipeline(Pipeline):
+    """A pipeline that writes a trace. For one batch, from one thread."""
+
+    def __init__(self, definition: Definition, where: Where) -> None:
+        self.trace = Trace()
+        self._where = where
+        self.bound: TracedBound | None = None
+        super().__init__(definition)
+        if (read_ms := where.read_ms) is not None:
+            self.clock = lambda: read_ms / 1000
+        self.has_schema = _has_schema(definition, "value")
+        self.unchecked = False
+        self.convert_value = self._noted(self._offline(self.convert_value) if self.has_schema else self.convert_value)
+        if _has_schema(definition, "key"):
+            self.convert_key = self._offline(self.convert_key)
+
+    def step(self, options: TransformOptions, number: int) -> Transform:
+        """See `Pipeline.step`."""
+        if kind_of(options).is_query:
+            return super().step(options, number)
+        return _Traced(build_transform(options, number), number, action_of(options), self.trace)
+
+    def bind(
+        self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None, window: BoundWindow | None = None
+    ) -> Bound:
+        """See `Pipeline.bind`."""
+        where = self._where
+        split = split if where.inode is None else replace(split, inode=where.inode)
+        self.bound = TracedBound(self, split, partitions, run, host or where.host or host_name(), window)
+        return self.bound
+
+    def _noted(self, convert: Callable[..., bytes] | None) -> Callable[..., bytes]:
+        """The converter of values, as it is, but noting what it gets."""
+
+        def noted(value: Any, *more: object) -> bytes:  # noqa: ANN401 - what converters take
+            self.trace.value = value
+            return convert(value, *more) if convert else value
+
+        return noted
+
+    def _offline(self, convert: Callable[..., bytes] | None) -> Callable[..., bytes]:
+        """A converter that finds its schemas in a registry, as far as it can do without; else it lets everything pass, `unchecked`."""
+        make = getattr(convert, "offline", None)
+        inner: Callable[..., bytes] | None = make() if make else None
+
+        def offline(value: Any, *more: object) -> bytes:  # noqa: ANN401 - what converters take
+            try:
+                if inner is not None:
+                    return inner(value, *more)
+            except RetriableError:
+                pass
+            self.unchecked = True
+            return str(value).encode() if isinstance(value, str) else b""
+
+        return offline
+
+
+def _has_schema(definition: Definition, part: str) -> bool:
+    options = getattr(definition.converters, part)
+    return options is not None and CONVERTERS[options.type].wants_record
+
+
+class _Waiting(NamedTuple):
+    """A record before a query: its fields, and its place."""
+
+    entry: RowTrace
+    draft: Draft
+    partial: bool
+    extra: Headers
+
+
+class TracedBound(Bound):
+    """Makes messages of rows, one by one, and notes what became of each."""
+
+    def __init__(self, pipeline: TracedPipeline, *where: Any) -> None:  # noqa: ANN401 - what `Bound` takes
+        super().__init__(pipeline, *where)
+        self._trace = pipeline.trace
+        self._has_query = len(pipeline.stages) > 1
+        self._waiting: list[_Waiting] = []
+        self.bulk = self.fast = None  # every row on its own
+
+    def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
+        """See `Bound.message`."""
+        return self._noted(row, number, lambda entry: self._message(entry, partial=partial, extra=extra))
+
+    def part(self, part: PartOfRecord, number: int, extra: Headers) -> Outgoing | None:
+        """See `Bound.part`. What the steps do with the record's first part once more is not noted."""
+        return self._noted(part.row, number, lambda entry: self._part(entry, part, extra))
+
+    def begin(self, begun: Begun, stage: int) -> Begun:
+        """See `Bound.begin`."""
+        entry = self._trace.now
+        if begun.row.start != entry.row.start:
+            self._trace.now = RowTrace(begun.row, begun.draft.number)
+        try:
+            return super().begin(begun, stage)
+        finally:
+            self._trace.now = entry
+
+    def _message(self, entry: RowTrace, *, partial: bool, extra: Headers) -> Outgoing | None:
+        if not self._has_query:
+            return super().message(entry.row, entry.number, partial=partial, extra=extra)
+        self.trouble = ""
+        draft = self.draft(entry.row, entry.number, partial=partial)
+        if self.apply(draft, 0):
+            self._waiting.append(_Waiting(entry, draft, partial, extra))
+        return None
+
+    def _part(self, entry: RowTrace, part: PartOfRecord, extra: Headers) -> Outgoing | None:
+        if not self._has_query:
+            return super().part(part, entry.number, extra)
+        self.trouble = ""
+        begun = self.begun(part, entry.number)
+        draft = begun.draft if part.number == 1 else self.draft(part.row, entry.number, partial=part.partial)
+        if begun.goes_on and (part.number == 1 or self.apply_to_part(begun, draft, 0)):
+            self._waiting.append(_Waiting(entry, draft, part.partial, extra))
+        return None
+
+    def _noted(self, row: Row, number: int, make: Callable[[RowTrace], Outgoing | None]) -> Outgoing | None:
+        """What `make` makes of a row. A step that would stop the connector fails like any other: what comes behind is looked at too."""
+        self._trace.now = entry = RowTrace(row, number)
+        self._trace.entries.append(entry)
+        try:
+            return make(entry)
+        except StageError as bad:
+            entry.error = bad
+            if isinstance(bad.error, StepError) and bad.error.policy == "stop":
+                raise StageError(bad.stage, DataError(bad.error.message, bad.error.hint)) from None
+            raise
+        except CopycatError as error:
+            entry.error, entry.halts = StageError("transform", DataError(error.message, error.hint)), True
+            raise
+        except Exception:
+            entry.error, entry.halts = StageError("transform", DataError(_BUG)), True
+            raise
+
+    def finish(self, draft: Draft, row: Row, extra: Headers = ()) -> Outgoing:
+        """See `Bound.finish`."""
+        return self._made(draft, lambda: super(TracedBound, self).finish(draft, row, extra))
+
+    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Outgoing:
+        """See `Bound.finish_part`."""
+        return self._made(draft, lambda: super(TracedBound, self).finish_part(begun, draft, part, extra))
+
+    def _made(self, draft: Draft, finish: Callable[[], Outgoing]) -> Outgoing:
+        """What `finish` makes of a draft, noted."""
+        fields, self._trace.value = draft.value if isinstance(draft.value, dict) else None, _NOTHING
+        message = finish()
+        value = message[1] if self._trace.value is _NOTHING else self._trace.value
+        self._trace.now.made.append(TracedMessage(message, value, fields))
+        return message
+
+    def ask(self, query: QueryStep) -> None:
+        """Let the records that wait for it go on through the query, and through the steps behind it."""
+        number, options = next((one, step) for one, step in enumerate(self._pipeline.definition.transforms) if kind_of(step).is_query)
+        assert isinstance(options, StepOptions)
+        befores = [dict(one.draft.fields()) for one in self._waiting]
+        for one, before, found in zip(self._waiting, befores, query.rows(befores) if befores else [], strict=True):
+            self._trace.now = one.entry
+            if isinstance(found, DataError):
+                self._refused(one, StepTrace(number, "sql", "failed", before, before, found), options.on_error)
+                continue
+            for after in found:
+                one.entry.steps.append(StepTrace(number, "sql", "done", before, dict(after)))
+                self._go_on(one, dict(after))
+            if not found:
+                one.entry.steps.append(StepTrace(number, "sql", "dropped", before, before))
+
+    def _refused(self, one: _Waiting, step: StepTrace, on_error: str | None) -> None:
+        """The query cannot take this record, which goes the way of the step's `on_error`."""
+        assert step.error is not None
+        outcomes: dict[str | None, StepOutcome] = {"keep": "kept", "drop": "dropped"}
+        one.entry.steps.append(step._replace(outcome=outcomes.get(on_error, "failed")))
+        if on_error == "keep":
+            self._go_on(one, dict(step.before) if isinstance(step.before, dict) else {})
+        elif on_error != "drop":
+            one.entry.error = StageError("transform", StepError(step.name, step.error, "stop" if on_error == "stop" else ""))
+
+    def _go_on(self, one: _Waiting, fields: dict[str, Any]) -> None:
+        """One record that came out of the query."""
+        row = one.entry.row
+        try:
+            draft = self.draft(row, one.entry.number, partial=one.partial)
+            draft.value, draft.timestamp_ms = fields, one.draft.timestamp_ms
+            if self.apply(draft, 1):
+                self.finish(draft, row, one.extra)
+        except StageError as bad:
+            one.entry.error = bad
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """A step, and a note of what it does. See `Transform`."""
+
+    inner: Transform
+    number: int
+    action: str
+    trace: Trace
+
+    def bind(self, meta: SplitMeta) -> Step:
+        """See `Transform.bind`."""
+        inner = self.inner
+        if isinstance(inner, Guarded):  # which hides errors that are kept, and whether its condition held
+            inner = replace(inner, inner=_Spied(inner.inner, self.trace))
+        step, trace = inner.bind(meta), self.trace
+
+        def traced(draft: Draft) -> bool:
+            before, earlier = _copy(draft.value), draft.timestamp_ms
+            trace.begin_step()
+            outcome: StepOutcome = "failed"
+            try:
+                goes_on = step(draft)
+                outcome = "dropped" if not goes_on else "kept" if trace.trouble else "done" if trace.ran else "skipped"
+            finally:
+                set_ms = draft.timestamp_ms if draft.timestamp_ms != earlier else None
+                note = StepTrace(self.number, self.action, outcome, before, _copy(draft.value), trace.trouble, set_ms)
+                trace.now.steps.append(note)
+            return goes_on
+
+        return traced
+
+
+@dataclass(frozen=True, slots=True)
+class _Spied:
+    """What a guard guards, and a note of its errors."""
+
+    inner: Transform
+    trace: Trace
+
+    def bind(self, meta: SplitMeta) -> Step:
+        """See `Transform.bind`."""
+        step, trace = self.inner.bind(meta), self.trace
+
+        def spied(draft: Draft) -> bool:
+            trace.ran = True
+            try:
+                return step(draft)
+            except DataError as error:
+                trace.trouble = error
+                raise
+
+        return spied
+
+
+def _copy(value: Fields) -> Fields:
+    """As it is now: steps change the dict of fields, and nothing within a field."""
+    return dict(value) if isinstance(value, dict) else value
