@@ -22,7 +22,7 @@ from copycat_agent.masks import Mask
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
-from copycat_agent.producer import Outgoing
+from copycat_agent.producer import Message
 from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.sources import only_looking
 from copycat_agent.watch import Watcher
@@ -157,7 +157,7 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _line(definition: Definition, mask: Mask, message: Outgoing) -> str:
+def _line(definition: Definition, mask: Mask, message: Message) -> str:
     """One record as JSON. Bytes that are not UTF-8 come as `{"base64": ...}`."""
     topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
     pairs = list(headers or ())

@@ -6,12 +6,12 @@ import pickle
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from copycat_agent.batch import letters
 from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.encoding import letters
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, LimitsOptions
-from copycat_agent.producer import Outgoing
+from copycat_agent.producer import Message
 from copycat_agent.samples import StandIn, StandIns
 from copycat_agent.sources.spool.spool_stream import ENDLESS
 
@@ -98,7 +98,7 @@ def _rejected(one: Rejection) -> FirstRecord:
     return FirstRecord("rejected", one.start, one.end, why=f"stage {one.stage}: {one.reason}")
 
 
-def _record(message: Outgoing, definition: Definition) -> FirstRecord:
+def _record(message: Message, definition: Definition) -> FirstRecord:
     topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
     said: dict[str, bytes] = dict(reversed(list(headers or ())))
     start, end = int(said.get("copycat.offset", b"0")), int(said.get("copycat.end", b"0"))

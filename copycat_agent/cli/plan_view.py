@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from copycat_agent.batch.pipeline import host_name
 from copycat_agent.cli.guarantee_view import EXACTLY_ONCE
 from copycat_agent.cli.shown import visible
+from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError
 from copycat_agent.model import Loss, Record
 from copycat_agent.options import Definition

@@ -8,7 +8,7 @@ from typing import Any, cast
 from copycat_agent.errors import DataError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Intact, Outgoing, Place, Producers, TaskProducer
+from copycat_agent.producer import Intact, Message, Place, Producers, TaskProducer
 
 _RUN_BYTES = 2**20
 """What is taken comes in runs of this size, once the pipeline has settled them."""
@@ -18,7 +18,7 @@ class StandIn(TaskProducer):
     """Stands in for a task's producer. `kept` is what would have been sent, in order."""
 
     def __init__(self) -> None:
-        self.kept: list[Outgoing] = []
+        self.kept: list[Message] = []
         self.topics = cast("Any", _AnyTopic())
         self.broken = False
         self.batch_bytes = self.next_batch_bytes = 0
@@ -30,11 +30,11 @@ class StandIn(TaskProducer):
     def attribute(self, place: Place) -> None:
         """See `TaskProducer.attribute`: nothing comes to lie anywhere."""
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """See `TaskProducer.send`."""
         self.send_each((topic, value, *tail) for value in values)
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         """See `TaskProducer.send_each`."""
         self.kept += messages
 

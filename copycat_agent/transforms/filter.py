@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field
-from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.match import Condition, compile_matcher
 
 

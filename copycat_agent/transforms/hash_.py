@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, Options, Secret
 from copycat_agent.templates import MISSING, scalar_text
-from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import type_at, with_type
 from copycat_agent.transforms.hiding import hiding
 from copycat_agent.transforms.paths import Change, FieldName, FieldNames, clash, finder, putter

@@ -6,7 +6,8 @@ So no policy shows anything of it: `on_error: keep` neither.
 from __future__ import annotations
 
 from copycat_agent.errors import DataError
-from copycat_agent.transforms.base import Draft, Step
+from copycat_agent.formats.draft import Draft
+from copycat_agent.transforms.base import Step
 from copycat_agent.transforms.paths import Change, changers
 
 HIDDEN = "********"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field
 from copycat_agent.templates import MISSING
-from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import type_at, with_type, without_field
 from copycat_agent.transforms.paths import FieldNames, nested_finder, putter, remover
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field
 from copycat_agent.templates import MISSING, SplitMeta
-from copycat_agent.transforms.base import Columns, Draft, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import type_at, with_type
 from copycat_agent.transforms.paths import FieldName, Find, Put, clash, finder, putter
 from copycat_agent.transforms.values import FieldValue, Make, compile_value, type_of

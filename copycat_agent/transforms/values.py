@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, WithJsonSchema
 from copycat_agent.templates import MISSING, SplitMeta, Template, compile_path, compile_template
-from copycat_agent.transforms.base import Columns, Draft
+from copycat_agent.transforms.base import Columns
 from copycat_agent.transforms.columns import struct_of, type_at
 
 Make = Callable[[Draft], object]

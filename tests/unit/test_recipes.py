@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from copycat_agent.batch.pipeline import host_name
 from copycat_agent.cli.main import app
 from copycat_agent.definitions.formatting import format_text
+from copycat_agent.encoding.layout import host_name
 from copycat_agent.samples import run_tests
 from copycat_agent.transforms.sql import sql_at
 from tests.rig.recipes import Recipe, recipes

@@ -11,8 +11,9 @@ from io import BytesIO
 from typing import Any, Literal
 
 from copycat_agent.errors import CopycatError
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.lines import BLOCK_BYTES
-from copycat_agent.formats.model import Frame, Parsed, RecordFile, Unparsed
+from copycat_agent.formats.model import Frame, Parsed, RecordFile
 from copycat_agent.formats.records.avro.blocks import CODECS, Block, Header, Marks, blocks, damaged, header_of, payload
 from copycat_agent.formats.records.avro.schema import BadSchemaError, Reading, reading_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_type
 from copycat_agent.options import Field
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import Frame, RecordFile, Unparsed
+from copycat_agent.formats.model import Frame, RecordFile
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.fields.columns import Columns, Rules
 from copycat_agent.formats.records.fields.types import field_types

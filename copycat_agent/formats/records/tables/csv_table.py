@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.encoding import Layout
-from copycat_agent.formats.model import Unparsed
 from copycat_agent.formats.records.fields.columns import Columns
 from copycat_agent.formats.records.tables.csv_rows import RowReader, Rows
 from copycat_agent.formats.records.tables.lines import Lines

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, Parsed, RecordFile, Unparsed
+from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, Parsed, RecordFile
 from copycat_agent.formats.records.tables.fixed_cutter import Cutter, FixedWidthOptions
 from copycat_agent.formats.records.tables.runs import BLOCK_BYTES
 

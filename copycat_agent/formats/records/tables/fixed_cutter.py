@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.fields.columns import Columns, Rules, Value
 from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_types
 from copycat_agent.formats.records.tables.csv_options import RowLineOptions

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Literal
 
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
-from copycat_agent.formats.model import Chunk, Frame, Gap, Parsed, RecordFile, Unparsed
+from copycat_agent.formats.model import Chunk, Frame, Gap, Parsed, RecordFile
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.fields.typed import TreeOptions, Typing
 from copycat_agent.formats.records.lines import line_starts, refuse_encoding
