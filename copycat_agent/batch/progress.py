@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from copycat_agent.batch.tally import Tally
+from copycat_agent.batch.tally import RecordTally
 from copycat_agent.encoding.bulk import NAMED_MAX
 from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, FileError
@@ -35,7 +35,7 @@ class Progress:
         self.settled = split.offset
         self.sent_position, self.sent_records = split.offset.position, split.offset.records
         self.skipping, self.cut = split.offset.skipping, split.offset.cut
-        self.sent, self.done = Tally(), Tally()
+        self.sent, self.done = RecordTally(), RecordTally()
         self.orphans = 0
         self._limit = split.end
         self._tail: bytes | None = b""
@@ -223,7 +223,7 @@ class Progress:
 
     def _forget(self) -> None:
         """Nothing is on its way any more."""
-        self.sent = Tally()
+        self.sent = RecordTally()
         if self.window:
             self.window.take_undated()
 

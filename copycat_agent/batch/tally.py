@@ -56,7 +56,7 @@ def _joined(one: Loss, other: Loss) -> Loss:
 
 
 @dataclass(slots=True)
-class Tally:
+class RecordTally:
     """What became of some of a split's records.
 
     `size_bytes` is what was read for them, `messages` how many went to the producer. `rejections` and `step_failures` name the first
@@ -72,7 +72,7 @@ class Tally:
     samples: list[Sample] = field(default_factory=list)
     places: dict[tuple[str, int], Delivered] = field(default_factory=dict)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: RecordTally) -> None:
         """Take in the records of `other`, which come after these."""
         self.counts += other.counts
         self.size_bytes += other.size_bytes

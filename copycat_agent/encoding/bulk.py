@@ -20,7 +20,7 @@ from copycat_agent.producer import Message
 from copycat_agent.transforms import Step
 
 if TYPE_CHECKING:
-    from copycat_agent.encoding.layout import Layout, SplitLayout
+    from copycat_agent.encoding.layout import MessageLayout, SplitLayout
 
 Places = Iterator[tuple[Any, tuple[int, int], int]]
 """Value, place (start and end) and number of records."""
@@ -76,7 +76,7 @@ class Encoded:
 class BulkEncoder:
     """The steps and the layout of one split, for chunks."""
 
-    def __init__(self, layout: Layout, split_layout: SplitLayout, steps: tuple[Step, ...], *, changes_fields: bool) -> None:
+    def __init__(self, layout: MessageLayout, split_layout: SplitLayout, steps: tuple[Step, ...], *, changes_fields: bool) -> None:
         """`changes_fields`: see `Encoder`. Raises DataError when no message of this split can be made."""
         self.layout = split_layout
         self._tail: Message | None = None

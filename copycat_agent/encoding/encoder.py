@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.bulk import BulkEncoder
-from copycat_agent.encoding.layout import Headers, Layout, host_name
+from copycat_agent.encoding.layout import Headers, MessageLayout, host_name
 from copycat_agent.encoding.parts import Begun, PartOfRecord, PartSteps
 from copycat_agent.encoding.window import window_of
 from copycat_agent.errors import DataError, FatalError
@@ -64,7 +64,7 @@ class Encoder:
         self._stages = [slice(before + 1, cut) for before, cut in pairwise([-1, *queries, len(definition.transforms)])]
         self.changes_fields = not all(kind_of(step).is_filter for step in definition.transforms)
         self.window = window_of(definition, raw=_is_raw(definition))
-        self.layout = Layout(definition, has_fields=bool(definition.transforms) or getattr(self.frames, "makes_fields", False))
+        self.layout = MessageLayout(definition, has_fields=bool(definition.transforms) or getattr(self.frames, "makes_fields", False))
 
     def step(self, options: TransformOptions, number: int) -> Transform:
         """Compile the `number`-th step, from 0."""

@@ -38,7 +38,7 @@ _TAKE_TEXT = ("string", "bytes")
 """Converters that take the bytes of a record that also has fields."""
 
 
-class Layout:
+class MessageLayout:
     """The `record` and `converters` sections of a definition, compiled. Stateless after construction; shared by threads.
 
     `convert_value` is None where bytes go as they are. `wants_record`, `key_wants_record`: the converter is called with the topic and
@@ -84,8 +84,8 @@ class SplitLayout:
     record's value as `produce` takes it, called with the record and its topic; raises DataError, or what its converter raises.
     """
 
-    def __init__(self, layout: Layout, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> None:
-        """See `Layout.bind`."""
+    def __init__(self, layout: MessageLayout, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> None:
+        """See `MessageLayout.bind`."""
         record, dlq = layout.definition.record, layout.definition.errors.dlq
         self._layout, self._split, self._record = layout, split, record
         self._partitions, self._run = partitions, run

@@ -14,7 +14,7 @@ from copycat_agent.batch.policy import ErrorPolicy, StopAt
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sending import ChunkSender, Sender, Tap
 from copycat_agent.encoding.encoder import Encoder
-from copycat_agent.encoding.layout import Layout
+from copycat_agent.encoding.layout import MessageLayout
 from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.formats import Chunk, Parsed, Text, Unparsed
 from copycat_agent.model import Column, Schema, SourceOffset, SourcePartition, Split
@@ -165,7 +165,7 @@ def test_lines(
 @given(LINES, RECORD, ERRORS, st.booleans(), st.booleans())
 def test_parsed_records(words: list[str], record: dict[str, Any], errors: dict[str, Any], has_raw: bool, with_steps: bool) -> None:
     made, chunk = encoder(record, errors, with_steps=with_steps), parsed_of(words, has_raw=has_raw)
-    made.layout = Layout(made.definition, has_fields=True)  # as of a source whose format makes fields
+    made.layout = MessageLayout(made.definition, has_fields=True)  # as of a source whose format makes fields
     before = [dict(value) if isinstance(value, dict) else value for value in chunk.values]
     assert outcome(made, chunk, quickly=True) == outcome(made, chunk, quickly=False)
     assert list(chunk.values) == before, "the format's own fields are nobody's to change"
