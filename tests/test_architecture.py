@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("options", "transactions", "turns"),
     ("oauth",),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
+    ("encoding",),
     ("definitions", "batch", "extending", "backoff"),
     ("delivery",),
     ("executor", "runner", "dlq"),

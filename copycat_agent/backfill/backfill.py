@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from copycat_agent.backfill.executing import Choose, LateExecutor, on_this_host
 from copycat_agent.backfill.leaving import clear_lanes
 from copycat_agent.backfill.summary import Part, Summary, summarise
-from copycat_agent.batch.window import WindowedDefinition, WindowOptions
+from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, FatalError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.watch import Watcher

@@ -5,55 +5,42 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from copycat_agent.batch.losses import Losses
-from copycat_agent.batch.window import BoundWindow
+from copycat_agent.batch.tally import RecordTally
+from copycat_agent.encoding.bulk import NAMED_MAX
+from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, FileError
-from copycat_agent.formats import TAIL_BYTES, Part, Row, Text
-from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
+from copycat_agent.formats import TAIL_BYTES, Chunk, Draft, Gap, LongLine, Parsed, Part, SkippedRest, Text
+from copycat_agent.model import Counts, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
 from copycat_agent.sources.files.reading.stream import Stream
 
-REJECTIONS_NAMED = 10
-"""Rejected records per split that are named one by one; all are counted."""
+_HOLE_WORDS = "NUL bytes that nobody wrote: the file was cut under its writer, or its host crashed"
 
 
 class Progress:
-    """One split under way. *Sent* runs ahead of *settled*; `settle` moves settled up to sent, nothing else does."""
+    """One split under way. *Sent* runs ahead of *settled*; `settle` moves settled up to sent, nothing else does.
+
+    `sent` tells of the records on their way, `done` of those that are settled. `orphans` counts messages that were sent and never will
+    be settled. `changed`: the file is not the one that was read before. `error`, `damage`: why reading ended before the split's end.
+    `skipping` and `cut` say where the sent position lies within a record over the limit, see `SourceOffset`.
+    """
 
     def __init__(self, split: Split) -> None:
         self.split = split
         self.stream: Stream | None = None
-        self.at_end = False
-        self.changed = False
+        self.window: BoundWindow | None = None
+        self.at_end = self.changed = False
         self.error: CopycatError | None = None
-        self.settled = split.offset
-        self.sent_position = split.offset.position
-        self.sent_records = split.offset.records
-        self._unsettled_bytes = 0
         self.damage = ""
         self.schema: Schema | None = None
+        self.settled = split.offset
+        self.sent_position, self.sent_records = split.offset.position, split.offset.records
+        self.skipping, self.cut = split.offset.skipping, split.offset.cut
+        self.sent, self.done = RecordTally(), RecordTally()
+        self.orphans = 0
         self._limit = split.end
-        self._skipping, self._cut = split.offset.skipping, split.offset.cut
         self._tail: bytes | None = b""
         self._settled_tail = b""
-        self._counts = Counts()
-        self._unsettled = Counts()
-        self._rejections: list[Rejection] = []
-        self._unsettled_rejections: list[Rejection] = []
-        self._step_failures: list[StepFailure] = []
-        self._unsettled_step_failures: list[StepFailure] = []
-        self._losses, self._unsettled_losses = Losses(), Losses()
-        self._places: dict[tuple[str, int], Delivered] = {}
-        self._unsettled_places: dict[tuple[str, int], Delivered] = {}
-        self.window: BoundWindow | None = None
-        self.messages = self._unsettled_messages = self.orphans = 0
         self._undated = 0
-        self.samples: list[Sample] = []
-        self._unsettled_samples: list[Sample] = []
-
-    @property
-    def unsettled_bytes(self) -> int:
-        """What was read for records that are sent but not settled."""
-        return self._unsettled_bytes
 
     def begin(self, stream: Stream) -> None:
         """Its file is open and is what was read before. Raises FileError.
@@ -64,29 +51,19 @@ class Progress:
         self.stream = stream
         self.settled = stream.offset
         position = self.sent_position = self.settled.position
-        self.sent_records, self._skipping, self._cut = self.settled.records, self.settled.skipping, self.settled.cut
+        self.sent_records, self.skipping, self.cut = self.settled.records, self.settled.skipping, self.settled.cut
         self._limit = position + self.split.end - self.split.offset.position
         self.at_end = stream.waits
         self._tail = self._settled_tail = stream.tail(position)
 
-    @property
-    def skipping(self) -> bool:
-        """Whether what was sent ends inside an over-long record."""
-        return self._skipping
-
-    @property
-    def cut(self) -> str:
-        """What is known where that is between two parts of one, see `SourceOffset.cut`."""
-        return self._cut
-
-    def first_part(self, part: Part) -> Row:
+    def first_part(self, part: Part) -> Draft:
         """The first part of the record that `part` is of, read again. Raises FileError."""
         assert self.stream is not None
         start, end = part.first
         raw = self.stream.read(start, end - start)
         if len(raw) < end - start or not self.stream.is_still(end):
             raise FileError(f"{self.split.path!r} changed while it was read", "the agent reads it again")
-        return Row(Text(codec=part.codec).decoded(raw), start, end, 0)
+        return Draft(Text(codec=part.codec).decoded(raw), start, end)
 
     def bounds(self) -> tuple[int, bool]:
         """See `Stream.bounds`. Of a packed file both are known late."""
@@ -98,18 +75,58 @@ class Progress:
         assert self.stream is not None
         self.at_end = self.stream.is_exhausted(self._limit)
 
-    def advance(self, end: int, records: int, tail: bytes, size_bytes: int, *, skipping: bool = False, cut: str = "") -> None:
+    def pass_chunk(self, chunk: Chunk | Parsed) -> None:
+        """All of the chunk is on its way; what it has fewer values than lines are empty lines that were left out."""
+        total = chunk.total
+        self.advance(chunk.end, total, chunk.tail, chunk.size_bytes, dropped=total - len(chunk.values))
+
+    def pass_up_to(self, chunk: Chunk | Parsed, record: Draft, sent: int) -> None:
+        """Only what stands before `record` is on its way, `sent` records of it."""
+        self._pass_some(chunk, record.start, record.number - self.sent_records - 1, sent)
+
+    def pass_with(self, chunk: Chunk | Parsed, record: Draft, sent: int) -> None:
+        """Only what stands before the end of `record` is on its way, `sent` records of it."""
+        self._pass_some(chunk, record.end, record.number - self.sent_records, sent)
+
+    def _pass_some(self, chunk: Chunk | Parsed, end: int, total: int, sent: int) -> None:
+        self.advance(end, total, chunk.tail_before(total), chunk.weight(total), dropped=total - sent)
+
+    def pass_long_line(self, line: LongLine, why: str, *, is_dropped: bool) -> None:
+        """An over-long line is passed; `why` says what it is longer than. `is_dropped`: as a whole, for its length."""
+        self.lose(line.start if is_dropped else line.start + len(line.head), line.end, "too_long", 1, why)
+        self.count(Counts(too_long=1))
+        self.advance(line.end, 1, line.tail, line.end - line.start, skipping=not line.complete)
+
+    def pass_part(self, part: Part) -> None:
+        """A part of a record over the limit is passed."""
+        self.count(Counts(too_long=part.number == 1))
+        cut = part.cut.text() if part.cut else ""
+        self.advance(part.end, 1, part.tail, part.end - part.start, skipping=bool(cut), cut=cut)
+
+    def pass_rest(self, rest: SkippedRest, why: str) -> None:
+        """More of an over-long line is passed, which was counted when its beginning was."""
+        self.lose(rest.start, rest.end, "too_long", 0, why)
+        self.advance(rest.end, 0, rest.tail, rest.end - rest.start, skipping=not rest.complete)
+
+    def pass_gap(self, gap: Gap) -> None:
+        """Bytes of no record are passed: of a hole people hear, the mark at the beginning of a text is no loss."""
+        if gap.reason == "hole":
+            self.lose(gap.start, gap.end, "hole", 0, _HOLE_WORDS)
+        self.advance(gap.end, 0, gap.tail, gap.end - gap.start)
+
+    def advance(
+        self, end: int, records: int, tail: bytes, size_bytes: int, *, dropped: int = 0, skipping: bool = False, cut: str = ""
+    ) -> None:
         """Everything before `end` is on its way: `records` more, read from `size_bytes`. `tail` are the last bytes before `end`.
 
-        A part of what a format found at once comes with fewer of them than it covers, or with none. For `skipping` and `cut` see
-        `SourceOffset`.
+        A part of what a format found at once comes with fewer of them than it covers, or with none.
         """
-        self._unsettled += Counts(read=records, read_bytes=size_bytes)
-        self._unsettled_bytes += max(size_bytes, records)  # rows without bytes have to be waited for, too
+        self.sent.counts += Counts(read=records, read_bytes=size_bytes, dropped=dropped)
+        self.sent.size_bytes += max(size_bytes, records)  # rows without bytes have to be waited for, too
         self._tail = self._tail_after(tail, end - self.sent_position)
         self.sent_position = end
         self.sent_records += records
-        self._skipping, self._cut = skipping, cut
+        self.skipping, self.cut = skipping, cut
 
     def _tail_after(self, tail: bytes, passed: int) -> bytes | None:
         """The last bytes once `passed` more are on their way; None when they have to be read again.
@@ -124,21 +141,17 @@ class Progress:
 
     def count(self, counts: Counts) -> None:
         """What becomes of records on their way, once they are settled."""
-        self._unsettled += counts
-
-    def hand_over(self, messages: int) -> None:
-        """So many messages went to the producer. `messages` are those that are settled, `orphans` those that never will be."""
-        self._unsettled_messages += messages
+        self.sent.counts += counts
 
     def reject(self, rejection: Rejection) -> None:
         """Name a bad record, once it is settled."""
-        if len(self._rejections) + len(self._unsettled_rejections) < REJECTIONS_NAMED:
-            self._unsettled_rejections.append(rejection)
+        if len(self.done.rejections) + len(self.sent.rejections) < NAMED_MAX:
+            self.sent.rejections.append(rejection)
 
     def step_failed(self, failure: StepFailure) -> None:
         """Name a record of which a step failed and that is no bad one, once it is settled."""
-        if len(self._step_failures) + len(self._unsettled_step_failures) < REJECTIONS_NAMED:
-            self._unsettled_step_failures.append(failure)
+        if len(self.done.step_failures) + len(self.sent.step_failures) < NAMED_MAX:
+            self.sent.step_failures.append(failure)
 
     def lose(self, start: int, end: int, reason: LossReason, records: int, detail: str, *, size_bytes: int | None = None) -> None:
         """Bytes `start` to `end` are given up on, once what was sent is settled; `records` are harmed by it.
@@ -149,31 +162,38 @@ class Progress:
             at_ms = int(time.time() * 1000)
             split = self.split
             size = end - start if size_bytes is None else size_bytes
-            self._unsettled_losses.add(Loss(split.partition, split.path, start, end, size, records, reason, detail, at_ms))
+            self.sent.losses.add(Loss(split.partition, split.path, start, end, size, records, reason, detail, at_ms))
 
     @property
     def sampled(self) -> int:
         """How many samples it has, settled or not."""
-        return len(self.samples) + len(self._unsettled_samples)
+        return len(self.done.samples) + len(self.sent.samples)
 
     def sample(self, sample: Sample) -> None:
-        """A record on its way, for `samples` once it is settled."""
-        self._unsettled_samples.append(sample)
+        """A record on its way, for `copycat tap` once it is settled."""
+        self.sent.samples.append(sample)
 
     def place(self, topic: str, partition: int, offset: int) -> None:
-        """Kafka has a record of this split here. Called for each: it is quick."""
-        places = self._unsettled_places
-        known = places.get((topic, partition))
-        if known is None:
-            places[topic, partition] = Delivered(topic, partition, offset, offset)
-        elif offset > known.last:
-            places[topic, partition] = known._replace(last=offset)
-        elif offset < known.first:
-            places[topic, partition] = known._replace(first=offset)
+        """Kafka has a record of this split here."""
+        self.sent.place(topic, partition, offset)
+
+    def move(self) -> None:
+        """Settle what was sent, if the file is still the one it was read from, or was while it was read; else nothing of it counts."""
+        if self.stream is None or self.changed:
+            return
+        try:
+            self.changed = not self.stream.is_still(self.sent_position)
+            if self.changed and not self.stream.was_still(self.sent_position):
+                self.rewind()
+            else:
+                self.settle()
+        except FileError as error:
+            self.rewind()
+            self.error = error
 
     def settle(self) -> None:
         """Kafka has everything that was sent: the offset moves there, with a fingerprint of what was read."""
-        if self.sent_position == self.settled.position and self._skipping == self.settled.skipping:
+        if self.sent_position == self.settled.position and self.skipping == self.settled.skipping:
             return
         assert self.sent_position >= self.settled.position, "an offset never moves back"
         assert self.stream is not None
@@ -182,62 +202,48 @@ class Progress:
             self.settled,
             position=self.sent_position,
             records=self.sent_records,
-            skipping=self._skipping,
-            cut=self._cut,
+            skipping=self.skipping,
+            cut=self.cut,
             path=self.split.path,
             fingerprint=self.stream.fingerprint(self.sent_position, tail),
         )
         self._tail = self._settled_tail = tail
-        self._counts += self._unsettled
-        self.messages += self._unsettled_messages
-        self._rejections += self._unsettled_rejections
-        self._step_failures += self._unsettled_step_failures
-        for loss in self._unsettled_losses:
-            self._losses.add(loss)
-        self.samples += self._unsettled_samples
-        for key, one in self._unsettled_places.items():
-            known = self._places.get(key, one)
-            self._places[key] = Delivered(*key, min(known.first, one.first), max(known.last, one.last))
+        self.done.add(self.sent)
         self._undated += self.window.take_undated() if self.window else 0
         self._forget()
 
     def rewind(self) -> None:
         """Forget what was sent since the last `settle`: it will be read again, so the end is not reached."""
         self.at_end = False
-        self.orphans += self._unsettled_messages
+        self.orphans += self.sent.messages
         self.sent_position, self.sent_records = self.settled.position, self.settled.records
-        self._skipping, self._cut = self.settled.skipping, self.settled.cut
+        self.skipping, self.cut = self.settled.skipping, self.settled.cut
         self._tail = self._settled_tail
         self._forget()
 
     def _forget(self) -> None:
         """Nothing is on its way any more."""
-        self._unsettled = Counts()
-        self._unsettled_bytes = self._unsettled_messages = 0
-        self._unsettled_rejections.clear()
-        self._unsettled_step_failures.clear()
-        self._unsettled_losses.clear()
-        self._unsettled_samples.clear()
-        self._unsettled_places = {}
+        self.sent = RecordTally()
         if self.window:
             self.window.take_undated()
 
     def result(self, error: CopycatError | None) -> SplitResult:
         """The result as it stands; `error` is the batch's, the split's own comes first."""
+        done = self.done
         result = SplitResult(
             self.split,
             self.settled,
-            self._counts,
+            done.counts,
             at_end=self.at_end,
             changed=self.changed,
             error=self.error or error,
-            rejections=tuple(self._rejections),
-            losses=tuple(self._losses),
+            rejections=tuple(done.rejections),
+            losses=tuple(done.losses),
             damage=self.damage,
             schema=self.schema,
-            delivered=tuple(sorted(self._places.values())),
+            delivered=tuple(sorted(done.places.values())),
             undated=self._undated,
-            step_failures=tuple(self._step_failures),
+            step_failures=tuple(done.step_failures),
         )
         return result if self.stream is None else self.stream.complete(result)
 

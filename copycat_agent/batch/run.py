@@ -11,25 +11,11 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import LOOK_SECONDS, Budget, Watch
-from copycat_agent.batch.chunks import Chunks
-from copycat_agent.batch.items import Item, Items, StopAt
-from copycat_agent.batch.passing import (
-    messages_of,
-    move,
-    passed,
-    passed_gap,
-    passed_long_line,
-    passed_part,
-    passed_rest,
-    passed_up_to,
-    passed_with,
-)
-from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.batch.policy import ErrorPolicy, StopAt, messages_of
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.samples import Samples
-from copycat_agent.batch.sending import Sender
+from copycat_agent.batch.sending import ChunkSender, Sender, Tap
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
@@ -54,25 +40,27 @@ _runs = itertools.count()
 class BatchRun:
     """The state of one batch while it runs. Used once, from one thread."""
 
-    def __init__(self, batch: Batch, pipeline: Pipeline, producer: TaskProducer, stopping: Callable[[], bool]) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool]) -> None:
         self.progresses = [Progress(split) for split in batch.splits]
         self._by_partition = {one.split.partition: one for one in self.progresses}
-        self._pipeline = pipeline
+        self._encoder = encoder
         self._producer = producer
         self._stopping = stopping
         self._tracked = batch.tracked
         self._budget = Budget(batch)
-        self._samples = Samples(batch.samples, self.progresses, pipeline.definition.mask if batch.samples else NOTHING_SECRET)
         self._grace_seconds = GRACE_SECONDS
         self._open: list[Progress] = []
-        self._items = Items(pipeline.definition, pipeline.frames.on_too_long, by_record=getattr(pipeline.frames, "counts_records", False))
         self._expects = False
-        self._sender = Sender(producer, self._items)
-        self._chunks = Chunks(producer, self._items, self._sender, self._samples, Watch(self._is_over))
+        self._policy = ErrorPolicy(
+            encoder.definition, encoder.frames.on_too_long, by_record=getattr(encoder.frames, "counts_records", False)
+        )
+        self._sender = Sender(producer, self._policy)
+        self._tap = Tap(batch.samples, self.progresses, encoder.definition.mask if batch.samples else NOTHING_SECRET)
+        self._chunks = ChunkSender(producer, self._policy, self._sender, self._tap, Watch(self._is_over))
 
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
-        for topic in self._pipeline.literal_topics():
+        for topic in self._encoder.literal_topics():
             self._producer.topics.partitions(topic)
         try:
             for progress in self.progresses:
@@ -86,7 +74,7 @@ class BatchRun:
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> BatchRun:
         """Another run, of what is left of the same batch: nothing of this one counts."""
-        return BatchRun(batch, self._pipeline, producer, stopping)
+        return BatchRun(batch, self._encoder, producer, stopping)
 
     def expect(self, refusals: Sequence[DataError]) -> None:
         """Kafka will refuse so many of the first messages, see `Sender`: with the record that they are of the batch is over."""
@@ -116,7 +104,7 @@ class BatchRun:
             return
         begun = time.monotonic()
         try:
-            stream = progress.stream = self._pipeline.source.open(progress.split, self._pipeline.frames)
+            stream = progress.stream = self._encoder.source.open(progress.split, self._encoder.frames)
             self._open.append(progress)
             if stream.is_what_was_read():
                 progress.begin(stream)
@@ -149,55 +137,55 @@ class BatchRun:
         self._budget.extend(waited)
 
     def _read(self, progress: Progress) -> None:
-        bound = self._bound(progress)
+        encoder = self._bind(progress)
         bounds = None
         try:
             while bounds != (bounds := progress.bounds()):  # a packed file's end shows when it is reached
                 for frame in self._frames(progress, self._block_bytes(self._budget.block_bytes)):
                     for piece in self._budget.pieces(frame):
-                        if not self._read_piece(progress, bound, piece):
+                        if not self._read_piece(progress, encoder, piece):
                             return
         except DamageError as error:
             progress.damage, progress.at_end = error.message, True
         else:
             progress.reach_end()
 
-    def _read_piece(self, progress: Progress, bound: Bound, frame: Frame) -> bool:
+    def _read_piece(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> bool:
         """Send a frame or a piece of one. False when reading should end here."""
         assert progress.stream is not None
         if not self._producer.may_send(progress.stream, frame.end):
             return False
-        before = progress.unsettled_bytes
-        records = self._send(progress, bound, frame)
-        self._budget.take(progress.unsettled_bytes - before, records)
+        before = progress.sent.size_bytes
+        records = self._send(progress, encoder, frame)
+        self._budget.take(progress.sent.size_bytes - before, records)
         if self._run_is_full():
             self._settle()
         if progress.sent_position != frame.end:
             return False  # it changed, or looking at its records, or for a refused one, took all the time
         return not self._spent()
 
-    def _bound(self, progress: Progress) -> Bound:
-        """The pipeline for what is sent of this split next; its records are the split's, wherever they come to lie."""
+    def _bind(self, progress: Progress) -> SplitEncoder:
+        """The encoder for what is sent of this split next; its records are the split's, wherever they come to lie."""
         if self._tracked:
             self._producer.attribute(progress.place)
-        if self._pipeline.window is not None:
+        if self._encoder.window is not None:
             assert progress.stream is not None
-            progress.window = self._pipeline.window.bind(progress.stream.read, progress.sent_position, progress.split.mtime_ms)
-        return self._pipeline.bind(progress.split, self._producer.topics.partitions, next(_runs), window=progress.window)
+            progress.window = self._encoder.window.bind(progress.stream.read, progress.sent_position, progress.split.mtime_ms)
+        return self._encoder.bind(progress.split, self._producer.topics.partitions, next(_runs), window=progress.window)
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:
         """Frames from what is sent on."""
         assert progress.stream is not None
         (end, is_end), split = progress.bounds(), progress.split
         return progress.stream.frames(
-            self._pipeline.frames,
+            self._encoder.frames,
             progress.sent_position,
             end,
             skipping=progress.skipping,
             final=split.final and is_end,
             flush=split.flush and is_end,
             block_bytes=block_bytes,
-            **({"cut": progress.cut} if progress.cut and self._pipeline.frames.on_too_long == "split" else {}),
+            **({"cut": progress.cut} if progress.cut and self._encoder.frames.on_too_long == "split" else {}),
         )
 
     @property
@@ -211,52 +199,55 @@ class BatchRun:
         return block_bytes if run_bytes >= BLOCK_BYTES else min(run_bytes, block_bytes or run_bytes)
 
     def _run_is_full(self) -> bool:
-        return len(self._open) >= RUN_FILES or sum(progress.unsettled_bytes for progress in self._open) >= self._run_bytes
+        return len(self._open) >= RUN_FILES or sum(progress.sent.size_bytes for progress in self._open) >= self._run_bytes
 
-    def _send(self, progress: Progress, bound: Bound, frame: Frame) -> int:
+    def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
         """Hand one frame over, all of it, or, where the batch has to end, some. Raises StopAt when it is so up to a bad record.
 
         Returns how many records that made for Kafka.
         """
         assert progress.sent_position == frame.start, "an offset never passes what was not sent"
-        if isinstance(frame, SkippedRest):
-            passed_rest(progress, frame, self._items.too_long)
-            return 0
-        if isinstance(frame, Gap):
-            passed_gap(progress, frame)
-            return 0
-        if isinstance(frame, LongLine):
-            sent = self._send_one(progress, self._items.of_long_line(progress, bound, frame))
-            passed_long_line(progress, frame, sent, self._items.too_long, is_dropped=self._items.drops_long_lines)
-            return messages_of(sent)
-        if isinstance(frame, Part):
-            sent = self._send_one(progress, self._items.of_part(progress, bound, frame))
-            passed_part(progress, frame, sent)
-            return messages_of(sent)
-        if isinstance(frame, Parsed):
-            progress.schema = frame.schema or progress.schema
-        return self._chunks.send(progress, bound, frame)
+        if isinstance(frame, Chunk | Parsed):
+            if isinstance(frame, Parsed):
+                progress.schema = frame.schema or progress.schema
+            return self._chunks.send(progress, encoder, frame)
+        messages = self._send_one(progress, encoder, frame) if isinstance(frame, LongLine | Part) else 0
+        self._pass(progress, frame)
+        return messages
 
-    def _send_one(self, progress: Progress, item: Item) -> list[Item]:
-        """Hand over an item that is a frame by itself. Returns it as it went."""
-        sent, stop = self._sender.hand_over(progress, [item])
+    def _send_one(self, progress: Progress, encoder: SplitEncoder, frame: LongLine | Part) -> int:
+        """Hand over a frame that is one record. Returns how many messages that made. Raises StopAt."""
+        sent, stop = self._sender.hand_over(progress, [self._policy.of_frame(progress, encoder, frame)])
         if stop:
             raise stop
-        self._samples.of_items(progress, sent)
-        progress.hand_over(messages_of(sent))
-        return sent
+        self._tap.take(progress, sent)
+        messages = messages_of(sent)
+        progress.sent.messages += messages
+        self._policy.count(progress, sent)
+        return messages
+
+    def _pass(self, progress: Progress, frame: LongLine | Part | SkippedRest | Gap) -> None:
+        """What there was to send of a frame that is no chunk is on its way."""
+        if isinstance(frame, LongLine):
+            progress.pass_long_line(frame, self._policy.too_long, is_dropped=self._policy.drops_long_lines)
+        elif isinstance(frame, Part):
+            progress.pass_part(frame)
+        elif isinstance(frame, SkippedRest):
+            progress.pass_rest(frame, self._policy.too_long)
+        else:
+            progress.pass_gap(frame)
 
     def _settle(self) -> None:
         """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
         pending, self._open = self._open, [progress for progress in self._open if not progress.at_end][-1:]
-        if size_bytes := sum(progress.unsettled_bytes for progress in pending):
+        if size_bytes := sum(progress.sent.size_bytes for progress in pending):
             self._producer.weigh(size_bytes)
             try:
                 self._producer.settle()
             except DataError:
                 self._settle_one_by_one(pending)
         for progress in pending:
-            move(progress)
+            progress.move()
             if progress not in self._open:
                 progress.close()
 
@@ -275,9 +266,9 @@ class BatchRun:
                 progress.rewind()
                 progress.error = error
             except StopAt as stop:
-                move(progress)
+                progress.move()
                 raise stop.error from None
-            move(progress)
+            progress.move()
         if self._sender.refused == refused and time.monotonic() < until:
             self._producer.smaller_batches()  # no single record was to blame
             self._budget.end()
@@ -286,9 +277,9 @@ class BatchRun:
         """Send and settle this split's part of the run, up to byte `target`. False when the time is over before."""
         if progress.sent_position == target:
             return True
-        bound = self._bound(progress)
+        encoder = self._bind(progress)
         for frame in self._frames(progress, self._block_bytes(None)):
-            if not self._send_slowly(progress, bound, _up_to(frame, target), until):
+            if not self._send_slowly(progress, encoder, _up_to(frame, target), until):
                 self._budget.end()
                 return False
             if progress.sent_position >= target:
@@ -303,39 +294,31 @@ class BatchRun:
     def _is_late(self, until: float) -> bool:
         return self._stopping() or time.monotonic() > until
 
-    def _send_slowly(self, progress: Progress, bound: Bound, frame: Frame, until: float) -> bool:
+    def _send_slowly(self, progress: Progress, encoder: SplitEncoder, frame: Frame, until: float) -> bool:
         """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
         if isinstance(frame, Chunk | Parsed):
-            return self._send_rows_slowly(progress, bound, frame, until)
+            return self._send_chunk_slowly(progress, encoder, frame, until)
         if isinstance(frame, LongLine | Part):
-            of = self._items.of_part if isinstance(frame, Part) else self._items.of_long_line
-            _, stop = self._sender.deliver(progress, [of(progress, bound, frame)])  # type: ignore[arg-type]
+            _, stop = self._sender.deliver(progress, [self._policy.of_frame(progress, encoder, frame)])
             if stop:
                 raise stop
-            if isinstance(frame, Part):
-                passed_part(progress, frame, [])
-            else:
-                passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
-        elif isinstance(frame, Gap):
-            passed_gap(progress, frame)
-        else:
-            passed_rest(progress, frame, self._items.too_long)
+        self._pass(progress, frame)
         return True
 
-    def _send_rows_slowly(self, progress: Progress, bound: Bound, chunk: Chunk | Parsed, until: float) -> bool:
-        rows, delivered = chunk.rows(), 0
+    def _send_chunk_slowly(self, progress: Progress, encoder: SplitEncoder, chunk: Chunk | Parsed, until: float) -> bool:
+        drafts, delivered = chunk.rows(progress.sent_records + 1), 0
         while delivered < len(chunk.values):
-            group = itertools.islice(rows, GROUP_RECORDS)
-            items, stop = self._items.of_rows(progress, bound, group, time.monotonic() + LOOK_SECONDS, partial=chunk.partial)
-            settled, earlier = self._sender.deliver(progress, items)
+            group = itertools.islice(drafts, GROUP_RECORDS)
+            outcomes, stop = self._policy.outcomes(progress, encoder, group, time.monotonic() + LOOK_SECONDS)
+            settled, earlier = self._sender.deliver(progress, outcomes)
             delivered += settled
             if stop := earlier or stop:
-                passed_up_to(progress, chunk, stop.row, delivered)
+                progress.pass_up_to(chunk, stop.draft, delivered)
                 raise stop
             if delivered < len(chunk.values) and self._is_late(until):
-                passed_with(progress, chunk, items[-1].row, delivered)
+                progress.pass_with(chunk, outcomes[-1].draft, delivered)
                 return False
-        passed(progress, chunk)
+        progress.pass_chunk(chunk)
         return True
 
 

@@ -1,35 +1,89 @@
-"""Handing items to the producer: what is refused becomes a dead letter, is passed over, or stops the connector."""
+"""Handing records to the producer: chunks in the bulk way as far as that goes, all others one by one.
+
+A record that is refused on the spot becomes a dead letter, is passed over, or stops the connector, as `policy` says.
+"""
 
 from __future__ import annotations
 
-from copycat_agent.batch.items import Item, Items, StopAt
-from copycat_agent.batch.passing import count
-from copycat_agent.batch.progress import Progress
-from copycat_agent.errors import BlockedError, DataError, TimestampError
-from copycat_agent.producer import Outgoing, Refused, TaskProducer
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
+from copycat_agent.batch.budget import Watch
+from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt, messages_of
+from copycat_agent.batch.progress import Progress
+from copycat_agent.encoding.bulk import BulkEncoder, ChunkEncoding, Encoded
+from copycat_agent.encoding.encoder import SplitEncoder
+from copycat_agent.errors import BlockedError, DataError, TimestampError
+from copycat_agent.formats import Chunk, Draft, Parsed
+from copycat_agent.masks import NOTHING_SECRET, Mask
+from copycat_agent.model import Counts, Sample
+from copycat_agent.producer import Message, Refused, TaskProducer
+
+PIECE_RECORDS = 300
+"""So many are made into messages at once: what steps and templates add to each is in memory then, however small they are in the file.
+
+As fast as a whole chunk at once; with 100 the client's calls begin to show.
+"""
+CLOSE_RECORDS, CLOSE_TIMES = 4, 8
+"""A chunk in which a bad record follows fewer than so many good ones, so often in a row, goes on one by one."""
 _TIMESTAMP = 6
-"""Its place in a message, see `producer.Outgoing`."""
+"""Its place in a message, see `producer.Message`."""
+_SHOWN_BYTES = 4096
+"""Of a key, a value or a header that `copycat tap` shows."""
+
+
+class Tap:
+    """Takes the first records of a batch as they were sent, up to the number it asked for. They count once they are settled."""
+
+    def __init__(self, wanted: int, progresses: Sequence[Progress], mask: Mask = NOTHING_SECRET) -> None:
+        self._mask = mask
+        self._wanted = wanted
+        self._progresses = progresses
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more of them are wanted."""
+        return bool(self._wanted) and self._room() > 0
+
+    def take(self, progress: Progress, outcomes: Sequence[RecordOutcome]) -> None:
+        """From records on their way, dead letters included."""
+        if self._wanted:
+            for outcome in [outcome for outcome in outcomes if outcome.messages][: self._room()]:
+                progress.sample(self._sample(progress, outcome.draft, outcome.messages[0]))
+
+    def _room(self) -> int:
+        return max(0, self._wanted - sum(progress.sampled for progress in self._progresses))
+
+    def _sample(self, progress: Progress, draft: Draft, message: Message) -> Sample:
+        """Secrets are hidden before anything is cut."""
+        topic, value, key, _, _, _, timestamp, headers = self._mask.value(message)
+        shown = tuple((name, content[:_SHOWN_BYTES]) for name, content in headers or ())
+        return Sample(topic, _cut(key), _cut(value), shown, timestamp or None, progress.split.path, draft.start, draft.end)
+
+
+def _cut(content: bytes | None) -> bytes | None:
+    return None if content is None else content[:_SHOWN_BYTES]
 
 
 class Sender:
-    """Sends the items of one batch. `refused` counts what Kafka or its client would not take.
+    """Sends the records of one batch one by one. `refused` counts what Kafka or its client would not take.
 
     `refusals`: so many of the first messages are refused, for these reasons; Kafka has refused them in a transaction that was undone.
     """
 
-    def __init__(self, producer: TaskProducer, items: Items) -> None:
+    def __init__(self, producer: TaskProducer, policy: ErrorPolicy) -> None:
         self._producer = producer
-        self._items = items
+        self._policy = policy
         self.refused = 0
         self.refusals: list[DataError] = []
 
-    def hand_over(self, progress: Progress, items: list[Item]) -> tuple[list[Item], StopAt | None]:
-        """Send `items`; what is refused on the spot becomes a dead letter or is passed over. Returns the items as they went."""
-        todo, stop = self._with_topics(items)
-        done: list[Item] = []
+    def hand_over(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
+        """Send them; what is refused on the spot becomes a dead letter or is passed over. Returns the outcomes as they went."""
+        todo, stop = self._with_topics(outcomes)
+        done: list[RecordOutcome] = []
         while todo:
-            sending = [(index, message) for index, item in enumerate(todo) for message in _messages(item)]
+            sending = [(index, message) for index, outcome in enumerate(todo) for message in outcome.messages]
             try:
                 self._send([message for _, message in sending])
             except Refused as refused:
@@ -48,62 +102,204 @@ class Sender:
                 return done + todo, stop
         return done, stop
 
-    def _send(self, messages: list[Outgoing]) -> None:
+    def _send(self, messages: list[Message]) -> None:
         if self.refusals and messages:
             raise Refused(0, self.refusals.pop(0))
         self._producer.send_each(messages)
 
-    def _with_topics(self, items: list[Item]) -> tuple[list[Item], StopAt | None]:
-        """The items up to the first whose topic is missing or closed to this user, and that one as what stops here."""
+    def _with_topics(self, outcomes: list[RecordOutcome]) -> tuple[list[RecordOutcome], StopAt | None]:
+        """The outcomes up to the first whose topic is missing or closed to this user, and that one as what stops here."""
         known: set[str] = set()
-        for index, item in enumerate(items):
-            for message in _messages(item):
+        for index, outcome in enumerate(outcomes):
+            for message in outcome.messages:
                 if message[0] not in known:
                     try:
                         self._producer.topics.partitions(message[0])
                     except BlockedError as error:
-                        return items[:index], StopAt(item.row, error)
+                        return outcomes[:index], StopAt(outcome.draft, error)
                     known.add(message[0])
-        return items, None
+        return outcomes, None
 
-    def _instead(self, progress: Progress, item: Item, reason: DataError) -> Item:
-        if isinstance(reason, TimestampError) and not _has_timestamp(item):
-            raise StopAt(item.row, BlockedError(reason.message, reason.hint))  # the clock is wrong, for every record there will be
+    def _instead(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
+        """What is sent for a record that was refused. Raises StopAt."""
+        if isinstance(reason, TimestampError) and not _has_timestamp(outcome):
+            raise StopAt(outcome.draft, BlockedError(reason.message, reason.hint))  # the clock is wrong, for every record there will be
         self.refused += 1
-        if item.outcome == "dead_lettered":
-            return self._items.smaller(progress, item, reason)
-        return self._items.bad(progress, item, "send", reason)
+        if outcome.counts_as == "dead_lettered":
+            return self._policy.smaller(progress, outcome, reason)
+        return self._policy.bad(progress, outcome, "send", reason)
 
-    def deliver(self, progress: Progress, items: list[Item]) -> tuple[int, StopAt | None]:
+    def deliver(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[int, StopAt | None]:
         """Send and settle a group; a group with a refused record is sent once more, record by record.
 
-        Returns how many items are settled, from the first on, and why the next one is not, when it stops the connector.
+        Returns how many of them are settled, from the first on, and why the next one is not, when it stops the connector.
         """
-        sent, stop = self.hand_over(progress, items)
+        sent, stop = self.hand_over(progress, outcomes)
         try:
             self._producer.settle()
         except DataError as refused:
             return self._deliver_singly(progress, sent, refused, stop)
-        count(progress, sent)
+        self._policy.count(progress, sent)
         return len(sent), stop
 
-    def _deliver_singly(self, progress: Progress, items: list[Item], refused: DataError, stop: StopAt | None) -> tuple[int, StopAt | None]:
-        for index, item in enumerate(items):
+    def _deliver_singly(
+        self, progress: Progress, outcomes: list[RecordOutcome], refused: DataError, stop: StopAt | None
+    ) -> tuple[int, StopAt | None]:
+        for index, outcome in enumerate(outcomes):
             try:
-                replacement = item if len(items) > 1 else self._instead(progress, item, refused)
+                replacement = outcome if len(outcomes) > 1 else self._instead(progress, outcome, refused)
             except StopAt as found:
                 return index, found
             _, found_later = self.deliver(progress, [replacement])
             if found_later:
                 return index, found_later
-        return len(items), stop
+        return len(outcomes), stop
 
 
-def _messages(item: Item) -> tuple[Outgoing, ...]:
-    """What is sent for it, in order."""
-    return () if item.message is None else (item.message, *item.more)
-
-
-def _has_timestamp(item: Item) -> bool:
+def _has_timestamp(outcome: RecordOutcome) -> bool:
     """Whether the record says its time itself. Else it is given one when it is sent."""
-    return item.message is not None and len(item.message) > _TIMESTAMP and item.message[_TIMESTAMP] != 0
+    return bool(outcome.messages) and outcome.messages[0][_TIMESTAMP] != 0
+
+
+class ChunkSender:
+    """Sends the chunks of one batch."""
+
+    def __init__(self, producer: TaskProducer, policy: ErrorPolicy, sender: Sender, tap: Tap, watch: Watch) -> None:
+        self._producer = producer
+        self._policy = policy
+        self._sender = sender
+        self._tap = tap
+        self._watch = watch
+
+    def send(self, progress: Progress, encoder: SplitEncoder, chunk: Chunk | Parsed) -> int:
+        """Hand it over: all of it, or, where the batch has to end, as much as `progress` says then, which is at least one record.
+
+        Returns how many messages that made. Raises StopAt when it is handed over up to a bad record.
+        """
+        bulk = None if self._sender.refusals else encoder.bulk
+        if bulk is not None and isinstance(chunk, Parsed) and len(parts := chunk.sorted_out()) > 1:
+            return self._send_parts(progress, encoder, parts)
+        handover, number = _Handover(progress, encoder, chunk), progress.sent_records + 1
+        if bulk is not None:
+            if self._tap.is_open:
+                self._send_records(handover, chunk.rows(number), while_open=True)
+            if handover.goes_on and (encoding := bulk.begin(chunk, number)):
+                self._send_bulk(handover, bulk, encoding)
+        if handover.goes_on:
+            self._send_records(handover, islice(chunk.rows(number), handover.begun, None))
+        handover.end()
+        return handover.messages
+
+    def _send_parts(self, progress: Progress, encoder: SplitEncoder, parts: Iterable[Parsed]) -> int:
+        messages = 0
+        for part in parts:
+            messages += self.send(progress, encoder, part)
+            if progress.sent_position != part.end:
+                break
+        return messages
+
+    def _send_bulk(self, handover: _Handover, bulk: BulkEncoder, encoding: ChunkEncoding) -> None:
+        """Without an object for each record, but for bad ones.
+
+        Where that does not come to the chunk's end, the rest is to be sent one by one: something about it has to be looked at, or so
+        much of it is bad that going back and forth costs more.
+        """
+        close = 0
+        if handover.begun:
+            encoding.skip(handover.begun)
+        while handover.goes_on:
+            encoded = encoding.take(PIECE_RECORDS, self._watch.until)
+            going = self._hand_over(bulk, encoded)
+            handover.goes(going.total, len(going.messages), going.counts())
+            for trouble in going.troubles:
+                self._policy.step_failed(handover.progress, trouble)
+            if going is not encoded:
+                return
+            if encoded.error is None:
+                self._look(handover, encoding.draft)
+            elif isinstance(encoded.error, DataError):
+                self._send_some(handover, (encoding.draft(),))
+                close = close + 1 if going.total < CLOSE_RECORDS else 0
+                if close == CLOSE_TIMES:
+                    return
+            else:
+                raise handover.stopped(self._policy.stop_at(handover.progress, encoding.draft(), encoded.error))
+
+    def _hand_over(self, bulk: BulkEncoder, encoded: Encoded) -> Encoded:
+        """Send the messages. Returns the part that went, which is `encoded` itself when it is all."""
+        layout = bulk.layout
+        try:
+            if layout.is_steady:
+                self._producer.send(layout.literal_topic, encoded.messages, bulk.tail)
+                return encoded
+            for topic in set() if layout.literal_topic else {message[0] for message in encoded.messages}:
+                self._producer.topics.partitions(topic)
+            self._producer.send_each(encoded.messages)
+        except Refused as refused:
+            return encoded.up_to(refused.sent)
+        except BlockedError:
+            if self._producer.broken:
+                raise
+            return Encoded()  # which record is the first that has to wait for its topic shows one by one
+        return encoded
+
+    def _send_records(self, handover: _Handover, drafts: Iterable[Draft], *, while_open: bool = False) -> None:
+        """One by one, from the next record on: all, or, `while_open`, as long as the tap is."""
+        rest = iter(drafts)
+        while handover.goes_on and (self._tap.is_open or not while_open):
+            self._send_some(handover, islice(rest, PIECE_RECORDS))
+
+    def _send_some(self, handover: _Handover, drafts: Iterable[Draft]) -> None:
+        """Some records from the next one on, each on its own account."""
+        progress = handover.progress
+        outcomes, stop = self._policy.outcomes(progress, handover.encoder, drafts, self._watch.until)
+        assert outcomes or stop, "records are as many as values"
+        sent, earlier = self._sender.hand_over(progress, outcomes)
+        self._policy.count(progress, sent)
+        self._tap.take(progress, sent)
+        handover.goes(len(sent), messages_of(sent))
+        if stop := earlier or stop:
+            raise handover.stopped(stop)
+        self._look(handover, lambda: outcomes[-1].draft)
+
+    def _look(self, handover: _Handover, draft: Callable[[], Draft]) -> None:
+        """Go no further than to this record when the batch has to end."""
+        if handover.goes_on and self._watch.ends():
+            handover.last = draft()
+
+
+@dataclass(slots=True)
+class _Handover:
+    """How far a chunk is handed over: `begun` of its records, which made `messages`. `last`: the record with which it ends for now."""
+
+    progress: Progress
+    encoder: SplitEncoder
+    chunk: Chunk | Parsed
+    begun: int = 0
+    messages: int = 0
+    last: Draft | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to do."""
+        return self.last is None and self.begun < len(self.chunk.values)
+
+    def goes(self, records: int, messages: int, counts: Counts | None = None) -> None:
+        """So many more are on their way."""
+        self.begun += records
+        self.messages += messages
+        self.progress.sent.messages += messages
+        if counts is not None:
+            self.progress.count(counts)
+
+    def stopped(self, stop: StopAt) -> StopAt:
+        """What ends it before a record: nothing from there on counts."""
+        self.progress.pass_up_to(self.chunk, stop.draft, self.begun)
+        return stop
+
+    def end(self) -> None:
+        """All of it is on its way, or what stands before the end of `last`."""
+        if self.last is None:
+            self.progress.pass_chunk(self.chunk)
+        else:
+            self.progress.pass_with(self.chunk, self.last, self.begun)

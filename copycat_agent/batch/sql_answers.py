@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from copycat_agent.batch.bound import Bound
-from copycat_agent.batch.fast import Fast, Shaped, Walk
-from copycat_agent.batch.part_steps import Begun, PartOfRecord
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.shaping import Headers, Shape, StageError
 from copycat_agent.batch.sql_ask import NOT_ASKED, Asked, Asking
 from copycat_agent.batch.sql_rows import Results
 from copycat_agent.converters import Converter
+from copycat_agent.encoding.bulk import AllAtOnce, BulkEncoder, ChunkEncoding, Encoded
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
+from copycat_agent.encoding.layout import Headers
+from copycat_agent.encoding.parts import Begun, PartOfRecord
 from copycat_agent.errors import CopycatError, DataError
-from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part, Row
+from copycat_agent.formats import Chunk, Draft, Frame, LongLine, Parsed, Part
 from copycat_agent.model import SourcePartition
-from copycat_agent.producer import Outgoing
-from copycat_agent.transforms import Draft, Step, StepError
+from copycat_agent.producer import Message
+from copycat_agent.transforms import StepError
 from copycat_agent.transforms.sql import SqlStep
 
 UNNAMED = "one of its functions"
@@ -29,6 +28,9 @@ UNNAMED = "one of its functions"
 
 MOST_ROWS = 100_000
 """A record of which a query makes more is a bad one."""
+
+
+_BY_ITSELF = "a record to look at by itself"
 
 
 class Query(Protocol):
@@ -114,100 +116,89 @@ class Answers:
         return (frame.cut(at - number)[0] if at > number and not isinstance(frame, LongLine) else None), False
 
 
-class AnsweredBound(Bound):
-    """The pipeline for the records of one split, with the query in the middle.
+class AnsweredEncoder(SplitEncoder):
+    """The encoder for the records of one split, with the query in the middle.
 
     `inner` does what needs no query; `asking` is what comes before it.
     """
 
-    def __init__(self, inner: Bound, progress: Progress, answers: Answers, asking: Asking, convert: Converter | None) -> None:
-        """`convert`: see `AnsweredFast`."""
+    def __init__(self, encoder: Encoder, inner: SplitEncoder, progress: Progress, answers: Answers, asking: Asking) -> None:
         self._inner = inner
         self._progress = progress
         self._answers = answers
         self._asked = answers.asked(progress)
+        self.layout = inner.layout
         self.asking = asking
-        self.trouble, self.more, self.bulk = "", (), None
-        self.fast = None
+        self.bulk = None
         if progress.window is None and answers.results is not None:
-            self.fast = AnsweredFast(inner.shape, inner.steps(1), self._asked, answers, convert)
+            self.bulk = AnsweredBulk(encoder, inner, self._asked, answers)
 
-    def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
-        """See `Bound.message`. `more` are those after the first."""
-        self.trouble, self.more = "", ()
+    def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
+        """See `SplitEncoder.encode`."""
         if self._progress.window is not None:
-            self._progress.window.see(row)
-        record = self._record(number)
+            self._progress.window.see(draft)
+        record = self._record(draft)
         if record < 0:
-            return None
-        rows = self._rows(record, lambda: self._before(row, number))
-        made = (self._shaped(fields, row, number, partial, extra) for fields in rows)
-        return self._several(message for message in made if message is not None)
+            return ()
+        rows = self._rows(draft, record, lambda: self._before(draft))
+        made = (self._encoded(fields, draft, extra) for fields in rows)
+        return tuple(message for message in made if message is not None)
 
-    def part(self, part: PartOfRecord, number: int, extra: Headers) -> Outgoing | None:
-        """See `Bound.part`: what the query made of the record's first part decides."""
-        self.trouble, self.more = "", ()
+    def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
+        """See `SplitEncoder.encode_part`: what the query made of the record's first part decides."""
+        draft = part.draft
         if self._progress.window is not None:
-            self._progress.window.see(part.row if part.number == 1 else part.read_first())
-        record = self._record(number)
+            self._progress.window.see(draft if part.number == 1 else part.read_first())
+        record = self._record(draft)
         if record < 0:
-            return None
-        firsts = self._rows(self._asked.firsts[part.first[0]], lambda: self._before_part(part, number, 1))
-        rows = self._rows(record, lambda: self._before_part(part, number, part.number)) if part.number > 1 and firsts else firsts
-        made = (self._shaped_part(firsts[min(index, len(firsts) - 1)], fields, part, number, extra) for index, fields in enumerate(rows))
-        return self._several(message for message in made if message is not None)
+            return ()
+        firsts = self._rows(draft, self._asked.firsts[part.first[0]], lambda: dict(self._begun_of(part).draft.fields()))
+        rows = self._rows(draft, record, lambda: self._before_part(part)) if part.number > 1 and firsts else firsts
+        made = (self._encoded_part(firsts[min(index, len(firsts) - 1)], fields, part, extra) for index, fields in enumerate(rows))
+        return tuple(message for message in made if message is not None)
 
-    def _shaped_part(
-        self, first: dict[str, Any], fields: dict[str, Any], part: PartOfRecord, number: int, extra: Headers
-    ) -> Outgoing | None:
-        inner, window = self._inner, self._progress.window
-        begun = Begun(part.row, Draft(dict(first), *part.first, number - part.number + 1))
-        begun.draft.timestamp_ms = self._asked.times.get(number)
-        inner.begin(begun, 1)
-        if begun.error is not None:
-            raise begun.error
+    def _encoded_part(self, first: dict[str, Any], fields: dict[str, Any], part: PartOfRecord, extra: Headers) -> Message | None:
+        inner, window, whole = self._inner, self._progress.window, part.draft
+        begun = Begun(Draft(dict(first), *part.first, whole.number - part.number + 1))
+        begun.draft.timestamp_ms = self._asked.times.get(whole.number)
+        inner.go_on(begun, 1)
         draft = begun.draft
         if begun.goes_on and part.number > 1:
-            draft = inner.draft(part.row, number, partial=part.partial)
+            draft = inner.ready(whole.anew())
             draft.value = fields
             if not inner.apply_to_part(begun, draft, 1):
                 return None
-        self.trouble = self.trouble or (begun if not begun.goes_on else draft).trouble
+        whole.trouble = whole.trouble or (begun if not begun.goes_on else draft).trouble
         if not begun.goes_on or (window is not None and not window.takes(begun.draft)):
             return None
         return inner.finish_part(begun, draft, part, extra)
 
-    def _record(self, number: int) -> int:
+    def _record(self, draft: Draft) -> int:
         """Its number in the query, negative where it was not asked about. Raises what stands in the way of asking."""
-        special = self._asked.special.get(number, "")
+        special = self._asked.special.get(draft.number, "")
         if isinstance(special, StageError):
             raise StageError(special.stage, special.error)
         if isinstance(special, CopycatError):
             raise special
-        self.trouble = special or self._asked.troubles.get(number, "")
-        return self._asked.record(number)
+        draft.trouble = special or self._asked.troubles.get(draft.number, "")
+        return self._asked.record(draft.number)
 
-    def _several(self, messages: Iterable[Outgoing]) -> Outgoing | None:
-        made = tuple(messages)
-        self.more = made[1:]
-        return made[0] if made else None
-
-    def _before(self, row: Row, number: int) -> dict[str, Any]:
+    def _before(self, draft: Draft) -> dict[str, Any]:
         """The record as it was before the query."""
-        draft = self._inner.draft(row, number)
-        self._inner.apply(draft, 0)
-        return draft.fields()
+        before = self._inner.ready(draft.anew())
+        self._inner.apply(before, 0)
+        return before.fields()
 
-    def _before_part(self, part: PartOfRecord, number: int, which: int) -> dict[str, Any]:
-        """The same for the first part of a record (`which` is 1), or for the one at hand."""
-        begun = self._inner.begun(part, number)
-        if which == 1:
-            return dict(begun.draft.fields())
-        draft = self._inner.draft(part.row, number)
-        self._inner.apply_to_part(begun, draft, 0)
-        return draft.fields()
+    def _begun_of(self, part: PartOfRecord) -> Begun:
+        return self._inner.begun(part._replace(draft=part.draft.anew()))
 
-    def _rows(self, record: int, before: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
+    def _before_part(self, part: PartOfRecord) -> dict[str, Any]:
+        """The same for a part."""
+        before = self._inner.ready(part.draft.anew())
+        self._inner.apply_to_part(self._begun_of(part), before, 0)
+        return before.fields()
+
+    def _rows(self, draft: Draft, record: int, before: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
         """The fields of each row; `before` gives the record as it was before the query. Raises StageError."""
         error, step = self._answers.error(record), self._answers.step
         if error is None:
@@ -216,38 +207,37 @@ class AnsweredBound(Bound):
         policy = step.options.on_error
         if policy is None or policy == "dlq" or policy == "stop":  # noqa: PLR1714 - mypy reads this
             raise StageError("transform", StepError(step.name, error, policy or ""))
-        self.trouble = self.trouble or f"{step.name}: {error.message}"
-        if policy == "drop":
-            return []
-        return [before()]
+        draft.trouble = draft.trouble or f"{step.name}: {error.message}"
+        return [] if policy == "drop" else [before()]
 
-    def _shaped(self, fields: dict[str, Any], row: Row, number: int, partial: bool, extra: Headers) -> Outgoing | None:  # noqa: FBT001 - see `message`
+    def _encoded(self, fields: dict[str, Any], record: Draft, extra: Headers) -> Message | None:
         inner, window = self._inner, self._progress.window
-        draft = inner.draft(row, number, partial=partial)
-        draft.value, draft.timestamp_ms, draft.schema = fields, self._asked.times.get(number), None
+        draft = inner.ready(record.anew())
+        draft.value, draft.timestamp_ms, draft.schema = fields, self._asked.times.get(record.number), None
         goes = inner.apply(draft, 1)
-        self.trouble = self.trouble or draft.trouble
+        record.trouble = record.trouble or draft.trouble
         if not goes or (window is not None and not window.takes(draft)):
             return None
-        return inner.finish(draft, row, extra)
+        return inner.finish(draft, extra)
 
 
-class AnsweredFast(Fast):
-    """See `Fast`: the first step gives a record what the query made of it."""
+class AnsweredBulk(BulkEncoder):
+    """See `BulkEncoder`: the first step gives a record what the query made of it."""
 
-    def __init__(self, shape: Shape, steps: tuple[Step, ...], asked: Asked, answers: Answers, convert: Converter | None) -> None:
-        """`convert` makes the value of fields, None where more than those go into it."""
-        self._convert = convert if shape.is_steady and not steps else None
-        super().__init__(shape, (self._answer, *steps), _takes_no_raw, changes_fields=False)
+    def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
+        layout, steps = encoder.layout, inner.steps(1)
+        super().__init__(layout, inner.layout, (self._answer, *steps), changes_fields=False)
+        alone = not (steps or layout.wants_record or layout.value is not None) and inner.layout.is_steady
+        self._convert: Converter | None = (layout.convert_fields or layout.convert_value) if alone else None
         self._asked = asked
         self._all = answers
         self._first = 0
         self._answers: list[dict[str, Any] | bool | None] = []
 
-    def walk(self, chunk: Chunk | Parsed, number: int) -> Walk | None:
-        """See `Fast.walk`."""
-        walk = super().walk(chunk, number)
-        if walk is None or not chunk.total:
+    def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
+        """See `BulkEncoder.begin`."""
+        encoding = super().begin(chunk, number)
+        if encoding is None or not chunk.total:
             return None
         answers = self._all.among(self._asked.records(number, chunk.total))
         if answers is None:
@@ -258,53 +248,37 @@ class AnsweredFast(Fast):
                     answers[one - number] = True
         if self._convert is not None and len(chunk.values) == chunk.total:
             with contextlib.suppress(CopycatError):  # which of the records it is shows one by one
-                return _Made(self._shape, chunk, self._convert, answers)
+                return AllAtOnce(chunk, number, _encoded(answers, self._convert))
         self._first, self._answers = number, answers
-        return walk
+        return encoding
+
+    def _takes_raw(self, chunk: Parsed) -> bool:
+        del chunk
+        return False
 
     def _answer(self, draft: Draft) -> bool:
         answer = self._answers[draft.number - self._first]
         if answer is None:
             return False
         if answer is True:
-            msg = "a record to look at by itself"
-            raise DataError(msg)
+            raise DataError(_BY_ITSELF)
         draft.value = answer  # type: ignore[assignment]
         draft.timestamp_ms, draft.schema = self._asked.times.get(draft.number), None
         return True
 
 
-class _Made(Walk):
-    """A walk through a chunk whose messages are all made, since no record of it has to be looked at."""
-
-    def __init__(self, shape: Shape, chunk: Chunk | Parsed, convert: Converter, answers: list[dict[str, Any] | bool | None]) -> None:
-        """Raises what `convert` does, DataError where a record has to be looked at."""
-        self.shape = shape
-        self._chunk = chunk
-        self._shaped = Shaped()
-        messages, drops = self._shaped.messages, self._shaped.drops
-        for answer in answers:
-            if answer is None:
-                drops.append(len(messages))
-            elif answer is True:
-                msg = "a record to look at by itself"
-                raise DataError(msg)
-            else:
-                messages.append(convert(answer))
-
-    def take(self, most: int, until: float) -> Shaped:
-        """See `Walk.take`. All at once: it is made, and in memory."""
-        del most, until
-        return self._shaped
-
-    def row(self) -> Row:
-        """The last one."""
-        return deque(self._chunk.rows(), 1)[0]
-
-
-def _takes_no_raw(*, as_is: bool) -> bool:
-    del as_is
-    return False
+def _encoded(answers: list[dict[str, Any] | bool | None], convert: Converter) -> Encoded:
+    """Raises what `convert` does, DataError where a record has to be looked at."""
+    encoded = Encoded()
+    messages, drops = encoded.messages, encoded.drops
+    for answer in answers:
+        if answer is None:
+            drops.append(len(messages))
+        elif answer is True:
+            raise DataError(_BY_ITSELF)
+        else:
+            messages.append(convert(answer))
+    return encoded
 
 
 def failure(where: str, why: str) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, count, pairwise
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
-from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import Watch
-from copycat_agent.batch.part_steps import PartOfRecord
-from copycat_agent.batch.shaping import StageError
+from copycat_agent.encoding.bulk import places
+from copycat_agent.encoding.encoder import SplitEncoder, StageError
+from copycat_agent.encoding.parts import PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FileError
-from copycat_agent.formats import Chunk, Parsed, Row, Unparsed
+from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.formats.records.trees.json_values import parse_all
 from copycat_agent.options import TransformOptions
-from copycat_agent.transforms import Draft
 from copycat_agent.transforms.json_ import JsonStepOptions
 
 NOT_ASKED = -1
@@ -66,7 +64,7 @@ class Asked:
 class Asking:
     """Makes rows of the table of a split's records, as far as those are good ones."""
 
-    def __init__(self, inner: Bound, asked: Asked, before: tuple[TransformOptions, ...], watch: Watch) -> None:
+    def __init__(self, inner: SplitEncoder, asked: Asked, before: tuple[TransformOptions, ...], watch: Watch) -> None:
         """`before` are the options of the steps before the query."""
         self._inner = inner
         self._asked = asked
@@ -74,13 +72,12 @@ class Asking:
         self._is_json = before == (_JSON_ALONE,)
         self._watch = watch
 
-    def row(self, row: Row, number: int, first: int, *, partial: bool) -> list[dict[str, Any]]:
-        """The fields of a row by itself, none where it is not asked about; `first` is its number in the query."""
-        record = NOT_ASKED
+    def record(self, draft: Draft, first: int) -> list[dict[str, Any]]:
+        """The fields of a record by itself, none where it is not asked about; `first` is its number in the query."""
+        record, number = NOT_ASKED, draft.number
         found: list[dict[str, Any]] = []
         try:
-            draft = self._inner.draft(row, number, partial=partial)
-            if self._inner.apply(draft, 0):
+            if self._inner.apply(self._inner.ready(draft), 0):
                 found.append(draft.fields())
                 record = first
                 self._note(draft)
@@ -91,18 +88,18 @@ class Asking:
         self._asked.enter(number, [record])
         return found
 
-    def part(self, part: PartOfRecord, number: int, first: int) -> list[dict[str, Any]]:
+    def part(self, part: PartOfRecord, first: int) -> list[dict[str, Any]]:
         """The same for a part of a record. The record's first one decides for all: where this batch has not asked about it, it does so."""
-        record, asked = NOT_ASKED, self._asked
+        record, asked, number = NOT_ASKED, self._asked, part.draft.number
         found: list[dict[str, Any]] = []
         try:
-            begun = self._inner.begun(part, number)
+            begun = self._inner.begun(part)
             draft, goes_on = begun.draft, begun.goes_on
             if part.first[0] not in asked.firsts:
                 asked.firsts[part.first[0]] = record = first if goes_on else NOT_ASKED
                 found += [dict(draft.fields())] if goes_on else []
             if goes_on and part.number > 1:
-                draft, record = self._inner.draft(part.row, number), NOT_ASKED
+                draft, record = self._inner.ready(part.draft), NOT_ASKED
                 if goes_on := self._inner.apply_to_part(begun, draft, 0):
                     record = first + len(found)
                     found.append(draft.fields())
@@ -124,8 +121,8 @@ class Asking:
         """
         if chunk.partial:
             found: list[dict[str, Any]] = []
-            for row in chunk.rows():
-                found += self.row(row, number + row.ordinal, first + len(found), partial=True)
+            for draft in chunk.rows(number):
+                found += self.record(draft, first + len(found))
             return found, chunk.total
         if self._is_json and isinstance(chunk, Chunk) and len(chunk.values) == chunk.total:
             values: list[Any] = parse_all(chunk.values)
@@ -142,10 +139,10 @@ class Asking:
             steps = (_readable, *steps)
         found: list[dict[str, Any]] = []
         records = [NOT_ASKED] * chunk.total
-        rows = _rows(chunk, number)
+        records_of_chunk = places(chunk, number, owns_fields=True)
         while True:
             try:
-                for draft.value, (draft.start, draft.end), draft.number in rows:
+                for draft.value, (draft.start, draft.end), draft.number in records_of_chunk:
                     draft.timestamp_ms = None
                     for step in steps:
                         if not step(draft):
@@ -181,17 +178,6 @@ class Asking:
         if draft.trouble:
             self._asked.troubles[draft.number] = draft.trouble
             draft.kept, draft.trouble = 0, ""
-
-
-def _rows(chunk: Chunk | Parsed, number: int) -> Iterator[tuple[Any, tuple[int, int], int]]:
-    """Value, place and number of each record."""
-    if isinstance(chunk, Chunk) and len(chunk.values) != chunk.total:  # empty lines are left out
-        return ((row.value, (row.start, row.end), number + row.ordinal) for row in chunk.rows())
-    if isinstance(chunk, Chunk):
-        sizes = map(len(chunk.delimiter).__add__, map(len, chunk.raw))
-        return zip(chunk.values, pairwise(accumulate(sizes, initial=chunk.start)), count(number), strict=False)
-    values = (dict(value) if isinstance(value, dict) else value for value in chunk.values)  # the fields are the steps' own
-    return zip(values, pairwise(chunk.places), count(number), strict=False)
 
 
 def _readable(draft: Draft) -> bool:

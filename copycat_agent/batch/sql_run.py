@@ -13,19 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from copycat_agent.batch.bound import Bound
 from copycat_agent.batch.budget import Watch
-from copycat_agent.batch.items import StopAt
-from copycat_agent.batch.passing import passed, passed_gap, passed_long_line, passed_part, passed_rest
-from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.batch.policy import StopAt, long_line
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
-from copycat_agent.batch.sql_answers import AnsweredBound, Answers, Query
+from copycat_agent.batch.sql_answers import AnsweredEncoder, Answers, Query
 from copycat_agent.batch.sql_ask import Asking
 from copycat_agent.batch.sql_rows import Results, Table
-from copycat_agent.converters import Converter
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, FatalError, FileError
-from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, Row
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.model import Batch, SourcePartition
 from copycat_agent.producer import TaskProducer
 from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
@@ -35,9 +32,9 @@ BATCH_BYTES = 2**24
 """A batch reads no more: all of it is in memory, here and in the process at the other end of the query."""
 
 
-def asked_step(pipeline: Pipeline) -> SqlStep:
+def asked_step(encoder: Encoder) -> SqlStep:
     """The query of a definition that has one. Raises FatalError when nobody knows the columns of its table."""
-    step = sql_step(pipeline.definition)
+    step = sql_step(encoder.definition)
     assert step is not None, "only definitions with a query come here"
     if step.columns is None:
         msg = f"{step.name}: {UNKNOWN_COLUMNS}"
@@ -57,22 +54,17 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _converter(pipeline: Pipeline) -> Converter | None:
-    """What makes the value of fields alone; None where more goes into it."""
-    return None if pipeline.wants_record or pipeline.value is not None else pipeline.convert_fields or pipeline.convert_value
-
-
 class SqlRun(BatchRun):
     """See `BatchRun`."""
 
-    def __init__(self, batch: Batch, pipeline: Pipeline, producer: TaskProducer, stopping: Callable[[], bool], query: Query) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool], query: Query) -> None:
         """See `asked_step` for what it raises."""
-        super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), pipeline, producer, stopping)
+        super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), encoder, producer, stopping)
         self._query = query
-        step = asked_step(pipeline)
+        step = asked_step(encoder)
         self._table = Table(step.columns or ())
         self._answers = Answers(step, query)
-        self._before = tuple(pipeline.definition.transforms[: step.number])
+        self._before = tuple(encoder.definition.transforms[: step.number])
         self._watch = Watch(self._is_over)
         self._held: dict[SourcePartition, list[Frame]] = {}
         self._reached: dict[SourcePartition, tuple[bool, str]] = {}
@@ -86,13 +78,13 @@ class SqlRun(BatchRun):
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> SqlRun:
         """See `BatchRun.anew`. What was read is still there, and so are the answers: Spark is not asked again."""
-        run = SqlRun(batch, self._pipeline, producer, stopping, self._query)
+        run = SqlRun(batch, self._encoder, producer, stopping, self._query)
         run._answers, run._held, run._is_gathering, run._is_again = self._answers, self._held, False, True
         run._reached = self._reached
         return run
 
     def _run(self) -> None:
-        for topic in self._pipeline.literal_topics():
+        for topic in self._encoder.literal_topics():
             self._producer.topics.partitions(topic)
         try:
             if self._is_again:
@@ -118,7 +110,7 @@ class SqlRun(BatchRun):
         for progress in self.progresses:
             if progress.split.partition in self._held:
                 try:
-                    stream = progress.stream = self._pipeline.source.open(progress.split, self._pipeline.frames)
+                    stream = progress.stream = self._encoder.source.open(progress.split, self._encoder.frames)
                     progress.changed = not stream.is_what_was_read()
                     if not progress.changed:
                         progress.begin(stream)
@@ -133,49 +125,41 @@ class SqlRun(BatchRun):
     def _run_is_full(self) -> bool:
         return not self._is_gathering and super()._run_is_full()
 
-    def _bound(self, progress: Progress) -> Bound:
-        inner = super()._bound(progress)
+    def _bind(self, progress: Progress) -> SplitEncoder:
+        inner = super()._bind(progress)
         asking = Asking(inner, self._answers.asked(progress), self._before, self._watch)
-        return AnsweredBound(inner, progress, self._answers, asking, _converter(self._pipeline))
+        return AnsweredEncoder(self._encoder, inner, progress, self._answers, asking)
 
-    def _send(self, progress: Progress, bound: Bound, frame: Frame) -> int:
+    def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
         if not self._is_gathering:
-            return super()._send(progress, bound, frame)
-        assert isinstance(bound, AnsweredBound)
+            return super()._send(progress, encoder, frame)
+        assert isinstance(encoder, AnsweredEncoder)
         held = self._held.setdefault(progress.split.partition, [])
         if isinstance(frame, Chunk | Parsed):
-            return self._ask_chunk(progress, bound, held, frame)
+            return self._ask_chunk(progress, encoder, held, frame)
         held.append(frame)
-        if isinstance(frame, LongLine):
-            truncates = self._pipeline.frames.on_too_long == "truncate"
-            value = frame.head if frame.value is None else frame.value
-            row = Row(value, frame.start, frame.end, 0)
-            count = self._put(bound.asking.row(row, progress.sent_records + 1, self._answers.total, partial=False)) if truncates else 0
-            passed_long_line(progress, frame, [], self._items.too_long, is_dropped=self._items.drops_long_lines)
-            return count
+        fields: list[dict[str, Any]] = []
         if isinstance(frame, Part):
-            return self._ask_part(progress, bound, frame)
-        if isinstance(frame, Gap):
-            passed_gap(progress, frame)
-        else:
-            passed_rest(progress, frame, self._items.too_long)
-        return 0
-
-    def _ask_part(self, progress: Progress, bound: AnsweredBound, part: Part) -> int:
-        """Of a part of a record. One with which a batch begins brings the record's first one along."""
-        fields = bound.asking.part(self._items.piece(progress, part), progress.sent_records + 1, self._answers.total)
-        if not self._answers.total:
-            self._answers.least = max(1, len(fields))
-        passed_part(progress, part, [])
+            fields = self._ask_part(progress, encoder, frame)
+        elif isinstance(frame, LongLine) and self._encoder.frames.on_too_long == "truncate":
+            fields = encoder.asking.record(long_line(progress, frame), self._answers.total)
+        self._pass(progress, frame)
         return self._put(fields)
 
-    def _ask_chunk(self, progress: Progress, bound: AnsweredBound, held: list[Frame], chunk: Chunk | Parsed) -> int:
+    def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: Part) -> list[dict[str, Any]]:
+        """Of a part of a record. One with which a batch begins brings the record's first one along."""
+        fields = encoder.asking.part(self._policy.part_of_record(progress, part), self._answers.total)
+        if not self._answers.total:
+            self._answers.least = max(1, len(fields))
+        return fields
+
+    def _ask_chunk(self, progress: Progress, encoder: AnsweredEncoder, held: list[Frame], chunk: Chunk | Parsed) -> int:
         """Of all of it, or, where the batch has to end, of its first part. Returns how many records of it are asked about."""
-        fields, done = bound.asking.chunk(chunk, progress.sent_records + 1, self._answers.total)
+        fields, done = encoder.asking.chunk(chunk, progress.sent_records + 1, self._answers.total)
         if done < chunk.total:
             chunk, _ = chunk.cut(done)
         held.append(chunk)
-        passed(progress, chunk)
+        progress.pass_chunk(chunk)
         return self._put(fields)
 
     def _put(self, fields: list[dict[str, Any]]) -> int:
@@ -226,11 +210,11 @@ class SqlRun(BatchRun):
         """False when the batch ends here. A bad record ends the batch, as in `_one`."""
         self._open.append(progress)
         try:
-            bound = self._bound(progress)
+            encoder = self._bind(progress)
             for frame in self._held[progress.split.partition]:
                 part, is_whole = self._answers.answered(progress, frame, progress.sent_records + 1)
                 for piece in () if part is None else self._pieces(part):
-                    records = super()._send(progress, bound, piece)
+                    records = super()._send(progress, encoder, piece)
                     self._budget.take(0, records)
                     if self._run_is_full():
                         self._settle()

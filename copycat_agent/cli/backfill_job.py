@@ -20,9 +20,9 @@ from copycat_agent.backfill.delivered import Delivered
 from copycat_agent.backfill.paths import Chosen, choose
 from copycat_agent.backfill.planning import plan_of
 from copycat_agent.backfill.runs import Run, Runs, give_up, is_worked_on, rows_of
-from copycat_agent.batch.window import WindowOptions
 from copycat_agent.cli import exits
 from copycat_agent.cli.shown import age, size, visible
+from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import LimitsOptions

@@ -12,13 +12,13 @@ import typer
 
 from copycat_agent import logs
 from copycat_agent.api import AgentClient
-from copycat_agent.batch.pipeline import host_name
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import AT_WORK, LiveAgent
 from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir
 from copycat_agent.cli.shown import EXACTLY_ONCE, visible
 from copycat_agent.definitions import Loaded, load_directory, render
+from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError, RetriableError
 from copycat_agent.model import Loss, Record, SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of, saved_offsets

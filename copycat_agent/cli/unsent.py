@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 import typer
 
 from copycat_agent.agent import Settings
-from copycat_agent.batch import letters
 from copycat_agent.cli import exits
 from copycat_agent.cli.query_checks import answering
 from copycat_agent.cli.shown import as_json
@@ -21,6 +20,7 @@ from copycat_agent.cli.stopping import Stopping
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory, render
 from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.encoding import letters
 from copycat_agent.errors import CopycatError
 from copycat_agent.executor import InlineExecutor
 from copycat_agent.masks import Mask
@@ -28,7 +28,7 @@ from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResu
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
-from copycat_agent.producer import Outgoing
+from copycat_agent.producer import Message
 from copycat_agent.sources import only_looking
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.watch import Watcher
@@ -120,7 +120,7 @@ def _rejected(one: Rejection) -> FirstRecord:
     return FirstRecord("rejected", one.start, one.end, why=f"stage {one.stage}: {one.reason}")
 
 
-def _record(message: Outgoing, definition: Definition) -> FirstRecord:
+def _record(message: Message, definition: Definition) -> FirstRecord:
     topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
     said: dict[str, bytes] = dict(reversed(list(headers or ())))
     start, end = int(said.get("copycat.offset", b"0")), int(said.get("copycat.end", b"0"))
@@ -262,7 +262,7 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _line(definition: Definition, mask: Mask, message: Outgoing) -> str:
+def _line(definition: Definition, mask: Mask, message: Message) -> str:
     """One record as JSON. Bytes that are not UTF-8 come as `{"base64": ...}`."""
     topic, value, key, partition, _, _, timestamp_ms, headers = message + (None,) * (8 - len(message))
     pairs = list(headers or ())

@@ -12,8 +12,8 @@ from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from copycat_agent.batch.pipeline import Pipeline
     from copycat_agent.delivery.base import Report
+    from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.logs import Log
     from copycat_agent.model import Batch, Split
     from copycat_agent.offsets import OffsetStore
@@ -133,12 +133,12 @@ class AtLeastOnceTask:
     """The task's half: what one producer has acknowledged counts, whatever becomes of the rest of the batch."""
 
     def run(
-        self, batch: Batch, pipeline: Pipeline, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
+        self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
         """See `TaskHalf.run`."""
-        kafka = pipeline.kafka
+        kafka = encoder.kafka
         producer = producers.take(batch.task, kafka, tracked=batch.tracked)
-        run = make_run(batch, pipeline, producer, stopping)
+        run = make_run(batch, encoder, producer, stopping)
         failure: CopycatError | None = None
         try:
             producer.begin(stopping)
@@ -149,7 +149,7 @@ class AtLeastOnceTask:
             client = producer.take_view()
             producers.give_back(batch.task, kafka, producer)
         results = [progress.result(failure) for progress in run.progresses]
-        samples = tuple(sample for progress in run.progresses for sample in progress.samples)
+        samples = tuple(sample for progress in run.progresses for sample in progress.done.samples)
         if results and (samples or client):
             results[0] = replace(results[0], samples=samples, client=client)
         return tuple(results)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.run import BatchRun
+from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, Place, SourcePartition, Split, SplitResult
 from copycat_agent.producer import Producers, TaskProducer
@@ -107,7 +107,7 @@ class Delivery(Protocol):
         """The connector has ended."""
 
 
-MakeRun = Callable[[Batch, Pipeline, TaskProducer, Callable[[], bool]], BatchRun]
+MakeRun = Callable[[Batch, Encoder, TaskProducer, Callable[[], bool]], BatchRun]
 """`BatchRun`, or `sql_run.SqlRun` with its way through Spark."""
 AsValue = Callable[[Exception], CopycatError]
 """An exception as the results of a batch tell it."""
@@ -119,7 +119,7 @@ class TaskHalf(Protocol):
     def run(
         self,
         batch: Batch,
-        pipeline: Pipeline,
+        encoder: Encoder,
         producers: Producers,
         stopping: Callable[[], bool],
         make_run: MakeRun,

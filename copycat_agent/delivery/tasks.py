@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from copycat_agent.batch.pipeline import Pipeline, compiled
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.delivery.base import MakeRun, TaskHalf
 from copycat_agent.delivery.exactly_once.task import ExactlyOnceTask
 from copycat_agent.delivery.outcomes import without_answer
+from copycat_agent.encoding.encoder import Encoder, compiled
 from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
 from copycat_agent.model import Batch, SplitResult
 from copycat_agent.producer import Producers
@@ -23,26 +23,26 @@ def run_batch(
     batch: Batch,
     producers: Producers,
     stopping: Callable[[], bool],
-    pipeline: Pipeline | None = None,
+    encoder: Encoder | None = None,
     make_run: MakeRun = BatchRun,
 ) -> tuple[SplitResult, ...]:
     """Read the batch's splits, send their records, and say how far each is settled: one result per split, in order.
 
     Never raises: errors come as values, so that one bad split does not lose its siblings' results. `stopping` is asked often;
     once it is True, reading ends and what is in flight is settled. Runs in a runner's thread; `producers` is the process's.
-    `pipeline`: not the definition's, compiled, but this one, which tells more of what it does. A definition with a query needs another
+    `encoder`: not the definition's, compiled, but this one, which tells more of what it does. A definition with a query needs another
     `make_run`.
     """
     try:
-        pipeline = pipeline or compiled(batch.definition)
-        _refuse_query_without_spark(pipeline, make_run)
-        return TASK_HALVES[batch.delivery.guarantee].run(batch, pipeline, producers, stopping, make_run, as_value)
+        encoder = encoder or compiled(batch.definition)
+        _refuse_query_without_spark(encoder, make_run)
+        return TASK_HALVES[batch.delivery.guarantee].run(batch, encoder, producers, stopping, make_run, as_value)
     except Exception as error:  # noqa: BLE001 - see invariant 7: a batch never raises
         return without_answer(batch, as_value(error), begun=False)
 
 
-def _refuse_query_without_spark(pipeline: Pipeline, make_run: MakeRun) -> None:
-    if len(pipeline.stages) > 1 and make_run is BatchRun:
+def _refuse_query_without_spark(encoder: Encoder, make_run: MakeRun) -> None:
+    if len(encoder.stages) > 1 and make_run is BatchRun:
         raise FatalError("a definition with a query came where no Spark session is", "this is a bug in copycat-agent: please report it")
 
 

@@ -1,4 +1,4 @@
-"""Dead letters: what `batch.letters` wrote, read back, and sent again through the definition as it is now."""
+"""Dead letters: what `encoding.letters` wrote, read back, and sent again through the definition as it is now."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import NamedTuple
 
-from copycat_agent.batch import letters
+from copycat_agent.encoding import letters
 from copycat_agent.producer.consuming import Received
 
 _NUMBER = re.compile(rb"\d{1,19}")

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from copycat_agent.batch import letters
-from copycat_agent.batch.part_steps import PartOfRecord
-from copycat_agent.batch.pipeline import Bound, Pipeline, StageError
 from copycat_agent.dlq.letter import Letter, parse
 from copycat_agent.dlq.progress import Progress, group_of
-from copycat_agent.dlq.rows import row_of
+from copycat_agent.dlq.rows import record_of
 from copycat_agent.dlq.saved import saved_progress
+from copycat_agent.encoding import letters
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
+from copycat_agent.encoding.parts import PartOfRecord
 from copycat_agent.errors import BlockedError, DataError, FatalError
-from copycat_agent.formats import Row
+from copycat_agent.formats import Draft
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
-from copycat_agent.producer import Outgoing, Refused, TaskProducer
+from copycat_agent.producer import Message, Refused, TaskProducer
 from copycat_agent.producer.consuming import TopicReader
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.transforms.sql import sql_at
@@ -76,13 +76,13 @@ class Replay:
             hint = f"ship them as a file: copycat dlq show {definition.name} --raw --limit 100000 > FILE; copycat backfill DEFINITION FILE"
             raise FatalError(msg, hint)
         self._definition = definition
-        self._pipeline = Pipeline(definition)
+        self._encoder = Encoder(definition)
         self._names = frozenset((definition.name, *definition.renamed_from))
         self._stopping = stopping
         self._dry_run = dry_run
         self._progress: dict[int, Progress] = {}
-        self._bound: tuple[tuple[object, ...], Bound] | None = None
-        self._first_part = ("", ""), Row(b"", 0, 0, 0)
+        self._bound: tuple[tuple[object, ...], SplitEncoder] | None = None
+        self._first_part = ("", ""), Draft(b"")
         self.report = Report(definition.name, definition.errors.dlq.topic)
 
     def run(self, *, limit: int | None = None, everything: bool = False, told: Callable[[Report], None] = lambda _: None) -> Report:
@@ -91,7 +91,7 @@ class Replay:
         `told` hears how far it is after each group. Raises RetriableError when Kafka cannot be reached, BlockedError when it
         refuses; what went before is saved.
         """
-        kafka = self._pipeline.kafka
+        kafka = self._encoder.kafka
         if self._dry_run:
             kafka = kafka.model_copy(update={"create_topics": None})
         with TopicReader(kafka, self.report.topic, group_of(self._definition.name)) as reader:
@@ -131,7 +131,7 @@ class Replay:
 
     def _replay(self, letters: list[Letter]) -> None:
         """Make, send and settle a group."""
-        going: list[tuple[Letter, Outgoing]] = []
+        going: list[tuple[Letter, Message]] = []
         for letter in letters:
             try:
                 message = self._message(letter)
@@ -150,49 +150,48 @@ class Replay:
         else:
             self._send(going)
 
-    def _message(self, letter: Letter) -> Outgoing | None:
+    def _message(self, letter: Letter) -> Message | None:
         """What the definition makes of it now. Raises StageError, DataError for one that is not whole, BlockedError for its topic."""
         if not letter.is_whole:
             raise DataError(f"its bytes are not all there ({letter.said})", f"see what is lost: copycat losses {self._definition.name}")
-        row = row_of(letter, self._pipeline.frames)
-        if letter.part:
-            message = self._message_of_part(letter, row)
-        else:
-            message = self._bind(letter).message(row, letter.number, partial=letter.partial)
-        if message is not None:
-            self._producer.topics.partitions(message[0])
+        draft = record_of(letter, self._encoder.frames)
+        messages = self._messages_of_part(letter, draft) if letter.part else self._bind(letter).encode(draft)
+        if not messages:
+            return None
+        (message,) = messages
+        self._producer.topics.partitions(message[0])
         return message
 
-    def _message_of_part(self, letter: Letter, row: Row) -> Outgoing | None:
+    def _messages_of_part(self, letter: Letter, draft: Draft) -> tuple[Message, ...]:
         """The same for a part of a record: its first part, which is a dead letter too when it was a bad record, comes before it."""
         record = (letter.host, letter.part_of)
         if letter.part == 1:
-            self._first_part = record, row
+            self._first_part = record, draft.anew()
         known, first = self._first_part
 
-        def read_first() -> Row:
+        def read_first() -> Draft:
             if known == record:
-                return first
+                return first.anew()
             if not self._definition.transforms:
-                return row
+                return draft.anew()
             words = f"it is part {letter.part} of a record, and its fields are those of the first part, which is no letter before it"
             raise DataError(words, f"if the first part was replayed: copycat dlq replay {self._definition.name} --all sends both again")
 
         first_end = first.end if known == record else letter.end
-        piece = PartOfRecord(row, letter.part, (letter.part_start, first_end), read_first, letter.part_of.encode(), letter.partial)
-        headers = letters.part_headers(letter.part, piece.record, is_last=letter.is_last)
-        return self._bind(letter).part(piece, letter.number, headers)
+        part = PartOfRecord(draft, letter.part, (letter.part_start, first_end), read_first, letter.part_of.encode())
+        headers = letters.part_headers(letter.part, part.record, is_last=letter.is_last)
+        return self._bind(letter).encode_part(part, headers)
 
-    def _bind(self, letter: Letter) -> Bound:
-        """The pipeline for the letter's file, as it was then; letters of one file mostly follow each other."""
+    def _bind(self, letter: Letter) -> SplitEncoder:
+        """The encoder for the letter's file, as it was then; letters of one file mostly follow each other."""
         origin = (letter.path, letter.file_key, letter.file_time_ms, letter.host)
         if self._bound is None or self._bound[0] != origin:
             partition = SourcePartition(self._definition.name, letter.file_key)
             split = Split(partition, letter.path, "", SourceOffset(0), 0, inode=_inode(letter.file_key), mtime_ms=letter.file_time_ms)
-            self._bound = origin, self._pipeline.bind(split, self._producer.topics.partitions, 0, letter.host or None)
+            self._bound = origin, self._encoder.bind(split, self._producer.topics.partitions, 0, letter.host or None)
         return self._bound[1]
 
-    def _send(self, going: list[tuple[Letter, Outgoing]]) -> None:
+    def _send(self, going: list[tuple[Letter, Message]]) -> None:
         while going:
             sent, refused = len(going), None
             try:
@@ -204,7 +203,7 @@ class Replay:
             if refused is not None:
                 self._leave(going.pop(0)[0], f"stage send: {refused}")
 
-    def _settle(self, sent: list[tuple[Letter, Outgoing]]) -> None:
+    def _settle(self, sent: list[tuple[Letter, Message]]) -> None:
         """Wait for what was sent. When Kafka refuses something in it, each goes again by itself: the others may be there twice."""
         try:
             self._producer.settle()

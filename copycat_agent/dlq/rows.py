@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from copycat_agent.dlq.letter import Letter
 from copycat_agent.errors import DamageError, DataError
-from copycat_agent.formats import Frames, Parsed, RecordFormat, Row
+from copycat_agent.formats import Draft, Frames, Parsed, RecordFormat
 
 _ENTIRE = "its format cannot read this record without the rest of its file"
 
@@ -29,22 +29,26 @@ class _Alone:
         return self._raw[position : position + size]
 
 
-def row_of(letter: Letter, frames: Frames | RecordFormat) -> Row:
-    """The row of a letter that is whole: bytes as framed, or fields where the format makes those.
+def record_of(letter: Letter, frames: Frames | RecordFormat) -> Draft:
+    """The record of a letter that is whole: bytes as framed, or fields where the format makes those.
 
     A format whose records mean nothing without their file's header has a method `alone(raw, columns)`, which gets the names that the
     letter carries; its `as_is` see `Parsed`. Raises DataError for a record that cannot be read by itself.
     """
     raw = letter.raw or b""
-    row = Row(raw, letter.start, letter.end, 0)
-    if letter.is_rendered:
-        return row._replace(value=_fields(raw))
-    if not getattr(frames, "makes_fields", False):
-        return row
+    place = letter.start, letter.end, letter.number
     alone = getattr(frames, "alone", None)
-    if alone is not None:
-        return row._replace(value=alone(raw, letter.columns), raw=raw, as_is=getattr(frames, "as_is", False))
-    return _read(letter, cast("RecordFormat", frames))._replace(start=letter.start, end=letter.end, ordinal=0)
+    if letter.is_rendered:
+        draft = Draft(_fields(raw), *place)
+    elif not getattr(frames, "makes_fields", False):
+        draft = Draft(raw, *place)
+    elif alone is not None:
+        draft = Draft(alone(raw, letter.columns), *place, raw, as_is=getattr(frames, "as_is", False))
+    else:
+        draft = _read(letter, cast("RecordFormat", frames))
+        draft.start, draft.end, draft.number = place
+    draft.partial = letter.partial
+    return draft
 
 
 def _fields(raw: bytes) -> dict[str, Any]:
@@ -59,13 +63,13 @@ def _fields(raw: bytes) -> dict[str, Any]:
     return fields
 
 
-def _read(letter: Letter, form: RecordFormat) -> Row:
+def _read(letter: Letter, form: RecordFormat) -> Draft:
     file = _Alone(letter)
     try:
         frames = list(form.frames(file, 0, file.size, final=True))
     except DamageError as error:
         raise DataError(f"{_ENTIRE}: {error.message}", error.hint) from None
-    rows = [row for frame in frames if isinstance(frame, Parsed) for row in frame.rows()]
-    if len(rows) != 1:
+    found = [draft for frame in frames if isinstance(frame, Parsed) for draft in frame.rows()]
+    if len(found) != 1:
         raise DataError(_ENTIRE, "drop it in a file of its own, with all that the format needs")
-    return rows[0]
+    return found[0]

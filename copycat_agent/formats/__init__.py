@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copycat_agent.formats.draft import Draft, Unparsed
 from copycat_agent.formats.encoding import encoding_problem, split_problem
 from copycat_agent.formats.lines import LineFrames, LineOptions
 from copycat_agent.formats.model import (
@@ -16,10 +17,8 @@ from copycat_agent.formats.model import (
     Reader,
     RecordFile,
     RecordFormat,
-    Row,
     SkippedRest,
     Text,
-    Unparsed,
 )
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
@@ -28,6 +27,7 @@ from copycat_agent.formats.parts import Part
 __all__ = [
     "TAIL_BYTES",
     "Chunk",
+    "Draft",
     "Frame",
     "Frames",
     "Gap",
@@ -42,7 +42,6 @@ __all__ = [
     "Reader",
     "RecordFile",
     "RecordFormat",
-    "Row",
     "SkippedRest",
     "Text",
     "Unparsed",

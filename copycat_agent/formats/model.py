@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
+from copycat_agent.formats.draft import Draft, Unparsed
 from copycat_agent.formats.parts import Part
 from copycat_agent.model import Schema
 
@@ -49,36 +50,6 @@ class Text(NamedTuple):
         return text.decode(self.codec, "replace").encode("utf-8", "replace") if self.codec else text
 
 
-class Row(NamedTuple):
-    """One record within a chunk: bytes `start` up to, not including, `end`, delimiter included. `ordinal` lines go before it.
-
-    Of a parsed record `value` are its fields or what makes it a bad one, `raw` its bytes as they stand in the file (a rendering
-    of its fields where no such bytes exist), `schema` that of its file, `as_is` see `Parsed`.
-    """
-
-    value: bytes | dict[str, Any] | Unparsed
-    start: int
-    end: int
-    ordinal: int
-    raw: bytes | None = None
-    schema: Schema | None = None
-    as_is: bool = False
-
-    @property
-    def bytes(self) -> bytes:
-        """The record as bytes, for a dead letter."""
-        if self.raw is not None:
-            return self.raw
-        return self.value if isinstance(self.value, bytes) else b""
-
-
-class Unparsed(NamedTuple):
-    """What a format could find, but not read: a bad record. `why` never holds its data."""
-
-    why: str
-    hint: str = ""
-
-
 class Chunk(NamedTuple):
     """A run of complete records, read at once.
 
@@ -111,13 +82,15 @@ class Chunk(NamedTuple):
         """How many bytes its first `index` stretches cover."""
         return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
 
-    def rows(self) -> Iterator[Row]:
-        """The records with their places in the file; skipped empty lines are left out."""
+    def rows(self, first: int = 1) -> Iterator[Draft]:
+        """A draft of each record; skipped empty lines are left out. The first stretch is the `first`-th record of its file."""
         position = self.start
-        for index, raw in enumerate(self.raw):
+        for number, raw in enumerate(self.raw, first):
             end = min(position + len(raw) + len(self.delimiter), self.end)
             if not self._is_skipped(raw):
-                yield Row(self.text.value(raw), position, end, index)
+                draft = Draft(self.text.value(raw), position, end, number)
+                draft.partial = self.partial
+                yield draft
             position = end
 
     def fitting(self, records: int, size_bytes: int) -> int:
@@ -246,11 +219,11 @@ class Parsed(NamedTuple):
             return self.places[index] - self.places[0]
         return self.size_bytes * index // len(self.values)
 
-    def rows(self) -> Iterator[Row]:
-        """The records with their places."""
+    def rows(self, first: int = 1) -> Iterator[Draft]:
+        """A draft of each record, of which the first one is the `first`-th of its file."""
         for index, value in enumerate(self.values):
             raw = None if self.raw is None else self.raw[index]
-            yield Row(value, self.places[index], self.places[index + 1], index, raw, self.schema, self.as_is)
+            yield Draft(value, self.places[index], self.places[index + 1], first + index, raw, self.schema, self.as_is)
 
     def fitting(self, records: int, size_bytes: int) -> int:
         """How many records are no more than so many, and weigh about so much; at least one."""

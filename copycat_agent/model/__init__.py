@@ -17,7 +17,19 @@ from copycat_agent.model.batches import (
     SplitResult,
     Stretch,
 )
-from copycat_agent.model.lanes import OFFSETS_TOPIC, Head, LaneId, LaneOutcome, LanePlan, LaneState, Place, Position
+from copycat_agent.model.lanes import (
+    OFFSETS_TOPIC,
+    Head,
+    LaneId,
+    LaneOutcome,
+    LanePlan,
+    LaneState,
+    Place,
+    Position,
+    connector_id_of,
+    is_connector_id,
+    new_connector_id,
+)
 from copycat_agent.model.offsets import Fingerprint, Reduced, SourceOffset, SourcePartition, TaskId
 from copycat_agent.model.records import Column, Record, Schema
 
@@ -57,4 +69,7 @@ __all__ = [
     "StepFailure",
     "Stretch",
     "TaskId",
+    "connector_id_of",
+    "is_connector_id",
+    "new_connector_id",
 ]

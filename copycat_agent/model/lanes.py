@@ -6,6 +6,8 @@ A *lane* is one task of a connector whose guarantee is exactly_once. It moves in
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,21 +15,41 @@ from copycat_agent.model.accounts import Counts, Loss
 from copycat_agent.model.offsets import SourceOffset, SourcePartition
 
 OFFSETS_TOPIC = "__copycat_offsets"
-"""The compacted topic that holds heads and positions."""
+"""The compacted topic that holds heads, positions and names."""
+_ID_MARK = "~"
+"""No name begins so (`options.ConnectorName`): a key is an id or a name, and never both."""
+
+
+def new_connector_id() -> str:
+    """An id for a connector: made once, and kept whatever the connector is called. Safe in a transactional.id."""
+    return f"{_ID_MARK}{secrets.token_hex(6)}"
+
+
+def connector_id_of(name: str) -> str:
+    """The id of a connector that a version before ids had under this name: the same whenever a copy of that version's store is migrated."""
+    return f"{_ID_MARK}{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+def is_connector_id(key: str) -> bool:
+    """Whether a key of lanes is a connector's id, and not a name."""
+    return key.startswith(_ID_MARK)
 
 
 class Place(NamedTuple):
-    """The partition that holds everything of one connector."""
+    """The partition that holds everything of one connector, or of one name."""
 
     topic: str
     partition: int
 
 
 class LaneId(NamedTuple):
-    """A lane: the agent's uuid, the connector's name, and the task's number."""
+    """A lane: the agent's uuid, the key of its connector, and the task's number.
+
+    `key` is the connector's id, see `new_connector_id`. Of lanes that stand under a name it is that name: older versions had no ids.
+    """
 
     agent: str
-    connector: str
+    key: str
     number: int
 
 
@@ -46,7 +68,7 @@ class Position(NamedTuple):
     """How far a partition is settled, as the transaction that took lane number `lane` to `seq` says; `offset` None: it is forgotten.
 
     `counts` and `losses` are what that transaction made of it. `nonce` names the start of the agent whose transaction it was.
-    `is_last`: nothing later is known of the partition under the same name, nor anything under the connector's present one, if that is
+    `is_last`: nothing later is known of the partition under the same key, nor anything under the connector's own one, if that is
     another; a person may have set it back meanwhile.
     """
 

@@ -1,10 +1,10 @@
-"""The tables of lanes: places and heads by connector and by whose they are, and what each connector is bound to."""
+"""The tables of lanes: what each connector is in Kafka, places and heads by connector and by whose they are, and what it is bound to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import Head, Place
+from copycat_agent.model import Head, Place, new_connector_id
 from copycat_agent.offsets.schema import checksum
 from copycat_agent.transactions.opening import Adopt, Lanes
 
@@ -14,18 +14,54 @@ if TYPE_CHECKING:
 
     from copycat_agent.offsets.schema import Row
 
-Decision = Adopt | Literal["moved"]
-"""Which positions the next opening goes on from. "moved": nobody has decided, and what Kafka has under the connector's name is not its
-own: another connector had that name before."""
-
 
 class Binding(NamedTuple):
     """A row of `bindings`: see `lanes.KeptLanes`."""
 
     cluster: str = ""
-    adopt: Decision = ""
+    adopt: Adopt = ""
     copied: int = 0
     unused: int = 0
+
+
+class Identified(NamedTuple):
+    """A row of `names`: see `lanes.KeptLanes`."""
+
+    id: str
+    asks: int = 1
+    registered: str = ""
+
+
+def identified(connection: sqlite3.Connection, connector: str) -> Identified | None:
+    """What the connector is in Kafka; None for one that has no id yet."""
+    row = connection.execute("SELECT id, asks, registered FROM names WHERE connector = ?", (connector,)).fetchone()
+    return Identified(*row) if row else None
+
+
+def identify(connection: sqlite3.Connection, connector: str) -> Identified:
+    """The same; an id is made where there is none."""
+    known = identified(connection, connector)
+    if known is None:
+        known = Identified(new_connector_id())
+        save_identified(connection, connector, known)
+    return known
+
+
+def save_identified(connection: sqlite3.Connection, connector: str, what: Identified) -> None:
+    """Save it. sqlite3.IntegrityError where another connector has the id."""
+    row = (connector, *what)
+    connection.execute(
+        "INSERT INTO names (connector, id, asks, registered, checksum) VALUES (?, ?, ?, ?, ?) ON CONFLICT (connector) DO UPDATE"
+        " SET id = excluded.id, asks = excluded.asks, registered = excluded.registered, checksum = excluded.checksum",
+        (*row, checksum(row)),
+    )
+
+
+def owner(connection: sqlite3.Connection, key: str) -> str:
+    """The connector that has this id, or lanes of this key; "" for nobody."""
+    query = "SELECT connector FROM names WHERE id = ? UNION SELECT connector FROM places WHERE agent = '' AND name = ?"
+    row = connection.execute(query, (key, key)).fetchone()
+    return str(row[0]) if row else ""
 
 
 def has_lanes(connection: sqlite3.Connection, connector: str) -> bool:
@@ -33,9 +69,10 @@ def has_lanes(connection: sqlite3.Connection, connector: str) -> bool:
     return connection.execute("SELECT 1 FROM places WHERE connector = ? LIMIT 1", (connector,)).fetchone() is not None
 
 
-def is_bound(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether anything was ever said of its lanes here, if only that there are none of its own."""
-    return has_lanes(connection, connector) or binding(connection, connector).adopt != ""
+def is_known(connection: sqlite3.Connection, connector: str) -> bool:
+    """Whether this store knows what Kafka has of the connector, if only that there is nothing."""
+    known = identified(connection, connector)
+    return has_lanes(connection, connector) or (known is not None and not known.asks)
 
 
 def named(connection: sqlite3.Connection) -> list[str]:
@@ -54,17 +91,29 @@ def forget_agents(connection: sqlite3.Connection, connector: str) -> None:
         connection.execute(f"DELETE FROM {table} WHERE connector = ? AND agent <> ''", (connector,))  # noqa: S608 - constants
 
 
-def replace_lanes(connection: sqlite3.Connection, connector: str, place: Place, heads: Mapping[int, Head]) -> None:
-    """These are all that it has."""
+def forget_lanes(connection: sqlite3.Connection, connector: str) -> None:
+    """It has none."""
     for table in ("places", "lanes"):
         connection.execute(f"DELETE FROM {table} WHERE connector = ?", (connector,))  # noqa: S608 - constants
-    own = Lanes(connector, place, heads)
+
+
+def forget_group(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
+    """These are not its lanes any more."""
+    for table in ("places", "lanes"):
+        query = f"DELETE FROM {table} WHERE connector = ? AND agent = ? AND name = ?"  # noqa: S608 - constants
+        connection.execute(query, (connector, group.agent, group.key))
+
+
+def replace_lanes(connection: sqlite3.Connection, connector: str, place: Place, heads: Mapping[int, Head]) -> None:
+    """These are all that it has."""
+    forget_lanes(connection, connector)
+    own = Lanes(identify(connection, connector).id, place, heads)
     save_place(connection, connector, own)
     save_heads(connection, connector, own, heads)
 
 
 def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
-    """By agent and name, the connector's own and earlier ones."""
+    """By agent and key, the connector's own and those that it takes over."""
     places = connection.execute("SELECT agent, name, topic, part FROM places WHERE connector = ? ORDER BY agent, name", (connector,))
     heads: dict[tuple[str, str], dict[int, Head]] = {}
     for agent, name, number, *head in connection.execute(
@@ -87,12 +136,12 @@ def bind(connection: sqlite3.Connection, connector: str, bound: Binding) -> None
 
 def save_place(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
     """Save where lanes stand; `lanes.KeptLanes` says whose."""
-    _save(connection, "places", [(connector, group.agent, group.connector, *group.place)])
+    _save(connection, "places", [(connector, group.agent, group.key, *group.place)])
 
 
 def save_heads(connection: sqlite3.Connection, connector: str, group: Lanes, heads: Mapping[int, Head]) -> None:
     """Save how far lanes of a group are; others of it stay."""
-    _save(connection, "lanes", [(connector, group.agent, group.connector, number, *head) for number, head in heads.items()])
+    _save(connection, "lanes", [(connector, group.agent, group.key, number, *head) for number, head in heads.items()])
 
 
 def _save(connection: sqlite3.Connection, table: str, rows: Collection[Row]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from copycat_agent.errors import CopiedError, DataError
 from copycat_agent.model import Account, SourcePartition
 from copycat_agent.offsets import accounts as books
-from copycat_agent.offsets import damage, identity, lane_rows, lanes, ledger, schema, takeovers
+from copycat_agent.offsets import damage, identity, lane_rows, lanes, ledger, names, schema
 from copycat_agent.offsets.held import HeldFile
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.offsets.opening import Opened
     from copycat_agent.offsets.state_dir import StateDir
-    from copycat_agent.offsets.takeovers import Pending
     from copycat_agent.transactions.opening import Adopt, Lanes, Truth
 
 
@@ -36,8 +34,6 @@ class LaneStore(HeldFile):
         self._kept = opened.kept
         self._identity: Identity | None = None
         self._ledger = ledger.Ledger()
-        self.handing_over = threading.Lock()
-        """For whoever opens lanes under another name than their owner's, until what was found is saved: they must not do so both."""
 
     @property
     def agent_uuid(self) -> str:
@@ -93,35 +89,28 @@ class LaneStore(HeldFile):
             return lanes.kept(connection, connector)
 
     def knows(self, connector: str) -> bool:
-        """Whether anything was ever said of its lanes here. A store that was lost knows of none."""
+        """Whether it is known here what Kafka has of it. A store that was lost knows of nobody."""
         with self._using() as connection:
-            return lane_rows.is_bound(connection, connector)
+            return lane_rows.is_known(connection, connector)
 
     def connectors_with_lanes(self) -> tuple[str, ...]:
         """Names of all connectors that have lanes, whether or not they have offsets."""
         with self._using() as connection:
             return tuple(lane_rows.named(connection))
 
-    def pending(self, name: str) -> Pending | None:
-        """Lanes that another connector had under this name, and has not opened under its own."""
-        with self._using() as connection:
-            return takeovers.pending(connection, name)
-
-    def brought_home(self, found: Pending, truth: Truth) -> None:
-        """`pending` lanes are opened for their owner: save what they did last as its own."""
+    def identified(self, connector: str) -> KeptLanes:
+        """What is known of a connector's lanes; it has an id by now, made where there was none."""
+        kept = self.lanes(connector)
+        if kept.id:
+            return kept
         with self._writing() as connection:
-            unknown = takeovers.brought_home(connection, found, truth)
-            self._enter(connection, unknown, keeps_accounts=False)
+            lane_rows.identify(connection, connector)
+            return lanes.kept(connection, connector)
 
-    def expected(self, connector: str, groups: Collection[Lanes]) -> None:
-        """Something of the connector stands in these places, or is about to."""
+    def looked_up(self, connector: str, found: Iterable[Lanes]) -> None:
+        """Kafka was asked for names of the connector of which it was not known here what they are for, and has these lanes."""
         with self._writing() as connection:
-            takeovers.expected(connection, connector, groups)
-
-    def cleared(self, connector: str, place: Place, truth: Truth, before: Collection[Lanes] = ()) -> None:
-        """What stood under the connector's name and was another's is deleted in Kafka; it still takes over what it had `before`."""
-        with self._writing() as connection:
-            takeovers.cleared(connection, connector, place, truth, before)
+            names.looked_up(connection, connector, found)
 
     def lanes_opened(
         self,
@@ -192,11 +181,14 @@ class LaneStore(HeldFile):
         if agent in {self._kept.uuid, *self._kept.former}:
             raise DataError("that is this agent, or was it", "leave --agent out")
         with self._writing() as connection:
-            takeovers.take_over(connection, connector, agent)
+            names.take_over(connection, connector, agent)
 
     def undecided(self, connector: str) -> str:
         """Why a connector without lanes must not begin, "" when it may: the store was begun anew, and nobody has decided."""
-        return self.damaged if self.lanes(connector).adopt not in {"local", "moved"} else ""
+        with self._using() as connection:
+            is_new = lane_rows.is_known(connection, connector) and not lane_rows.has_lanes(connection, connector)
+            is_decided = is_new or lane_rows.binding(connection, connector).adopt == "local"
+        return "" if is_decided else self.damaged
 
     def _leave_identity(self, connector: str) -> str:
         """The agent's new uuid when the connector was found to be a copy's, or copied; else ""."""

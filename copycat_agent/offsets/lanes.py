@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.errors import FatalError, PositionsError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
 from copycat_agent.offsets import lane_rows, schema
-from copycat_agent.offsets.lane_rows import Decision
 from copycat_agent.offsets.schema import checksum
 from copycat_agent.transactions.opening import Adopt, Lanes
 
@@ -35,38 +34,49 @@ class KeptLanes:
     """What is known of a connector's lanes. All of it is empty for one that never had any.
 
     `cluster` is the Kafka cluster where its positions belong, `place` where they stand there, `heads` how far they were when they were
-    last saved. `adopt` is what a person, or a change of the guarantee, has decided for the next opening. `before` are lanes under its
-    earlier names, or of an agent that is gone (its place has partition -1), which that opening takes over. `copied`: another state
+    last saved. `adopt` is what a person, or a change of the guarantee, has decided for the next opening. `before` are lanes of other keys
+    that it takes over: those of connectors that were merged into it, of its name in versions before ids, or of an agent that is gone. A
+    place with partition -1 is not known yet; for a name it says that Kafka has to be asked what it has of it. `copied`: another state
     directory with this agent's identity has moved one of them. `unused`: the connector has run without them since.
+
+    `id` is the connector's, "" before it has one. `asks`: what Kafka knows of its name is not known here. `registered` is the name by which
+    Kafka knows the id, "" for none.
     """
 
     cluster: str = ""
     place: Place | None = None
     heads: dict[int, Head] = field(default_factory=dict)
-    adopt: Decision = ""
+    adopt: Adopt = ""
     before: tuple[Lanes, ...] = ()
     copied: bool = False
     unused: bool = False
+    id: str = ""
+    asks: bool = True
+    registered: str = ""
 
 
 def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
     """As values that any JSON library takes; None for a connector that has no lanes, or runs without them."""
-    if lanes.unused or lanes == KeptLanes(adopt=lanes.adopt):
+    if lanes.unused or not (lanes.cluster or lanes.place or lanes.before):
         return None
     place = lanes.place._asdict() if lanes.place else {"topic": OFFSETS_TOPIC, "partition": None}
     heads = [{"lane": number, "step": head.seq, "start": head.nonce, "offset": head.offset} for number, head in sorted(lanes.heads.items())]
-    before = [{"connector": one.connector, "agent": one.agent} for one in lanes.before]
-    decided = "" if lanes.adopt == "moved" else lanes.adopt  # that is nobody's decision
-    return {"cluster": lanes.cluster, **place, "heads": heads, "adopt": decided, "before": before, "copied": lanes.copied}
+    before = [{"connector": one.key, "agent": one.agent} for one in lanes.before]
+    decided = {"adopt": lanes.adopt, "before": before, "copied": lanes.copied}
+    return {"id": lanes.id, "cluster": lanes.cluster, **place, "heads": heads, **decided}
 
 
 def kept(connection: sqlite3.Connection, connector: str) -> KeptLanes:
     """What is known of its lanes."""
     bound = lane_rows.binding(connection, connector)
     groups = lane_rows.groups(connection, connector)
-    own = next((one for one in groups if one.connector == connector and not one.agent), None)
+    known = lane_rows.identified(connection, connector) or lane_rows.Identified("")
+    own = next((one for one in groups if one.key == known.id and not one.agent), None)
+    place = own.place if own and own.place.partition >= 0 else None
     before = tuple(one for one in groups if one is not own)
-    return KeptLanes(bound.cluster, own.place if own else None, dict(own.known) if own else {}, bound.adopt, before, *map(bool, bound[2:]))
+    heads = dict(own.known) if own else {}
+    named = {"id": known.id, "asks": bool(known.asks), "registered": known.registered}
+    return KeptLanes(bound.cluster, place, heads, bound.adopt, before, *map(bool, bound[2:]), **named)  # type: ignore[arg-type]
 
 
 def opened(
@@ -79,13 +89,13 @@ def opened(
 ) -> list[Position]:
     """Save what an opening found, which has told Kafka what is `published`. Returns the positions that count here.
 
-    The first time, after a rename, and when it goes on from here, what Kafka does not have under the connector's present name is
-    marked. PositionsError when it was to take over another agent's lanes, and nothing was found.
+    The first time, after a merge, and when it goes on from here, what Kafka does not have under the connector's own key is marked.
+    PositionsError when it was to take over another agent's lanes, and nothing was found.
     """
     known = kept(connection, connector)
     gone = [one for one in known.before if one.agent]
     if gone and not truth.positions:
-        raise _nothing_there(gone[0])
+        raise _nothing_there(connector, gone[0].agent)
     if not known.adopt:
         _check_forwards(connector, known.heads, truth.heads)
     there = {**published, **{one.partition: one.offset for one in truth.positions if one.is_last}}
@@ -93,6 +103,7 @@ def opened(
         _forget_published(connection, connector, there.keys())
     news = apply(connection, truth.positions, may_rewind=known.adopt == "topic")
     lane_rows.replace_lanes(connection, connector, place, truth.heads)
+    lane_rows.save_identified(connection, connector, lane_rows.identify(connection, connector)._replace(asks=0, registered=connector))
     lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
     if known.adopt == "local" or known.before or known.place is None:
         same = {one.partition for one in news if one.offset is there[one.partition]}  # a lost store has all of them from there
@@ -103,9 +114,8 @@ def opened(
     return news
 
 
-def _nothing_there(group: Lanes) -> PositionsError:
-    words = f"Kafka knows nothing of connector {group.connector} of agent {group.agent}, which it was to take over"
-    name = group.connector
+def _nothing_there(name: str, agent: str) -> PositionsError:
+    words = f"Kafka knows nothing of connector {name} of agent {agent}, which it was to take over"
     ways = f"see whether agent and cluster are right: copycat offsets adopt {name} --from-topic --agent UUID"
     return PositionsError(words, f"{ways}; or go on without: copycat offsets adopt {name}")
 
@@ -118,7 +128,7 @@ def refused(connection: sqlite3.Connection, connector: str, own: Collection[Posi
     for one in unknown:
         before = heads.get(one.lane, Head())
         heads[one.lane] = before._replace(seq=max(one.seq, before.seq))
-    lane_rows.save_heads(connection, connector, Lanes(connector, Place("", -1)), heads)
+    save_heads(connection, connector, heads)
     lane_rows.bind(connection, connector, lane_rows.binding(connection, connector)._replace(copied=1))
     return unknown
 
@@ -177,8 +187,9 @@ def backwards(connection: sqlite3.Connection, connector: str, heads: Mapping[int
 
 
 def save_heads(connection: sqlite3.Connection, connector: str, heads: Mapping[int, Head]) -> None:
-    """A batch's transaction is committed."""
-    lane_rows.save_heads(connection, connector, Lanes(connector, Place("", -1)), heads)
+    """The connector's own lanes are there."""
+    key = lane_rows.identify(connection, connector).id
+    lane_rows.save_heads(connection, connector, Lanes(key, Place("", -1)), heads)
 
 
 def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], *, wish: bool) -> None:
@@ -203,7 +214,7 @@ def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartiti
     `is_lost`: the store may have known lanes of connectors that it does not know any more; what a person wants is marked for these, too.
     """
     for connector in {one.connector for one in partitions}:
-        has_lanes = lane_rows.has_lanes(connection, connector) or (wish and is_lost and not lane_rows.is_bound(connection, connector))
+        has_lanes = lane_rows.has_lanes(connection, connector) or (wish and is_lost and not lane_rows.is_known(connection, connector))
         if has_lanes and (wish or lane_rows.binding(connection, connector).adopt != "local"):
             mark(connection, [one for one in partitions if one.connector == connector], wish=wish)
 
@@ -248,3 +259,5 @@ def begin_anew(connection: sqlite3.Connection) -> None:
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
     for connector, cluster in connection.execute("SELECT connector, cluster FROM bindings").fetchall():
         lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
+    for connector, *row in connection.execute("SELECT connector, id, asks, registered FROM names").fetchall():
+        lane_rows.save_identified(connection, connector, lane_rows.Identified(*row)._replace(asks=0, registered=""))

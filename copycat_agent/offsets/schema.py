@@ -8,7 +8,7 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, connector_id_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,7 +56,9 @@ _OF_LANES = {
     "unpublished": "connector, key",
 }
 """Tables of lanes, with the columns that their checksums are of: what is read again is decided by them, as by offsets."""
-_LANES_SINCE = 6
+_OF_NAMES = {"names": "connector, id, asks, registered"}
+"""The same for names."""
+_LANES_SINCE, _NAMES_SINCE = 6, 8
 _ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
 UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
 
@@ -159,7 +161,8 @@ def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
         if offset_checksum(row[:-1]) != row[-1]:
             yield "a row does not match its checksum"
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for table, columns in _OF_LANES.items() if version >= _LANES_SINCE else ():
+    tables = (_OF_LANES if version >= _LANES_SINCE else {}) | (_OF_NAMES if version >= _NAMES_SINCE else {})
+    for table, columns in tables.items():
         for row in connection.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608 - constants
             if checksum(row[:-1]) != row[-1]:
                 yield f"a row of {table} does not match its checksum"
@@ -268,8 +271,30 @@ def _add_cut(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE offsets ADD COLUMN cut TEXT NOT NULL DEFAULT ''")
 
 
+def _add_names(connection: sqlite3.Connection) -> None:
+    """Each connector that Kafka may know gets an id (see `names`); offsets are not touched.
+
+    It is made from the name: a backup of the version before that is put back later has to come to the same one.
+    Its lanes stand in Kafka under its name, or an earlier one. So they are not its own any more: its next opening takes them over once.
+    Kafka is not asked what it knows of a name where the store knows: because there are lanes of it, or because what stands there was
+    another connector's ("moved", which nothing but this said).
+    """
+    connection.execute(
+        "CREATE TABLE names (connector TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL UNIQUE, asks INTEGER NOT NULL,"
+        " registered TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
+    )
+    places = connection.execute("SELECT connector FROM places WHERE agent = '' AND name = connector AND part >= 0").fetchall()
+    bindings = connection.execute("SELECT connector, cluster, adopt, copied, unused FROM bindings").fetchall()
+    known = {name for (name,) in places} | {row[0] for row in bindings if row[2] == "moved"}
+    there = {row[0] for row in bindings} | {name for (name,) in connection.execute("SELECT connector FROM places")}
+    rows: list[Row] = [(name, connector_id_of(name), int(name not in known), "") for name in sorted(there)]
+    connection.executemany("INSERT INTO names VALUES (?, ?, ?, ?, ?)", [(*row, checksum(row)) for row in rows])
+    decided: list[Row] = [(name, cluster, "", *others) for name, cluster, adopt, *others in bindings if adopt == "moved"]
+    connection.executemany("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?)", [(*row, checksum(row)) for row in decided])
+
+
 MIGRATIONS: Migrations = {
-    0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts, 5: _add_lanes, 6: _add_cut,
+    0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts, 5: _add_lanes, 6: _add_cut, 7: _add_names,
 }  # fmt: skip
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

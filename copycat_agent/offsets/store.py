@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Account, SourcePartition
 from copycat_agent.offsets import accounts as books
-from copycat_agent.offsets import identity, ledger, schema, takeovers
+from copycat_agent.offsets import identity, ledger, names, schema
 from copycat_agent.offsets.commits import Commit
 from copycat_agent.offsets.lane_store import LaneStore
 from copycat_agent.offsets.opening import Opened, connect, open_checked, open_existing
@@ -191,7 +191,7 @@ class OffsetStore(LaneStore):
             books.rename(connection, old, new)
             kept = [SourcePartition(new, row[1]) for row in rows if row[1] in known]
             ours = [SourcePartition(new, part.key) for part, _ in moved]
-            takeovers.rename(connection, old, new, ours, kept, is_lost=bool(self._kept.nonces))
+            names.rename(connection, old, new, ours, kept, is_lost=bool(self._kept.nonces))
         return len(moved)
 
     def __enter__(self) -> Self:

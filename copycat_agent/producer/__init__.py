@@ -10,13 +10,13 @@ from typing import NamedTuple
 from copycat_agent import logs
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.delivery import Intact, Outgoing, Place, Refused, TaskProducer
+from copycat_agent.producer.delivery import Intact, Message, Place, Refused, TaskProducer
 from copycat_agent.producer.lanes import Lane, Lanes, MakeSteps
 from copycat_agent.producer.pace import MOST_BYTES, Pace
 from copycat_agent.producer.remembered import Remembered
 from copycat_agent.producer.transactional import KafkaSteps
 
-__all__ = ["Intact", "Outgoing", "Place", "Producers", "Refused", "TaskProducer"]
+__all__ = ["Intact", "Message", "Place", "Producers", "Refused", "TaskProducer"]
 
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""

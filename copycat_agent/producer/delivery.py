@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat, starmap
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as Receipt
 
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
@@ -25,17 +26,17 @@ from copycat_agent.producer.settings import distrust_token, message_timeout_ms, 
 from copycat_agent.producer.statistics import client_view
 from copycat_agent.producer.topics import Topics
 
-Outgoing = tuple[Any, ...]
+Message = tuple[Any, ...]
 """Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.
 
 The two are its callback under two names, which nothing here uses. The end may be left out.
 """
 
-_USUAL: Outgoing = (None, -1, None, None)
+_USUAL: Message = (None, -1, None, None)
 """Key, partition and callbacks of a message that leaves them out."""
 Place = Callable[[str, int, int], None]
 """Hears where a record came to lie: topic, partition, offset."""
-Report = Callable[[KafkaError | None, Message], None]
+Report = Callable[[KafkaError | None, Receipt], None]
 
 _ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - its spelling
 _ROOM_SECONDS = 0.05
@@ -143,7 +144,7 @@ class TaskProducer:
         if not self.tracked:
             return
 
-        def report(error: KafkaError | None, message: Message) -> None:
+        def report(error: KafkaError | None, message: Receipt) -> None:
             if error is not None:
                 self._on_delivery(error, message)
             elif message.offset() is not None:  # of one that it had sent before, Kafka says only that it is there
@@ -151,7 +152,7 @@ class TaskProducer:
 
         self._report = report
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """Send every value to `topic` with the same key, partition, timestamp and headers (`tail`, from key on; may be empty).
 
         Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
@@ -159,7 +160,7 @@ class TaskProducer:
         told = tail if self._report is None else _reported((topic, b"", *tail), self._report)[2:]
         self._drive(values, lambda rest: map(self._client.produce, repeat(topic), rest, *map(repeat, told)))
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         """Send messages that differ in more than their value. Otherwise like `send`."""
         report = self._report
         going = list(messages) if report is None else [_reported(message, report) for message in messages]
@@ -308,7 +309,7 @@ class TaskProducer:
     def _where(self) -> str:
         return f"sending to {','.join(self._options.bootstrap_servers)}"
 
-    def _on_delivery(self, error: KafkaError | None, _message: Message | None) -> None:
+    def _on_delivery(self, error: KafkaError | None, _message: Receipt | None) -> None:
         if error is not None:
             self._failures.setdefault(error.code(), error)
 
@@ -330,7 +331,7 @@ class TaskProducer:
         del self.topics, self._client
 
 
-def _reported(message: Outgoing, report: Report) -> Outgoing:
+def _reported(message: Message, report: Report) -> Message:
     """The message with its callback."""
     topic, value, key, partition, _, _, *rest = (*message, *_USUAL[len(message) - 2 :])
     return topic, value, key, partition, report, None, *rest

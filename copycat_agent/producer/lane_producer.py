@@ -17,7 +17,7 @@ from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.delivery import Intact, Outgoing, Refused, TaskProducer
+from copycat_agent.producer.delivery import Intact, Message, Refused, TaskProducer
 from copycat_agent.producer.outcomes import classify, code_name, no_more_threads
 from copycat_agent.producer.settings import transactional_settings
 from copycat_agent.producer.shared import SLICE_SECONDS, Shared
@@ -118,11 +118,11 @@ class LaneProducer(TaskProducer):
             self.broken = True
             raise self._told(exception.args[0], f"beginning transaction {self.transactional_id}") from None
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """See `TaskProducer.send`. RefusedError when Kafka has refused a record of this transaction meanwhile."""
         self._count(len(values), lambda: super(LaneProducer, self).send(topic, values, tail))
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         """See `send`."""
         going = list(messages)
         self._count(len(going), lambda: super(LaneProducer, self).send_each(going))
@@ -142,7 +142,7 @@ class LaneProducer(TaskProducer):
     def send_entries(self, place: Place, entries: Sequence[Entry]) -> None:
         """Send entries to the offsets topic. RefusedError for one that is refused on the spot."""
         self.is_settled = self.is_settled and not entries
-        messages: list[Outgoing] = [(place.topic, one.value, one.key, place.partition) for one in entries]
+        messages: list[Message] = [(place.topic, one.value, one.key, place.partition) for one in entries]
         try:
             self._drive(messages, lambda rest: starmap(self._client.produce, rest))
         except Refused as refused:

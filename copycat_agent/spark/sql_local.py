@@ -62,8 +62,8 @@ class LocalSql:
         if step_of(batch.definition) is None:
             return run_batch(batch, producers, stopping)
 
-        def make_run(batch: Batch, pipeline: Any, producer: Any, stopping: Callable[[], bool]) -> SqlRun:  # noqa: ANN401 - see `MakeRun`
-            return SqlRun(batch, pipeline, producer, stopping, self.query(pipeline.definition).batch())
+        def make_run(batch: Batch, encoder: Any, producer: Any, stopping: Callable[[], bool]) -> SqlRun:  # noqa: ANN401 - see `MakeRun`
+            return SqlRun(batch, encoder, producer, stopping, self.query(encoder.definition).batch())
 
         return run_batch(batch, producers, stopping, make_run=make_run)
 

@@ -1,6 +1,14 @@
-"""Heads and positions as entries of the offsets topic: JSON, versioned, one key for each lane and each partition.
+"""Heads, positions and names as entries of the offsets topic: JSON, versioned, one key for each lane, each partition and each name.
 
-Compaction keeps the latest of each key. Keys begin with the agent's uuid and the connector's name, so that agents can share the topic.
+::
+
+    [agent, id, "head", lane]      [agent, id, "position", partition]      [agent, id, "name", ""]      where the id's entries stand
+    [agent, name, "head", lane]    [agent, name, "id", ""]                                              where the name's entries stand
+
+Compaction keeps the latest of each key. Keys begin with the agent's uuid, so that agents can share the topic, and with the connector's id.
+Under its name stands only which id it has, and a lane that whoever asks for it claims. A name counts for an id where the id says the same.
+
+Versions before ids had heads and positions under the name. They refuse what stands there now, since they know no entry of that kind.
 """
 
 from __future__ import annotations
@@ -16,14 +24,14 @@ from copycat_agent.model import Counts, Fingerprint, Head, LaneId, Loss, Positio
 from copycat_agent.transactions.protocol import Entry
 
 VERSION = 1
-_HEAD, _POSITION = "head", "position"
+_HEAD, _POSITION, _NAME, _ID = "head", "position", "name", "id"
 _LARGEST = 2**63 - 1
 """Of steps and positions: what files, Kafka and the store count with."""
 
 
-def partition_of(agent: str, connector: str, count: int) -> int:
-    """In which of the topic's `count` partitions a connector's entries stand: all of them in one, so that they have an order."""
-    return zlib.crc32(f"{agent}/{connector}".encode(errors="surrogatepass")) % count
+def partition_of(agent: str, key: str, count: int) -> int:
+    """In which of the topic's `count` partitions the entries of a connector, or a name, stand: all in one, so that they have an order."""
+    return zlib.crc32(f"{agent}/{key}".encode(errors="surrogatepass")) % count
 
 
 def transactional_id(lane: LaneId, seq: int) -> str:
@@ -31,35 +39,48 @@ def transactional_id(lane: LaneId, seq: int) -> str:
 
     Two ids alternate, so that one can be prepared while the other works.
     """
-    return f"copycat.{lane.agent}.{lane.connector}.{lane.number}.{seq % 2}"
+    return f"copycat.{lane.agent}.{lane.key}.{lane.number}.{seq % 2}"
 
 
 def head_entry(lane: LaneId, head: Head) -> Entry:
     """A lane's head."""
-    return Entry(_key(lane.agent, lane.connector, _HEAD, lane.number), _text({"v": VERSION, "seq": head.seq, "nonce": head.nonce}))
+    return Entry(_key(lane.agent, lane.key, _HEAD, lane.number), _text({"v": VERSION, "seq": head.seq, "nonce": head.nonce}))
 
 
-def position_entry(agent: str, position: Position) -> Entry:
-    """A partition's position; without a value where it is forgotten."""
+def position_entry(agent: str, key: str, position: Position) -> Entry:
+    """A partition's position, under the connector's key; without a value where it is forgotten."""
     partition, lane, seq, offset, counts, losses, nonce, _ = position
-    key = _key(agent, partition.connector, _POSITION, partition.key)
+    where = _key(agent, key, _POSITION, partition.key)
     if offset is None:
-        return Entry(key, None)
+        return Entry(where, None)
     place = {**_of_slots(offset), "fingerprint": _of_slots(offset.fingerprint)}
     lost = [one[1:] for one in losses]  # whose partition is the entry's
     told = {"v": VERSION, "lane": lane, "seq": seq, "nonce": nonce, "offset": place, "counts": _of_slots(counts), "losses": lost}
-    return Entry(key, _text(told))
+    return Entry(where, _text(told))
+
+
+def name_entry(agent: str, key: str, name: str | None) -> Entry:
+    """What the connector with this id is called; without a value where it is nobody's any more."""
+    return Entry(_key(agent, key, _NAME, ""), None if name is None else _text({"v": VERSION, "name": name}))
+
+
+def id_entry(agent: str, name: str, key: str | None) -> Entry:
+    """Which id the connector of this name has; without a value where nobody has it any more."""
+    return Entry(_key(agent, name, _ID, ""), None if key is None else _text({"v": VERSION, "id": key}))
 
 
 class Found(NamedTuple):
-    """What entries say about one connector: heads by lane, positions in their order without those that were forgotten after them.
+    """What entries say about one connector, or one name: heads by lane, positions in their order without those that were forgotten later.
 
-    `end`: up to where they were read.
+    `name` is what the id is called: "" for nobody's any more, None where nothing is said of it. `id` is what the name is for, "" for
+    nothing. `end`: up to where they were read.
     """
 
     heads: dict[int, Head]
     positions: list[Position]
     end: int = 0
+    name: str | None = None
+    id: str = ""
 
     def steps(self) -> dict[int, int]:
         """The latest step that anything tells of, by lane."""
@@ -69,41 +90,54 @@ class Found(NamedTuple):
         return latest
 
 
-def read(entries: Iterable[Entry], agent: str, connector: str) -> Found:
-    """Those of one connector. Raises PositionsError for an entry that a newer version wrote, or that is none of ours."""
-    begin = _key(agent, connector)[:-1]
+def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") -> Found:
+    """Those under one key, as positions of `connector`, or of the key without one.
+
+    Raises PositionsError for an entry that a newer version wrote, or that is none of ours.
+    """
+    begin = _key(agent, key)[:-1]
     heads: dict[int, Head] = {}
+    texts: dict[str, str] = {}
     told: dict[str, list[tuple[int, Position]]] = {}
     for order, entry in enumerate(entries):
         if not entry.key.startswith(begin):
             continue
         try:
             kind, name = _kind_and_name(entry.key)
-            if entry.value is None:
+            if kind in {_NAME, _ID}:
+                texts[kind] = _text_of(entry.value, kind)
+            elif entry.value is None:
                 told.pop(name, None)
             elif kind == _HEAD:
                 heads[name] = _head(entry.value)._replace(offset=entry.offset)
             else:
-                told.setdefault(name, []).append((order, _position(SourcePartition(connector, name), entry.value)))
+                told.setdefault(name, []).append((order, _position(SourcePartition(connector or key, name), entry.value)))
         except (ValueError, TypeError, KeyError, RecursionError):
             words = f"offset {entry.offset} of the offsets topic was written by another version, or by somebody else"
             raise PositionsError(words, "run the newer version of copycat-agent") from None
     for some in told.values():
         some[:-1] = [(order, position._replace(is_last=False)) for order, position in some[:-1]]
-    return Found(heads, [position for _, position in sorted(one for some in told.values() for one in some)])
+    positions = [position for _, position in sorted(one for some in told.values() for one in some)]
+    return Found(heads, positions, 0, texts.get(_NAME), texts.get(_ID, ""))
 
 
-def steps(entries: Iterable[Entry], agent: str, connector: str) -> list[tuple[int, Head]]:
-    """Each step of each of its lanes that is there, in their order. Raises as `read` does."""
-    begin = _key(agent, connector, _HEAD)[:-1]
-    taken = (read((entry,), agent, connector).heads for entry in entries if entry.key.startswith(begin))
+def steps(entries: Iterable[Entry], agent: str, key: str) -> list[tuple[int, Head]]:
+    """Each step of each lane under a key that is there, in their order. Raises as `read` does."""
+    begin = _key(agent, key, _HEAD)[:-1]
+    taken = (read((entry,), agent, key).heads for entry in entries if entry.key.startswith(begin))
     return [step for one in taken for step in one.items()]
+
+
+def names_in(entries: Iterable[Entry], agent: str, key: str) -> bool:
+    """Whether anything is said there of which name an id has, or which id a name. `key` is either."""
+    said = {_key(agent, key, kind, "") for kind in (_NAME, _ID)}
+    return any(entry.key in said for entry in entries)
 
 
 def _kind_and_name(key: bytes) -> tuple[str, Any]:
     """Raises ValueError for a key that is none of this version's."""
     _, _, kind, name = json.loads(key)
-    expected = {_HEAD: int, _POSITION: str}[kind]
+    expected = {_HEAD: int, _POSITION: str, _NAME: str, _ID: str}[kind]
     if type(name) is not expected:
         raise ValueError
     return kind, name
@@ -129,6 +163,14 @@ def _position(partition: SourcePartition, value: bytes) -> Position:
     losses = tuple(Loss(partition, *one) for one in told["losses"])
     lane, seq = _number(told["lane"]), _number(told["seq"])
     return Position(partition, lane, seq, SourceOffset(**offset), Counts(**told["counts"]), losses, told.get("nonce", ""))
+
+
+def _text_of(value: bytes | None, kind: str) -> str:
+    """A name or an id; "" where it was taken back."""
+    told = "" if value is None else _loaded(value)[kind]
+    if type(told) is not str:
+        raise ValueError
+    return told
 
 
 def _number(told: Any) -> int:  # noqa: ANN401 - what JSON holds

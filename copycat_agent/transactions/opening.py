@@ -4,7 +4,7 @@ The order matters. After the fence nobody who began before it can commit; so wha
 is not done yet. The claim takes each head one step further, under the nonce of this start: a batch that was planned before, and whose
 process only wakes up now, finds a head that is not the one it was planned at.
 
-Lanes are taken over a few at a time, lanes of earlier names first, and what is read after the last fence counts. Everybody begins with the
+Lanes are taken over a few at a time, those of other keys first, and what is read after the last fence counts. Everybody begins with the
 same lane: of two copies of one agent that open at the same time, one gets it, and the other finds out.
 """
 
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from copycat_agent import failpoints
-from copycat_agent.model import Head, LaneId, Place, Position, SourceOffset, SourcePartition
+from copycat_agent.model import Head, LaneId, Place, Position, SourceOffset, SourcePartition, is_connector_id
 from copycat_agent.transactions import refusals
-from copycat_agent.transactions.entries import Found, head_entry, position_entry, read, transactional_id
+from copycat_agent.transactions.entries import Found, head_entry, id_entry, name_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
 from copycat_agent.transactions.seen import Claim, read_back
 
@@ -30,12 +30,12 @@ Adopt = Literal["", "local", "topic"]
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The lanes of one name: the connector's, or one that it had before. `known` are their heads as SQLite has them.
+    """The lanes of one key: the connector's id, or another one whose work it takes over. `known` are their heads as SQLite has them.
 
     `agent`: of another agent, whose state directory is gone and whose work this one takes over; "" for this one's own.
     """
 
-    connector: str
+    key: str
     place: Place
     known: Mapping[int, Head] = field(default_factory=dict)
     agent: str = ""
@@ -45,14 +45,16 @@ class Lanes:
 class Opening:
     """What is asked for. `wanted` are lanes of the connector that are to work; all that there are of it are fenced, whatever is wanted.
 
-    `before` are the lanes of its earlier names. `nonce` is this start's, `nonces` are those of all starts of this state directory, this
+    `before` are lanes of other keys whose work it takes over: of connectors that were merged into it, of its name in versions before
+    ids, of an agent that is gone. `nonce` is this start's, `nonces` are those of all starts of this state directory, this
     one included. `cluster` is where its positions belong, "" when that is not known yet.
 
-    `publish` are positions that SQLite has and the topic has not, None for what is forgotten: after a rename, an adoption, or another
+    `publish` are positions that SQLite has and the topic has not, None for what is forgotten: after a merge, an adoption, or another
     guarantee. They go there once all is claimed and seen, so that the topic is complete before anything is planned; none may be in flight.
     `only`: just these lanes of a connector that is open already are opened again, and the others, which go on working meanwhile, are left
     alone; empty for all.
-    `owner`: whose the lanes are by now, where that is not who they are called after: "" for the connector of that name.
+    `name`: what the connector is called; "": as its key. `home` is where it stands which id has that name, None where Kafka is told
+    nothing of names. `registers`: it is told in any case, and not only where another name was read of it.
     """
 
     agent: str
@@ -65,28 +67,35 @@ class Opening:
     adopt: Adopt = ""
     publish: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
     only: frozenset[int] = frozenset()
-    owner: str = ""
+    name: str = ""
+    home: Place | None = None
+    registers: bool = False
 
     @property
-    def name(self) -> str:
+    def connector(self) -> str:
         """Whose positions they become."""
-        return self.owner or self.lanes.connector
+        return self.name or self.lanes.key
 
     def lane(self, group: Lanes, number: int) -> LaneId:
         """A lane of one of its groups."""
-        return LaneId(group.agent or self.agent, group.connector, number)
+        return LaneId(group.agent or self.agent, group.key, number)
 
 
 class Truth(NamedTuple):
-    """What is so. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order."""
+    """What is so. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order.
+
+    `name` and `id` are what was read under the key of `Opening.lanes`, see `entries.Found`.
+    """
 
     cluster: str
     heads: dict[int, Head]
     positions: tuple[Position, ...]
+    name: str | None = None
+    id: str = ""
 
 
 Read = list[tuple[Lanes, Found]]
-"""What the topic says of each group: those of earlier names first."""
+"""What the topic says of each group: the connector's own last."""
 
 
 def open_lanes(asked: Opening) -> Lines[Truth]:
@@ -96,7 +105,7 @@ def open_lanes(asked: Opening) -> Lines[Truth]:
     """
     cluster = yield Step("cluster_id")
     if asked.cluster and cluster != asked.cluster and asked.adopt != "local":
-        raise refusals.other_cluster(asked.name, asked.cluster, cluster)
+        raise refusals.other_cluster(asked.connector, asked.cluster, cluster)
     groups = (asked.lanes,) if asked.only else (*asked.before, asked.lanes)
     todo, done = _known(asked, groups), set[LaneId]()
     claims: list[Claim] = []
@@ -116,18 +125,18 @@ def open_lanes(asked: Opening) -> Lines[Truth]:
             claims += yield from _claim(asked, found, fenced)
             if not todo:
                 ends = {asked.lane(group, 0)[:2]: there.end for group, there in found}
-                yield from read_back(claims, ends, whole=not asked.only)
+                yield from read_back(claims, ends, asked.connector, whole=not asked.only)
                 claims += yield from _publish(asked, found, claims[-1], fenced[some[-1]], _missing(asked, found, positions))
         except Exception:
             yield from _close(handles)
             raise
         yield from _close(handles)
     heads = {one.lane.number: one.head for one in claims if _is_present(asked, one.lane)}
-    return Truth(cluster, heads, tuple(positions))
+    return Truth(cluster, heads, tuple(positions), found[-1][1].name, found[-1][1].id)
 
 
 def _is_present(asked: Opening, lane: LaneId) -> bool:
-    """Whether the lane has the connector's present name."""
+    """Whether the lane is one of the connector's own."""
     return lane[:2] == asked.lane(asked.lanes, 0)[:2]
 
 
@@ -165,50 +174,44 @@ def _read_group(asked: Opening, group: Lanes) -> Lines[Found]:
     agent = group.agent or asked.agent
     end = yield Step("end", (group.place,))
     known = {number: head for number, head in group.known.items() if not asked.only or number in asked.only}
-    is_whole = asked.adopt or asked.before  # all that stands under an earlier name is deleted, but for what the present one has
+    is_whole = asked.adopt or asked.before  # all that stands under another key is deleted, but for what the connector has under its own
     since = 0 if is_whole else max(0, min((head.offset for head in known.values()), default=0))
     entries = yield Step("replay", (group.place, since, end))
-    found = read(entries, agent, group.connector)
+    found = read(entries, agent, group.key, asked.connector)
     if since and not found.heads.keys() >= known.keys():
         entries = yield Step("replay", (group.place, 0, end))  # SQLite was wrong about where they stand
-        found = read(entries, agent, group.connector)
+        found = read(entries, agent, group.key, asked.connector)
     return found._replace(end=end)
 
 
 def _check(asked: Opening, found: Read) -> list[Position]:
     """What the topic has and SQLite has not. Raises PositionsError where they do not belong together and nobody has decided."""
-    own = {SourcePartition(asked.name, one.partition.key) for one in found[-1][1].positions}
+    own = {one.partition for one in found[-1][1].positions}
     earlier = (one for group, there in found[:-1] for one in _news(asked, group, there))
     news = [one._replace(is_last=False) if one.partition in own else one for one in earlier]
     news += _news(asked, *found[-1])
     for group, there in found:
         for number, head in there.heads.items():
             if not asked.adopt and not group.agent and head.nonce not in asked.nonces:
-                raise refusals.foreign(asked.name, number, [one for one in news if one.nonce == asked.nonce], asked.lanes.place)
+                raise refusals.foreign(asked.connector, number, [one for one in news if one.nonce == asked.nonce], asked.lanes.place)
         for number, known in group.known.items():
             head = there.heads.get(number, Head())
             if not asked.adopt and head.seq < known.seq and (not asked.only or number in asked.only):
-                raise refusals.behind(asked.name, number, known, head, group.place)
+                raise refusals.behind(asked.connector, number, known, head, group.place)
     return news
 
 
 def _news(asked: Opening, group: Lanes, found: Found) -> Iterable[Position]:
-    """Of one group, under the connector's present name."""
     if asked.adopt == "local" and not group.agent:
         return
     for one in found.positions:
         known = group.known.get(one.lane, Head()).seq if asked.adopt != "topic" else 0
         if one.seq > known and (not asked.only or one.lane in asked.only):
-            yield one if group.connector == asked.name else _renamed(one, asked.name)
-
-
-def _renamed(one: Position, name: str) -> Position:
-    partition = SourcePartition(name, one.partition.key)
-    return one._replace(partition=partition, losses=tuple(loss._replace(partition=partition) for loss in one.losses))
+            yield one
 
 
 def _missing(asked: Opening, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SourceOffset | None]]:
-    """What the topic has to be told before anything is planned, so that it is complete under the connector's present name."""
+    """What the topic has to be told before anything is planned, so that it is complete under the connector's own key."""
     present = found[-1][1]
     rows: dict[SourcePartition, SourceOffset | None] = {}
     if asked.adopt == "local":
@@ -246,11 +249,11 @@ def _publish(
 ) -> Lines[list[Claim]]:
     """One more step of the lane that was claimed last, where there is anything to tell: `rows`, now that they are known to be the truth.
 
-    It also deletes the positions under earlier names: they stand under the present one from then on, and whoever gets an old name, or asks
-    for it when the store is lost, finds nothing of them.
+    It also deletes the positions under other keys: they stand under the connector's own from then on, and whoever asks for those when the
+    store is lost finds nothing of them. And it says what the connector is called, before anything is planned.
     """
     head = last.head._replace(seq=last.head.seq + 1)
-    told = [(last.place, _published(asked, last.lane, head, rows)), *_left(asked, found)]
+    told = [(last.place, _published(asked, last.lane, head, rows)), *_left(asked, found), *_registered(asked, found[-1][1].name)]
     if not any(entries for _, entries in told):
         return []
     yield from _commit(handles[last.head.seq % 2], [*told, (last.place, [head_entry(last.lane, head)])])
@@ -259,14 +262,23 @@ def _publish(
 
 def _published(asked: Opening, lane: LaneId, head: Head, publish: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[Entry]:
     told = [Position(partition, lane.number, head.seq, offset, nonce=head.nonce) for partition, offset in publish]
-    return [position_entry(asked.agent, one) for one in told]
+    return [position_entry(asked.agent, lane.key, one) for one in told]
 
 
 def _left(asked: Opening, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
-    """What deletes the positions under earlier names; those of an agent that is gone are not ours to delete."""
+    """What deletes the positions under other keys; those of an agent that is gone are not ours to delete."""
     for group, there in found[:-1]:
         if not group.agent:
-            yield group.place, [position_entry(asked.agent, one._replace(offset=None)) for one in there.positions]
+            gone = [position_entry(asked.agent, group.key, one._replace(offset=None)) for one in there.positions]
+            yield group.place, gone + ([name_entry(asked.agent, group.key, None)] if is_connector_id(group.key) else [])
+
+
+def _registered(asked: Opening, known: str | None) -> Iterable[tuple[Place, list[Entry]]]:
+    """What tells the name, where the topic does not know it or says another one."""
+    if asked.home is not None and (asked.registers or known not in {None, asked.name}):
+        key = asked.lanes.key
+        yield asked.home, [id_entry(asked.agent, asked.name, key)]
+        yield asked.lanes.place, [name_entry(asked.agent, key, asked.name)]
 
 
 def _commit(handle: Handle, entries: Iterable[tuple[Place, Sequence[Entry]]]) -> Lines[None]:

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, LaneId, Place
-from copycat_agent.transactions.entries import steps
+from copycat_agent.transactions.entries import names_in, steps
 from copycat_agent.transactions.protocol import Entry, Lines, Step
 
 _AT_ONCE = 20_000
 """So many entries at most are read at a time: of more, earlier ones are let go when later ones replace them (`producer.positions`)."""
 
 Name = tuple[str, str]
-"""An agent, and one of its connectors."""
+"""An agent, and a key of its lanes."""
 
 
 class Claim(NamedTuple):
@@ -31,10 +31,11 @@ class Claim(NamedTuple):
     head: Head
 
 
-def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], *, whole: bool) -> Lines[None]:
+def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str, *, whole: bool) -> Lines[None]:
     """Raises RetriableError unless `claims`, in their order, are all that has become of their lanes since those were read.
 
-    `ends`: up to where the place of each connector was read for what is going to be relied on. `whole`: its other lanes, too, stand still.
+    `ends`: up to where the place of each key was read for what is going to be relied on. `whole`: its other lanes, too, stand still,
+    and so does what is said of names. `connector`: what it is called, for who reads the error.
     """
     by_name: dict[Name, list[Claim]] = defaultdict(list)
     for one in claims:
@@ -42,9 +43,10 @@ def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], *, whole: bool)
     for name, mine in by_name.items():
         entries = yield from _entries(mine[0].place, min(one.head.offset for one in mine))
         expected, there = _expected(mine), _there(mine, steps(entries, *name), whole=whole)
-        if there != expected or any(one.head.offset > ends[name] for one in mine):
+        was_named = whole and names_in((one for one in entries if one.offset >= ends[name]), *name)
+        if there != expected or was_named or any(one.head.offset > ends[name] for one in mine):
             lanes = sorted(number for number in expected.keys() | there.keys() if expected.get(number) != there.get(number))
-            raise _stale(mine[0], lanes)
+            raise _stale(mine[0].place, connector, lanes)
 
 
 def _entries(place: Place, since: int) -> Lines[list[Entry]]:
@@ -75,8 +77,8 @@ def _there(claims: Sequence[Claim], taken: Sequence[tuple[int, Head]], *, whole:
     return there
 
 
-def _stale(claim: Claim, lanes: Sequence[int]) -> RetriableError:
-    place, what = claim.place, f"connector {claim.lane.connector}"
+def _stale(place: Place, connector: str, lanes: Sequence[int]) -> RetriableError:
+    what = f"connector {connector}"
     if lanes:
         what = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))} of {what}"
     return RetriableError(

@@ -94,14 +94,14 @@ class LaneWriter:
         yield Step("ready", (handle,))
         end = yield Step("end", (plan.place,))
         entries = yield Step("replay", (plan.place, max(0, plan.head.offset), end))
-        head = read(entries, plan.lane.agent, plan.lane.connector).heads.get(plan.lane.number, Head())
+        head = read(entries, plan.lane.agent, plan.lane.key).heads.get(plan.lane.number, Head())
         _compare(plan, head)
 
     def finish(self, plan: LanePlan, handle: Handle, positions: Sequence[Position]) -> Lines[LaneOutcome]:
         """Commit what was sent, together with `positions`. Never raises a CopycatError: the outcome says what is known."""
         now = Head(plan.head.seq + 1, plan.head.nonce, plan.head.offset)
         assert all(one.seq == now.seq and one.lane == plan.lane.number for one in positions), "a transaction takes one step of one lane"
-        told = [position_entry(plan.lane.agent, one._replace(nonce=now.nonce)) for one in positions]
+        told = [position_entry(plan.lane.agent, plan.lane.key, one._replace(nonce=now.nonce)) for one in positions]
         try:
             now = yield from self._looked_up(plan, now)
             yield Step("send", (handle, plan.place, [*told, head_entry(plan.lane, now)]))

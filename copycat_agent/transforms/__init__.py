@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import TransformOptions
 from copycat_agent.registry import Registry
-from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepError, StepFaultError, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, Step, StepError, StepFaultError, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.containers import CRI, DOCKER
 from copycat_agent.transforms.convert import CONVERT
 from copycat_agent.transforms.csv_ import CSV

@@ -7,44 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from copycat_agent.errors import DataError, FatalError
-from copycat_agent.model import Column, Schema
+from copycat_agent.formats.draft import Draft
+from copycat_agent.model import Column
 from copycat_agent.options import Field, TransformOptions
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.match import Condition, compile_matcher
 
 Columns = tuple[Column, ...]
 """The fields of records, as far as they are known before any record is read."""
-
-
-class Draft:
-    """A record while the steps work on it: one object serves all records of a split, one after the other.
-
-    `value` is the framed bytes, or the fields once a step (or the format) has made some. The dict of fields is the steps' own: they may
-    change it. What lies within a field (a dict, a list) is not: it is replaced, never changed, since it may be the format's.
-    `timestamp_ms` is the event time in epoch milliseconds, None while no step has set one. `kept` counts the errors that
-    `on_error: keep` passed over, `trouble` is the first one that it or `on_error: drop` did, in words; "" for none. The rest is the
-    record's place, see `model.Record`; steps read it only.
-    """
-
-    __slots__ = ("end", "kept", "number", "partial", "schema", "start", "timestamp_ms", "trouble", "value")
-
-    def __init__(self, value: bytes | dict[str, Any], start: int = 0, end: int = 0, number: int = 1) -> None:
-        self.value = value
-        self.start = start
-        self.end = end
-        self.number = number
-        self.timestamp_ms: int | None = None
-        self.partial = False
-        self.schema: Schema | None = None
-        self.kept = 0
-        self.trouble = ""
-
-    def fields(self) -> dict[str, Any]:
-        """The fields, to be changed in place. A raw line gets its one field, `message`: UTF-8, U+FFFD for what is not."""
-        value = self.value
-        if isinstance(value, bytes):
-            value = self.value = {"message": value.decode("utf-8", "replace")}
-        return value
 
 
 Step = Callable[[Draft], bool]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.trees.json_values import parse
 from copycat_agent.model import Column
 from copycat_agent.options import Field

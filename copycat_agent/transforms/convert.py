@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.formats.records.fields.types import TypeSettings, TypeWord, ZoneName, field_type
 from copycat_agent.options import Field
 from copycat_agent.templates import MISSING
-from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.casting import FAST_DIGITS, Cast, caster
 from copycat_agent.transforms.columns import type_at, with_type
 from copycat_agent.transforms.paths import FieldName, finder, putter

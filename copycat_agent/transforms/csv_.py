@@ -6,7 +6,7 @@ import csv
 from typing import Annotated, Any, Literal, NoReturn
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.fields.columns import Columns as RowColumns
 from copycat_agent.formats.records.fields.columns import Rules, numbered
 from copycat_agent.formats.records.fields.types import TypeSettings, TypeWord, ZoneName, field_types

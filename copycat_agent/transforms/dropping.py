@@ -6,9 +6,10 @@ import zlib
 from dataclasses import dataclass
 from typing import Annotated
 
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, Options
 from copycat_agent.templates import SplitMeta, compile_path, scalar_text
-from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.match import Condition, compile_matcher
 from copycat_agent.transforms.paths import FieldName
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.model import Column
 from copycat_agent.options import Field, Options
 from copycat_agent.templates import MISSING
-from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import struct_fields, struct_of, type_at, with_type, without_field
 from copycat_agent.transforms.paths import FieldName, FieldNames, clash, finder, nested_finder, putter, remover, taker
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from copycat_agent.errors import FatalError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.model import Column
 from copycat_agent.registry import FAULT, Fence, wrong_kind
 from copycat_agent.templates import SplitMeta
-from copycat_agent.transforms.base import Columns, Draft, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
 
 
 def wrong_transform(name: str, part: TransformKind) -> str:

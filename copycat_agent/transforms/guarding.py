@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from copycat_agent.errors import CopycatError, DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.registry import FAULT, blamed, told
-from copycat_agent.transforms.base import Draft, OnError, Step, StepError, StepFaultError, Transform
+from copycat_agent.transforms.base import OnError, Step, StepError, StepFaultError, Transform
 from copycat_agent.transforms.match import Predicate
 
 if TYPE_CHECKING:

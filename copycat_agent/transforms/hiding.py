@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, Options, Regex, Secret
 from copycat_agent.patterns import Match, compile_pattern
 from copycat_agent.templates import MISSING, scalar_text
-from copycat_agent.transforms.base import Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import element_of, struct_fields, struct_of, type_at, with_type
 from copycat_agent.transforms.paths import Change, FieldName, FieldNames, changers, clash, finder, putter
 

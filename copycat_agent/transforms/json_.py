@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.trees.json_values import parse
 from copycat_agent.options import Field
 from copycat_agent.transforms.base import Steady, StepOptions, Transform, TransformKind

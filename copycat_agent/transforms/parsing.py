@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field, Options
 from copycat_agent.templates import MISSING, compile_path
-from copycat_agent.transforms.base import Draft, Step
+from copycat_agent.transforms.base import Step
 from copycat_agent.transforms.columns import Columns, struct_of, with_type, without_field
 
 Parse = Callable[[Any], dict[str, Any]]

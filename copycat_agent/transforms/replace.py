@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field, Options, Regex
 from copycat_agent.patterns import Match, Pattern, compile_pattern
 from copycat_agent.templates import MISSING, scalar_text
-from copycat_agent.transforms.base import Columns, Draft, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import type_at, with_type
 from copycat_agent.transforms.paths import FieldName, clash, finder, putter
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, WithJsonSchema
 from copycat_agent.templates import MISSING, SplitMeta, Template, compile_path, compile_template
-from copycat_agent.transforms.base import Columns, Draft, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import struct_of, type_at, with_type
 from copycat_agent.transforms.paths import FieldName, Find, Put, clash, finder, putter
 

@@ -8,9 +8,10 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from copycat_agent.errors import DataError
+from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, Options, WithJsonSchema
 from copycat_agent.templates import MISSING, SplitMeta
-from copycat_agent.transforms.base import Columns, Draft, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.columns import with_type
 from copycat_agent.transforms.paths import FieldName, finder, putter
 from copycat_agent.transforms.times import LOCAL, Times, compile_times

@@ -76,7 +76,8 @@ def test_lanes_survive_a_restart(store: OffsetStore, tmp_path: Path) -> None:
     store.close()
     with OffsetStore.open(tmp_path / "state") as again:
         assert (again.lanes("app"), marks(again)) == before
-    assert before == (KeptLanes("c1", PLACE, {0: Head(6, "now", 60), 1: Head(5, "now", 50)}), {"c": 1})
+    expected = KeptLanes("c1", PLACE, {0: Head(6, "now", 60), 1: Head(5, "now", 50)}, id=before[0].id, asks=False, registered="app")
+    assert before == (expected, {"c": 1})
 
 
 def test_what_was_there_before_the_lanes_is_told(tmp_path: Path) -> None:
@@ -211,7 +212,9 @@ def test_adopted_from_here_everything_is_told_and_the_topic_may_have_begun_anew(
     assert store.adopt("app", "local") == ""
     assert store.lanes("app").adopt == "local"
     open_lanes(store, lane0=1, lane1=1)
-    assert store.lanes("app") == KeptLanes("c1", PLACE, {0: Head(1, "now", 10), 1: Head(1, "now", 10)})
+    there = store.lanes("app")
+    assert (there.cluster, there.place, there.heads) == ("c1", PLACE, {0: Head(1, "now", 10), 1: Head(1, "now", 10)})
+    assert there.adopt == ""
     assert (rows(store), marks(store)) == ({"a": 100, "b": 100}, {"a": 100, "b": 100})
 
 
@@ -264,31 +267,44 @@ def test_renamed_while_the_topic_is_ahead(store: OffsetStore) -> None:
     store.commit({part("x", "new"): at(5)})
     store.reset({part("b"): at(10)})
     store.rename("app", "new")
-    (before,) = store.lanes("new").before
-    assert before == Lanes("app", PLACE, {0: Head(6, "now", 60), 1: Head(5, "now", 50)})
-    assert store.lanes("new").cluster == "c1"
+    kept = store.lanes("new")
+    assert (kept.place, kept.heads, kept.before) == (PLACE, {0: Head(6, "now", 60), 1: Head(5, "now", 50)}, ())
+    assert (kept.cluster, kept.registered, kept.asks) == ("c1", "app", True)
     news = [Position(part("a", "new"), 0, 7, at(300)), Position(part("b", "new"), 0, 7, at(300))]
-    open_lanes(store, *news, name="new", place=OTHER, lane0=1)
+    open_lanes(store, *news, name="new", lane0=8, lane1=6)
     assert rows(store, "new") == {"a": 300, "b": 10, "x": 5}  # b was set by a person
-    assert marks(store, "new") == {"b": 10, "x": 5}  # a was told by the opening, under the new name
-    assert store.lanes("new") == KeptLanes("c1", OTHER, {0: Head(1, "now", 10)})
+    assert marks(store, "new") == {"b": 10, "x": 5}  # a is known in Kafka, whatever the connector is called
+    assert store.lanes("new").registered == "new"
 
 
 def test_whoever_gets_the_old_name_begins_with_nothing_of_it(store: OffsetStore) -> None:
+    known = store.lanes("app").id
     store.rename("app", "new")
-    assert store.lanes("app") == KeptLanes(adopt="moved")
-    assert (rows(store), marks(store)) == ({}, {})
+    assert store.lanes("new").id == known != store.lanes("app").id
+    assert not store.lanes("app").asks
+    assert (store.lanes("app").place, rows(store), marks(store)) == (None, {}, {})
 
 
-def test_renamed_twice_and_back_every_name_is_fenced(store: OffsetStore) -> None:
+def test_renamed_twice_and_back_the_id_is_the_same(store: OffsetStore) -> None:
+    before = store.lanes("app")
     store.rename("app", "new")
     store.rename("new", "newer")
-    assert [one.connector for one in store.lanes("newer").before] == ["app"]
-    open_lanes(store, name="newer", place=OTHER, lane0=1)
+    assert store.lanes("newer").id == before.id
+    open_lanes(store, name="newer", lane0=8, lane1=6)
     store.rename("newer", "app")
     kept = store.lanes("app")
-    assert [one.connector for one in kept.before] == ["newer"]
-    assert (kept.adopt, kept.place, rows(store)) == ("moved", None, {"a": 100, "b": 100})
+    assert (kept.id, kept.place, kept.before, rows(store)) == (before.id, before.place, (), {"a": 100, "b": 100})
+
+
+def test_of_two_that_have_lanes_those_of_the_old_one_are_taken_over(store: OffsetStore) -> None:
+    store.lanes_opened("other", "c1", OTHER, Truth("c1", {0: Head(1, "now")}, ()))
+    own, theirs = store.lanes("app").id, store.lanes("other").id
+    store.rename("other", "app")
+    kept = store.lanes("app")
+    assert (kept.id, kept.place) == (own, PLACE)
+    assert kept.before == (Lanes(theirs, OTHER, {0: Head(1, "now")}),)
+    open_lanes(store, lane0=8, lane1=6)
+    assert store.lanes("app").before == ()
 
 
 def test_renamed_and_back_before_anybody_was_there_nothing_has_happened(store: OffsetStore) -> None:
@@ -302,13 +318,13 @@ def test_renamed_and_back_before_anybody_was_there_nothing_has_happened(store: O
 def test_a_decision_about_a_name_stays_with_it_and_one_about_its_lanes_goes_along(store: OffsetStore) -> None:
     store.adopt("app", "local")
     store.rename("app", "new")
-    assert (store.lanes("new").adopt, store.lanes("app").adopt) == ("local", "moved")
+    assert (store.lanes("new").adopt, store.lanes("app").adopt) == ("local", "")
     store.commit({part("x", "other"): at(5)})
     store.lanes_opened("other", "c1", OTHER, Truth("c1", {0: Head(1, "now")}, ()))
     store.rename("other", "app")
-    assert store.lanes("app").adopt == "moved"
+    assert store.lanes("app").adopt == ""
     store.rename("app", "last")
-    assert (store.lanes("last").adopt, store.lanes("app").adopt) == ("", "moved")
+    assert (store.lanes("last").adopt, store.lanes("app").adopt) == ("", "")
 
 
 def test_positions_without_lanes_that_come_to_lanes_are_told(store: OffsetStore) -> None:
@@ -381,7 +397,8 @@ def test_a_copy_keeps_what_it_sent_and_goes_on_as_an_agent_of_its_own(store: Off
     assert store.agent_uuid == new != uuid
     assert store.identity.uuid == new
     assert store.identity.nonce != nonce
-    assert [store.lanes(name) for name in ("app", "side")] == [KeptLanes("c1", adopt="local"), KeptLanes("c1")]
+    there = [store.lanes(name) for name in ("app", "side")]
+    assert [(one.cluster, one.adopt, one.place, one.registered) for one in there] == [("c1", "local", None, ""), ("c1", "", None, "")]
     assert marks(store) == marks(store, "side") == {}
     store.close()
     with OffsetStore.open(tmp_path / "state") as again:

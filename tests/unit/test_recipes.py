@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from copycat_agent.batch.pipeline import host_name
 from copycat_agent.cli.main import app
+from copycat_agent.encoding.layout import host_name
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.workbench.formatting import format_text
 from copycat_agent.workbench.trying import run_tests

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from copycat_agent import registry
-from copycat_agent.batch.pipeline import compiled
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import Loaded, load_directory
+from copycat_agent.encoding.encoder import compiled
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.options import AgentOptions, Definition

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from copycat_agent.delivery.exactly_once.opening_plan import Asking, OpeningPlan, refused
-from copycat_agent.errors import PositionsError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
+from copycat_agent.delivery.exactly_once.opening_plan import Asking, Perform
+from copycat_agent.errors import RetriableError
+from copycat_agent.model import OFFSETS_TOPIC, Head, SourceOffset, SourcePartition
 from copycat_agent.producer.transactional import KafkaSteps
-from copycat_agent.transactions.opening import Lanes as LanesOf
 from copycat_agent.transactions.opening import Opening, Truth, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
 from copycat_agent.turns import Party, Turns
@@ -31,7 +30,6 @@ _IN_LINE = "waits until the lanes of other connectors are open"
 _ENDING = "waits until Kafka has ended what was begun in its lanes before"
 _DOING = {
     "cluster_id": "asks which Kafka cluster this is",
-    "hand over": "waits for a connector that takes over lanes of an earlier name",
     "prepare": _ENDING,
     "ready": _ENDING,
     "end": "reads its positions from Kafka",
@@ -53,7 +51,7 @@ class World(Protocol):
         """Free what it holds."""
 
 
-Ask = Callable[[int, str, ExitStack, Callable[[], None]], OpeningPlan]
+Ask = Callable[[int, str, Perform], Opening]
 """See `opening_plan.Asking.all`."""
 
 MakeWorld = Callable[["Definition", Callable[[], bool]], World]
@@ -72,7 +70,7 @@ Rows = Mapping[SourcePartition, SourceOffset | None]
 class Opened(NamedTuple):
     """What an opening was asked for, and found."""
 
-    plan: OpeningPlan
+    asked: Opening
     truth: Truth
 
 
@@ -92,15 +90,12 @@ class _Watched:
 class Attempt:
     """One try, under way from the beginning. `on_end` is called on its thread."""
 
-    def __init__(
-        self, turns: Turns, definition: Definition, store: OffsetStore, make: MakeWorld, ask: Ask, on_end: Callable[[], None]
-    ) -> None:
+    def __init__(self, turns: Turns, definition: Definition, make: MakeWorld, ask: Ask, on_end: Callable[[], None]) -> None:
         """`ask` is called on its thread."""
         self.doing = _IN_LINE
         self._begun = time.monotonic()
         self._cancelled = threading.Event()
-        self._lease = ExitStack()
-        self._definition, self._store, self._make, self._ask = definition, store, make, ask
+        self._definition, self._make, self._ask = definition, make, ask
         self._future = turns.take(definition.kafka.bootstrap_servers, Party(definition.name, definition.name), self._open)
         self._future.add_done_callback(lambda _: on_end())
 
@@ -123,10 +118,6 @@ class Attempt:
         self._cancelled.set()
         self._future.cancel()
 
-    def leave(self) -> None:
-        """What it found is saved, or nobody wants it: others may do what it kept them from, as soon as it is over."""
-        self._future.add_done_callback(lambda _: self._lease.close())
-
     def at(self, step: str) -> None:
         """It comes to this step. Raises RetriableError when it was cancelled."""
         if self._cancelled.is_set():
@@ -138,13 +129,9 @@ class Attempt:
         world = self._make(self._definition, self._cancelled.is_set)
         try:
             there = world.ensure_topic(OFFSETS_TOPIC), world.cluster_id()
-            plan = self._ask(*there, self._lease, lambda: self.at("hand over"))
-            try:
-                return Opened(plan, perform(open_lanes(plan.opening), cast("Steps", _Watched(world, self))))
-            except PositionsError as error:
-                if (told := refused(self._store, plan, error)) is error:
-                    raise
-                raise told from error
+            watched = cast("Steps", _Watched(world, self))
+            asked = self._ask(*there, lambda lines: perform(lines, watched))
+            return Opened(asked, perform(open_lanes(asked), watched))
         finally:
             world.close()
 
@@ -162,26 +149,24 @@ class Opener:
         earlier: Sequence[str] = (),
     ) -> None:
         """`earlier` are names that the connector had, and nobody has now: the store that knew it by them may be lost."""
-        self._definition = definition
-        self._store = store
         self._asking = Asking(store, definition.name, definition.delivery.tasks_max, earlier)
-        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, store, make, ask, on_end)
+        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end)
 
     def all(self) -> Attempt:
-        """Every lane that the connector has or had, and those it is to have; or what comes first: see `opening_plan`.
-
-        Raises what the store raises.
-        """
+        """Every lane that the connector has or had, and those it is to have."""
         return self._begin(self._asking.all)
 
-    def again(self, number: int, heads: Mapping[int, Head], place: Place, cluster: str, tell: Rows | None = None) -> Attempt:
-        """One lane, while the others work: to know what became of its last transaction, or to `tell` something.
+    def again(self, asked: Opening, number: int, head: Head, tell: Rows | None = None) -> Attempt:
+        """One lane of those that were `asked` for, see `without_what_is_done`, while the others work.
 
-        Raises what the store raises.
+        To know what became of its last transaction, or to `tell` something.
         """
-        identity = self._store.identity
-        lanes = LanesOf(self._definition.name, place, {number: heads[number]})
-        publish = tuple((tell or {}).items())
-        who = (identity.nonce, identity.nonces)
-        asked = Opening(identity.uuid, lanes, (number,), *who, cluster, publish=publish, only=frozenset({number}))
-        return self._begin(lambda *_: OpeningPlan(asked))
+        lanes = replace(asked.lanes, known={number: head})
+        one = replace(asked, lanes=lanes, wanted=(number,), only=frozenset({number}), publish=tuple((tell or {}).items()))
+        return self._begin(lambda *_: one)
+
+
+def without_what_is_done(found: Opened) -> Opening:
+    """What was asked for, for openings of single lanes later: what was to be published or taken over is, and may have been large."""
+    lanes = replace(found.asked.lanes, known={})
+    return replace(found.asked, lanes=lanes, cluster=found.truth.cluster, before=(), adopt="", publish=(), home=None, registers=False)

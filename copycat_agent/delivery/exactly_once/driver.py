@@ -13,10 +13,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.delivery.base import Accounts, DeliveryView, Pending, Report, Results, Unsaved, is_empty, joined
+from copycat_agent.delivery.exactly_once.attempts import without_what_is_done
 from copycat_agent.delivery.exactly_once.publishing import LANE, OffsetPublisher
 from copycat_agent.delivery.exactly_once.recovery import Recovery
 from copycat_agent.errors import RetriableError
-from copycat_agent.model import LaneId, LaneOutcome, LanePlan, SourcePartition, Split, SplitResult
+from copycat_agent.model import LaneOutcome, LanePlan, SourcePartition, Split, SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,13 +52,13 @@ class ExactlyOnce:
     pace_seconds = PACE_SECONDS
 
     def __init__(self, definition: Definition, store: OffsetStore, opener: Opener, found: Opened, report: Report) -> None:
-        self.place: Place = found.plan.opening.lanes.place
+        self.place: Place = found.asked.lanes.place
         self.cluster = found.truth.cluster
         self.heads: dict[int, Head] = dict(found.truth.heads)
         """Where each lane is, as of the last batch that is known and saved. Replaced, not changed: read by any thread."""
         self._definition = definition
         self._store = store
-        self._agent = store.identity.uuid
+        self._asked = without_what_is_done(found)
         self._opener = opener
         self._report = report
         self._flights: dict[int, _Flight] = {}
@@ -67,7 +68,7 @@ class ExactlyOnce:
         return self._open_again(LANE, rows)
 
     def _open_again(self, number: int, rows: Rows | None = None) -> Attempt:
-        return self._opener.again(number, self.heads, self.place, self.cluster, rows)
+        return self._opener.again(self._asked, number, self.heads[number], rows)
 
     def view(self) -> DeliveryView:
         """See `Delivery.view`."""
@@ -102,7 +103,7 @@ class ExactlyOnce:
         except RetriableError:
             rows = {}
         also = tuple(islice((row for row in rows.items() if row[0] not in busy), ALSO_MOST))
-        plan = LanePlan(LaneId(self._agent, name, task), self.heads[task], self.place, also)
+        plan = LanePlan(self._asked.lane(self._asked.lanes, task), self.heads[task], self.place, also)
         self._flights[task] = _Flight(plan, mine, frozenset(partition for partition, _ in also))
         self._publisher.postpone()
         return plan

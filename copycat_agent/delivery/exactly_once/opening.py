@@ -73,32 +73,19 @@ class ExactlyOnceOpening:
             return None
         attempt, self._attempt = self._attempt, None
         try:
-            return self._take_in(attempt.result())
+            return self._opened(attempt.result())
         except BehindError as error:
             raise self._doubted(error) from None
-        finally:
-            attempt.leave()
 
     def cancel(self) -> None:
         """See `Opening.cancel`."""
         if self._attempt is not None:
             self._attempt.cancel()
-            self._attempt.leave()
             self._attempt = None
 
     def _begin(self) -> None:
         self._attempt_at = time.monotonic()
         self._attempt = self._opener.all()
-
-    def _take_in(self, found: Opened) -> ExactlyOnce | None:
-        """Save what was found. None when it had to come first. Raises what the store raises."""
-        failpoints.hit("claimed")
-        if found.plan.first is None:
-            return self._opened(found)
-        found.plan.first(found.truth)
-        owner = found.plan.owner or "nobody"
-        self._report.log.info("lanes that stand under this name from before were taken out of the way", owner=owner)
-        return None
 
     def _doubted(self, error: BehindError) -> RetriableError | BehindError:
         """Whether Kafka really lacks what this host has seen: a broker that is cut off from the others says so, too.
@@ -112,7 +99,9 @@ class ExactlyOnceOpening:
         return RetriableError(error.message, hint)
 
     def _opened(self, found: Opened) -> ExactlyOnce:
-        name, asked, truth = self._definition.name, found.plan.opening, found.truth
+        """Save what was found. Raises what the store raises."""
+        failpoints.hit("claimed")
+        name, asked, truth = self._definition.name, found.asked, found.truth
         place = asked.lanes.place
         news = self._store.lanes_opened(name, truth.cluster, place, truth, _saved_here(asked), keeps_accounts=self._keeps_accounts)
         self._report.count_records(sum((one.counts for one in news), Counts()))

@@ -1,41 +1,29 @@
 """What an opening of a connector's lanes asks for, by what the store knows of them.
 
-Mostly that is one opening. Two come first where names have changed hands: lanes that stand under the connector's name and are another
-connector's by now are opened for that one, and what stands there of them is deleted before the connector takes over its own earlier ones.
+Kafka is asked first what it has of the connector's name, where the store does not know: see `transactions.names`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from copycat_agent.errors import CopiedError, PositionsError
-from copycat_agent.model import OFFSETS_TOPIC, Place
+from copycat_agent.model import OFFSETS_TOPIC, Place, is_connector_id
 from copycat_agent.transactions.entries import partition_of
-from copycat_agent.transactions.opening import Lanes, Opening, Truth
-from copycat_agent.transactions.refusals import made_anew, other_cluster
+from copycat_agent.transactions.names import AskedName, look_up
+from copycat_agent.transactions.opening import Adopt, Lanes, Opening
+from copycat_agent.transactions.refusals import made_anew
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.offsets.lanes import KeptLanes
-    from copycat_agent.offsets.takeovers import Pending
+    from copycat_agent.transactions.protocol import Lines
 
-Save = Callable[[Truth], None]
-
-
-class OpeningPlan(NamedTuple):
-    """What is asked for. `first`: this one only comes first; save what it finds by this, and ask again.
-
-    `owner`: for whom, where that is another connector.
-    """
-
-    opening: Opening
-    first: Save | None = None
-    owner: str = ""
+Perform = Callable[["Lines[Any]"], Any]
+"""`transactions.protocol.perform`, with the world that is there."""
 
 
 class Asking:
@@ -48,104 +36,69 @@ class Asking:
         self._wanted = tuple(range(tasks_max))
         self._earlier = earlier
 
-    def all(self, partitions: int, cluster: str, lease: ExitStack, wait: Callable[[], None]) -> OpeningPlan:
+    def all(self, partitions: int, cluster: str, perform: Perform) -> Opening:
         """Every lane that it has or had, and those it is to have.
 
-        `partitions` are those that the offsets topic of this `cluster` has. Where lanes change hands, `lease` keeps others from doing the
-        same until it is closed; `wait` is called again and again until they let it, and may raise. Raises what the store raises, and
-        PositionsError.
+        `partitions` are those that the offsets topic of this `cluster` has. Raises what the store and the steps raise, and PositionsError.
         """
-        kept, pending = self._known()
-        if kept.before or pending or self._forgotten(kept):
-            self._take(lease, wait)
-            kept, pending = self._known()  # whoever had it may have done what was to do
-        if pending is not None and pending.kept.cluster in {"", cluster}:
-            return self._for_owner(pending, cluster, partitions)
-        if kept.adopt == "moved":
-            if kept.cluster not in {"", cluster}:
-                raise other_cluster(self._name, kept.cluster, cluster)
-            if kept.before or self._forgotten(kept):
-                return self._without_others(kept, cluster, partitions)
-            kept = replace(kept, adopt="local")  # nothing of its own can be there
-        return OpeningPlan(self._own(kept, cluster, partitions))
+        kept = self._store.identified(self._name)
+        names = self._unknown(kept)
+        if names:
+            found = perform(look_up(names, self._asked(kept), lambda agent, key: self._everybodys(agent, key, cluster, partitions)))
+            self._store.looked_up(self._name, found)
+            kept = self._store.identified(self._name)
+        return self._own(kept, cluster, partitions)
 
-    def _known(self) -> tuple[KeptLanes, Pending | None]:
-        return self._store.lanes(self._name), self._store.pending(self._name)
+    def _unknown(self, kept: KeptLanes) -> list[AskedName]:
+        """Names of the connector of which it is not known here what Kafka has of them. A store that was lost may have known."""
+        own = [self._name] if kept.asks else []
+        earlier = [one for one in self._earlier if not self._store.knows(one)] if kept.place is None else []
+        merged = [AskedName(one.key, one.agent) for one in kept.before if one.place.partition < 0 and not is_connector_id(one.key)]
+        return list(dict.fromkeys((*map(AskedName, own), *merged, *map(AskedName, earlier))))
 
-    def _take(self, lease: ExitStack, wait: Callable[[], None]) -> None:
-        while not self._store.handing_over.acquire(timeout=0.1):
-            wait()
-        lease.callback(self._store.handing_over.release)
-
-    def _for_owner(self, pending: Pending, cluster: str, partitions: int) -> OpeningPlan:
-        """Find out what the name's earlier holder did last."""
-        owner, group, kept = pending
-        adopt = kept.adopt if kept.adopt != "moved" else ""
-        placed = self._placed(replace(kept, adopt=adopt), group, owner, cluster, partitions)
-        wanted = () if placed.known else (0,)  # something has to be fenced before it is read
-        opening = replace(self._opening(placed, wanted), cluster=kept.cluster, adopt=adopt, owner=owner)
-        return OpeningPlan(opening, lambda truth: self._store.brought_home(pending, truth), owner)
-
-    def _without_others(self, kept: KeptLanes, cluster: str, partitions: int) -> OpeningPlan:
-        """Delete what stands under the name and is nobody's any more."""
-        own = self._own_lanes(kept, cluster, partitions)
-        opening = replace(self._opening(own, (0,)), adopt="local")
-        forgotten = self._forgotten(kept)
-        return OpeningPlan(opening, lambda truth: self._store.cleared(self._name, own.place, truth, forgotten))
+    def _asked(self, kept: KeptLanes) -> Opening:
+        """What every opening says of who asks; a name is nobody's before it was asked for, so what a person has decided comes later."""
+        identity = self._store.identity
+        cluster = "" if kept.adopt == "local" else kept.cluster
+        nowhere = Lanes(kept.id, Place(OFFSETS_TOPIC, -1))
+        adopt: Adopt = "topic" if kept.adopt else ""
+        return Opening(identity.uuid, nowhere, (), identity.nonce, identity.nonces, cluster, adopt=adopt, name=self._name)
 
     def _own(self, kept: KeptLanes, cluster: str, partitions: int) -> Opening:
-        assert kept.adopt != "moved", "that comes first"
-        forgotten = self._forgotten(kept)
-        before = (*kept.before, *forgotten)
-        is_new_there = kept.adopt == "local" or kept.place is None or bool(before)
         own = self._own_lanes(kept, cluster, partitions)
         if own.place.partition >= partitions and kept.cluster == cluster:
             raise made_anew(self._name, own.place, partitions)
-        if before and kept.place is None:
-            self._store.expected(self._name, (*forgotten, own))
-        placed = tuple(self._placed(kept, one, self._name, cluster, partitions) for one in before)
-        publish = tuple(self._store.read(self._name).items()) if is_new_there else ()
-        asked = self._opening(own, self._wanted)
-        return replace(asked, cluster=kept.cluster, before=placed, adopt=kept.adopt, publish=publish)
-
-    def _opening(self, lanes: Lanes, wanted: tuple[int, ...]) -> Opening:
-        identity = self._store.identity
-        return Opening(identity.uuid, lanes, wanted, identity.nonce, identity.nonces)
+        is_new_there = kept.adopt == "local" or kept.place is None or bool(kept.before)
+        return replace(
+            self._asked(kept),
+            lanes=own,
+            wanted=self._wanted,
+            cluster=kept.cluster,
+            before=tuple(self._placed(kept, one, cluster, partitions) for one in kept.before),
+            adopt=kept.adopt,
+            publish=tuple(self._store.read(self._name).items()) if is_new_there else (),
+            home=self._everybodys(self._store.identity.uuid, self._name, cluster, partitions),
+            registers=is_new_there or bool(kept.adopt) or kept.registered != self._name,
+        )
 
     def _own_lanes(self, kept: KeptLanes, cluster: str, partitions: int) -> Lanes:
         place = kept.place
-        if place is None or place.partition < 0 or (kept.adopt and place.partition >= partitions):
-            place = self._everybodys(self._store.identity.uuid, self._name, cluster, partitions)
-        return Lanes(self._name, place, kept.heads)
+        if place is None or (kept.adopt and place.partition >= partitions):
+            place = self._everybodys(self._store.identity.uuid, kept.id, cluster, partitions)
+        return Lanes(kept.id, place, kept.heads)
 
-    def _everybodys(self, agent: str, name: str, cluster: str, partitions: int) -> Place:
-        """Where a connector's entries stand, as long as nobody knows better."""
-        return Place(OFFSETS_TOPIC, partition_of(agent, name, self._store.partitions(cluster, partitions)))
+    def _everybodys(self, agent: str, key: str, cluster: str, partitions: int) -> Place:
+        """Where the entries of a key stand, as long as nobody knows better."""
+        return Place(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
 
-    def _forgotten(self, kept: KeptLanes) -> list[Lanes]:
-        """Lanes that it had under earlier names, where the store knows nothing of any: it may have known once, and was lost."""
-        if kept.place is not None:
-            return []
-        known = {one.connector for one in kept.before}
-        names = [name for name in self._earlier if name not in known and not self._store.knows(name)]
-        return [Lanes(name, Place(OFFSETS_TOPIC, -1)) for name in names]
-
-    def _placed(self, kept: KeptLanes, group: Lanes, owner: str, cluster: str, partitions: int) -> Lanes:
+    def _placed(self, kept: KeptLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
         """Lanes that are taken over stand where everybody's do, when nothing is known here of where, or that place is gone.
 
         Raises PositionsError when it is gone, and nobody has decided.
         """
         is_gone = group.place.partition >= partitions
         if is_gone and not kept.adopt and kept.cluster == cluster:
-            raise made_anew(owner, group.place, partitions)
+            raise made_anew(self._name, group.place, partitions)
         if group.place.partition >= 0 and not is_gone:
             return group
-        return replace(group, place=self._everybodys(group.agent or self._store.identity.uuid, group.connector, cluster, partitions))
-
-
-def refused(store: OffsetStore, plan: OpeningPlan, error: PositionsError) -> PositionsError:
-    """What to raise for it: of another connector's lanes the store is told in that one's name."""
-    if not plan.owner or not isinstance(error, CopiedError):
-        return error
-    store.lanes_refused(plan.owner, error)
-    return PositionsError(error.message, error.hint)
+        return replace(group, place=self._everybodys(group.agent or self._store.identity.uuid, group.key, cluster, partitions))

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from copycat_agent import failpoints
-from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.base import AsValue, MakeRun, Results
 from copycat_agent.delivery.exactly_once.search import Search
 from copycat_agent.delivery.outcomes import without_answer
+from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, Split, SplitResult
 from copycat_agent.producer import Producers
@@ -51,13 +51,13 @@ class ExactlyOnceTask:
     """The task's half: see `base.TaskHalf`."""
 
     def run(
-        self, batch: Batch, pipeline: Pipeline, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
+        self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
         """See `TaskHalf.run`."""
-        lane = producers.take_lane(batch.task, pipeline.kafka, tracked=batch.tracked)
+        lane = producers.take_lane(batch.task, encoder.kafka, tracked=batch.tracked)
         lane.stopping = stopping
         try:
-            return LaneBatch(batch, pipeline, lane, make_run, as_value).run()
+            return LaneBatch(batch, encoder, lane, make_run, as_value).run()
         except Exception as error:  # noqa: BLE001 - a batch never raises
             lane.broken = True
             return without_answer(batch, as_value(error), begun=True)
@@ -69,13 +69,13 @@ class ExactlyOnceTask:
 class LaneBatch:
     """One batch in its lane. Used once, from one thread."""
 
-    def __init__(self, batch: Batch, pipeline: Pipeline, lane: Lane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder, lane: Lane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
         """`as_value`: as what an exception is told. `lane.stopping` says when the batch has to come to an end."""
         assert isinstance(batch.delivery, LanePlan), "a transaction has a lane"
         lane.memory = lane.memory or Search()
         self._batch = batch
         self._plan: LanePlan = batch.delivery
-        self._pipeline = pipeline
+        self._encoder = encoder
         self._lane = lane
         self._search: Search = lane.memory
         self._make_run = make_run
@@ -142,7 +142,7 @@ class LaneBatch:
 
     def _new_run(self, part: Batch, handle: Any, is_over: Callable[[], bool]) -> BatchRun:  # noqa: ANN401 - see `protocol.Handle`
         if self._run is None:
-            self._run = self._make_run(part, self._pipeline, handle, is_over)
+            self._run = self._make_run(part, self._encoder, handle, is_over)
         else:
             self._run = self._run.anew(part, handle, is_over)
         return self._run
@@ -204,7 +204,7 @@ class LaneBatch:
         """What the transaction says of the partitions that have moved."""
         moved, seq = [], self._plan.head.seq + 1
         for result in results:
-            offset, losses = self._pipeline.source.saved(result, self._pipeline.definition.source)
+            offset, losses = self._encoder.source.saved(result, self._encoder.definition.source)
             if offset != result.split.offset or result.losses:
                 assert offset.position >= result.split.offset.position, "an offset never moves back"
                 moved.append(Position(result.split.partition, self._plan.lane.number, seq, offset, result.counts, losses))
@@ -280,7 +280,7 @@ def _doubt(run: BatchRun, handle: Any, failure: CopycatError | None, clock: _Clo
         return failure or RetriableError("the producer cannot go on", "the batch is done again")
     if changed is not None:
         return failure or RetriableError(f"{changed.split.path!r} changed while it was read: what was sent of it is undone")
-    accounted = sum(one.messages for one in run.progresses)
+    accounted = sum(one.done.messages for one in run.progresses)
     if not handle.is_settled or handle.sent != accounted:
         return failure or FatalError(f"{handle.sent} messages were sent, and {accounted} are accounted for", _BUG)
     if clock.is_late():
@@ -302,4 +302,4 @@ def _also(plan: LanePlan) -> list[Position]:
 
 def _sampled(run: BatchRun, results: Results) -> Results:
     """The results with their samples, which go to the first of them in the end."""
-    return tuple(replace(result, samples=tuple(one.samples)) for result, one in zip(results, run.progresses, strict=True))
+    return tuple(replace(result, samples=tuple(one.done.samples)) for result, one in zip(results, run.progresses, strict=True))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
+from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import CopycatError, DataError
 from copycat_agent.oauth import REGISTRY_OAUTH, tokens_of, where_of
 from copycat_agent.options import Definition, SchemaRegistryOptions, without_login
@@ -41,10 +41,10 @@ def registries(definitions: Iterable[Definition]) -> list[Used]:
         if used is None:
             used = Used(options)
             found.append(used)
-        pipeline = Pipeline(definition)
+        encoder = Encoder(definition)
         for part, each in wanted:
-            topics = pipeline.literal_topics() or definition.record.allowed_topics or (("",) if each.subject else ())
-            used.converters.append((f"{definition.name}, {part}", getattr(pipeline, f"convert_{part}"), topics))
+            topics = encoder.literal_topics() or definition.record.allowed_topics or (("",) if each.subject else ())
+            used.converters.append((f"{definition.name}, {part}", getattr(encoder.layout, f"convert_{part}"), topics))
     return found
 
 

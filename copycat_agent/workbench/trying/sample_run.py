@@ -10,21 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from copycat_agent.batch import letters
-from copycat_agent.batch.items import RAW_BYTES_CUT
+from copycat_agent.batch.policy import RAW_BYTES_CUT
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.encoding import letters
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Intact, Outgoing, Place, Producers, TaskProducer
+from copycat_agent.producer import Intact, Message, Place, Producers, TaskProducer
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.transforms import StepError
 from copycat_agent.workbench.trying.given import given, upcoming
 from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord
-from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedMessage, TracedPipeline, Where
+from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage, Where
 
 _RUN_BYTES = 2**20
 """What is taken comes in runs of this size, once the pipeline has settled them."""
@@ -38,14 +38,14 @@ _ANY_BYTES = 2**20
 """Of a sample that is no file."""
 _HERE = Where()
 _run = partial(BatchRun)
-"""Without Spark, also where the definition has a query: the pipeline keeps what waits for it, see `TracedBound.ask`."""
+"""Without Spark, also where the definition has a query: the encoder keeps what waits for it, see `TracedSplit.ask`."""
 
 
 class StandIn(TaskProducer):
     """Stands in for a task's producer. `kept` is what would have been sent, in order."""
 
     def __init__(self) -> None:
-        self.kept: list[Outgoing] = []
+        self.kept: list[Message] = []
         self.topics = cast("Any", _AnyTopic())
         self.broken = False
         self.batch_bytes = self.next_batch_bytes = 0
@@ -57,11 +57,11 @@ class StandIn(TaskProducer):
     def attribute(self, place: Place) -> None:
         """See `TaskProducer.attribute`: nothing comes to lie anywhere."""
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """See `TaskProducer.send`."""
         self.send_each((topic, value, *tail) for value in values)
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         """See `TaskProducer.send_each`."""
         self.kept += messages
 
@@ -131,53 +131,53 @@ def take(
     name. None: what a source without files gives first, had it never run. `query` answers its `sql` step, if it has one. Raises
     FileError when the file cannot be read, other CopycatErrors for a definition that cannot work.
     """
-    pipeline = _pipeline(definition, where)
-    keeper, trace = StandIn(), pipeline.trace
-    with _sample(definition, pipeline, content, where) as (split, size_bytes):
+    encoder = _encoder(definition, where)
+    keeper, trace = StandIn(), encoder.trace
+    with _sample(definition, encoder, content, where) as (split, size_bytes):
         batch = Batch(TaskId(definition.name, 0), b"", (split,), max(size_bytes, 1) * 2**12, _SECONDS, max_records=most and most + 1)
         producers = StandIns(lambda _: keeper)
         try:
-            (result,) = run_batch(batch, producers, lambda: 0 < most < len(trace.entries), pipeline, _run)
+            (result,) = run_batch(batch, producers, lambda: 0 < most < len(trace.entries), encoder, _run)
         finally:
             producers.close()
-    _ask(pipeline, query)
-    records = _Results(definition, pipeline).of(trace.entries, keeper.kept)
+    _ask(encoder, query)
+    records = _Results(definition, encoder).of(trace.entries, keeper.kept)
     taken = records[:most] if most else records
     has_more = result.error is None and not result.damage and (not result.at_end or len(taken) < len(records))
-    return TrialResult(taken, result.error, result.damage, has_more, pipeline.unchecked, _long_dropped(pipeline, result))
+    return TrialResult(taken, result.error, result.damage, has_more, encoder.unchecked, _long_dropped(encoder, result))
 
 
 @contextlib.contextmanager
-def _sample(definition: Definition, pipeline: TracedPipeline, content: bytes | Path | None, where: Where) -> Iterator[tuple[Split, int]]:
+def _sample(definition: Definition, encoder: TracedEncoder, content: bytes | Path | None, where: Where) -> Iterator[tuple[Split, int]]:
     """What to read, and how large it is, packed or not."""
     if content is None:
         yield upcoming(definition), _ANY_BYTES
         return
     name = where.path or (str(content.absolute()) if isinstance(content, Path) else likely_path(definition))
     if isinstance(definition.source, PolledOptions):
-        split, pipeline.frames = given(definition, content, name)  # type: ignore[assignment]
+        split, encoder.frames = given(definition, content, name)  # type: ignore[assignment]
         yield split, _ANY_BYTES
         return
     with _opened(content) as fd:
         info = os.fstat(fd)
         mtime_ms = info.st_mtime_ns // 1_000_000 if where.mtime_ms is None else where.mtime_ms
-        yield _split(definition, pipeline, fd, name, mtime_ms), info.st_size
+        yield _split(definition, encoder, fd, name, mtime_ms), info.st_size
 
 
-def _pipeline(definition: Definition, where: Where) -> TracedPipeline:
+def _encoder(definition: Definition, where: Where) -> TracedEncoder:
     """Raises FatalError for what only shows when the definition is put to work."""
     try:
-        return TracedPipeline(_harmless(definition), where)
+        return TracedEncoder(_harmless(definition), where)
     except ValueError as error:
         raise FatalError(f"the definition cannot work: {error}", "correct it") from None
 
 
-def _ask(pipeline: TracedPipeline, query: QueryStep | None) -> None:
+def _ask(encoder: TracedEncoder, query: QueryStep | None) -> None:
     """Let the records go on through the `sql` step. Raises FatalError where nobody can answer it."""
-    if pipeline.bound is not None and len(pipeline.stages) > 1:
+    if encoder.bound is not None and len(encoder.stages) > 1:
         if query is None:
             raise FatalError("a sql step needs Spark to be looked at", "use copycat try or copycat test")
-        pipeline.bound.ask(query)
+        encoder.bound.ask(query)
 
 
 def _harmless(definition: Definition) -> Definition:
@@ -207,50 +207,50 @@ def _opened(content: bytes | Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _split(definition: Definition, pipeline: TracedPipeline, fd: int, name: str, mtime_ms: int) -> Split:
+def _split(definition: Definition, encoder: TracedEncoder, fd: int, name: str, mtime_ms: int) -> Split:
     """All of the file, as nobody will finish what is unfinished in it."""
     info = os.fstat(fd)
     wanted = getattr(definition.source, "compression", "auto")
     found = packed.recognise(os.pread(fd, packed.MAGIC_BYTES, 0), whole=True) if wanted == "auto" else None
     codec = found or ("" if wanted in {"auto", "none"} else str(wanted))
-    is_plain = not (codec or getattr(pipeline.frames, "counts_records", False))
+    is_plain = not (codec or getattr(encoder.frames, "counts_records", False))
     partition = SourcePartition(definition.name, f"sample:{info.st_dev}:{info.st_ino}")
     offset = SourceOffset(0, path=name, size=info.st_size, compression=codec, mtime_ns=info.st_mtime_ns)
     end, opened = info.st_size if is_plain else ENDLESS, f"/proc/{os.getpid()}/fd/{fd}"
     return Split(partition, name, opened, offset, end, final=True, inode=info.st_ino, mtime_ms=mtime_ms, flush=True)
 
 
-def _long_dropped(pipeline: TracedPipeline, result: SplitResult) -> int:
-    return result.counts.too_long if pipeline.frames.on_too_long == "drop" else 0
+def _long_dropped(encoder: TracedEncoder, result: SplitResult) -> int:
+    return result.counts.too_long if encoder.frames.on_too_long == "drop" else 0
 
 
 class _Results:
     """Makes results of what was noted and what was sent."""
 
-    def __init__(self, definition: Definition, pipeline: TracedPipeline) -> None:
+    def __init__(self, definition: Definition, encoder: TracedEncoder) -> None:
         self._definition = definition
-        self._pipeline = pipeline
-        self._by_record = bool(getattr(pipeline.frames, "counts_records", False))
+        self._encoder = encoder
+        self._by_record = bool(getattr(encoder.frames, "counts_records", False))
 
-    def of(self, entries: list[RowTrace], sent: list[Outgoing]) -> tuple[TriedRecord, ...]:
+    def of(self, entries: list[RowTrace], sent: list[Message]) -> tuple[TriedRecord, ...]:
         """In the file's order. What has no entry never came as far as the steps: an over-long line; its letter tells of it."""
-        known = {entry.number for entry in entries}
+        known = {entry.draft.number for entry in entries}
         found = [self._sampled(entry) for entry in entries]
         said = [(message, _headers(message)) for message in sent]
         found += [self._lettered(*one) for one in said if letters.STAGE in one[1] and int(one[1][letters.RECORD]) not in known]
         return tuple(sorted(found, key=lambda one: (one.start, one.number)))
 
     def _sampled(self, entry: RowTrace) -> TriedRecord:
-        row, bad = entry.row, entry.error
+        draft, bad = entry.draft, entry.error
         outputs = tuple(map(self._output, entry.made))
-        value = row.value if isinstance(row.value, bytes | dict) else None
-        raw = row.raw if row.raw is not None else value if isinstance(value, bytes) else None
+        value = draft.framed if isinstance(draft.framed, bytes | dict) else None
+        raw = draft.raw if draft.raw is not None else value if isinstance(value, bytes) else None
         fate: Fate = "stops" if entry.halts else self._fate(bad.error) if bad else "sent" if outputs else "dropped"
         stage, error = (bad.stage, bad.error) if bad else ("", None)
-        place = (entry.number, row.start, row.end, self._by_record, raw, value)
+        place = (draft.number, draft.start, draft.end, self._by_record, raw, value)
         return TriedRecord(*place, fate, tuple(entry.steps), outputs, stage, error)
 
-    def _lettered(self, letter: Outgoing, said: dict[str, bytes]) -> TriedRecord:
+    def _lettered(self, letter: Message, said: dict[str, bytes]) -> TriedRecord:
         """From a dead letter alone."""
         error = DataError(said[letters.MESSAGE].decode("utf-8", "replace"), "raise the limit, or set on_too_long")
         number, start, end = (int(said[name]) for name in (letters.RECORD, letters.OFFSET, letters.END))
@@ -267,12 +267,12 @@ class _Results:
     def _output(self, made: TracedMessage) -> Output:
         topic, payload, key, _, _, _, timestamp_ms, headers = made.message + (None,) * (8 - len(made.message))
         chosen = self._definition.record.partition
-        sent = None if self._pipeline.has_schema else payload
+        sent = None if self._encoder.has_schema else payload
         partition = chosen if isinstance(chosen, int) else None
         return Output(topic, key, made.value, made.fields, sent, tuple(headers or ()), timestamp_ms or None, partition)
 
 
-def _headers(message: Outgoing) -> dict[str, bytes]:
+def _headers(message: Message) -> dict[str, bytes]:
     """The first of each name: what the agent says goes before what a template makes."""
     headers = message[7] if len(message) > 7 and message[7] else ()  # noqa: PLR2004 - its place in a message
     return dict(reversed(list(headers)))

@@ -1,4 +1,4 @@
-"""The real pipeline, with a note taken of each step: what a record was before and after it."""
+"""The real encoder, with a note taken of each step: what a record was before and after it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from copycat_agent.batch.part_steps import Begun, PartOfRecord
-from copycat_agent.batch.pipeline import Bound, Headers, Pipeline, StageError, host_name
-from copycat_agent.batch.window import BoundWindow
 from copycat_agent.converters import CONVERTERS
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
+from copycat_agent.encoding.layout import Headers, host_name
+from copycat_agent.encoding.parts import Begun, PartOfRecord
+from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, DataError, RetriableError
-from copycat_agent.formats import Row
+from copycat_agent.formats import Draft
 from copycat_agent.model import Split
 from copycat_agent.options import Definition, TransformOptions
-from copycat_agent.producer import Outgoing
+from copycat_agent.producer import Message
 from copycat_agent.templates import SplitMeta
-from copycat_agent.transforms import Draft, Guarded, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
+from copycat_agent.transforms import Guarded, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
 from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrace
 
 
 class TracedMessage(NamedTuple):
     """A message, what its converter got, and the fields of the record, None where it has none."""
 
-    message: Outgoing
+    message: Message
     value: object
     fields: dict[str, Any] | None
 
@@ -35,10 +36,9 @@ _BUG = "an unexpected error, told below"
 
 @dataclass(slots=True)
 class RowTrace:
-    """One row on its way. Without anything made of it and without `error` it was dropped. `halts`: it ends the batch, in any case."""
+    """One record on its way. Without anything made of it and without `error` it was dropped. `halts`: it ends the batch, in any case."""
 
-    row: Row
-    number: int
+    draft: Draft
     steps: list[StepTrace] = field(default_factory=list)
     made: list[TracedMessage] = field(default_factory=list)
     error: StageError | None = None
@@ -47,10 +47,10 @@ class RowTrace:
 
 @dataclass(slots=True)
 class Trace:
-    """All rows so far, in order. `now` is the one under way; `ran` and `trouble` are the present step's, `value` what the converter got."""
+    """All records so far. `now` is the one under way; `ran` and `trouble` are the present step's, `value` what the converter got."""
 
     entries: list[RowTrace] = field(default_factory=list)
-    now: RowTrace = field(default_factory=lambda: RowTrace(Row(b"", 0, 0, 0), 0))
+    now: RowTrace = field(default_factory=lambda: RowTrace(Draft(b"", number=0)))
     ran: bool = False
     trouble: DataError | None = None
     value: object = None
@@ -81,35 +81,36 @@ class Where:
     read_ms: int | None = None
 
 
-class TracedPipeline(Pipeline):
-    """A pipeline that writes a trace. For one batch, from one thread."""
+class TracedEncoder(Encoder):
+    """An encoder that writes a trace. For one batch, from one thread."""
 
     def __init__(self, definition: Definition, where: Where) -> None:
         self.trace = Trace()
         self._where = where
-        self.bound: TracedBound | None = None
+        self.bound: TracedSplit | None = None
         super().__init__(definition)
         if (read_ms := where.read_ms) is not None:
             self.clock = lambda: read_ms / 1000
         self.has_schema = _has_schema(definition, "value")
         self.unchecked = False
-        self.convert_value = self._noted(self._offline(self.convert_value) if self.has_schema else self.convert_value)
+        layout = self.layout
+        layout.convert_value = self._noted(self._offline(layout.convert_value) if self.has_schema else layout.convert_value)
         if _has_schema(definition, "key"):
-            self.convert_key = self._offline(self.convert_key)
+            layout.convert_key = self._offline(layout.convert_key)
 
     def step(self, options: TransformOptions, number: int) -> Transform:
-        """See `Pipeline.step`."""
+        """See `Encoder.step`."""
         if kind_of(options).is_query:
             return super().step(options, number)
         return _Traced(build_transform(options, number), number, action_of(options), self.trace)
 
     def bind(
         self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None, window: BoundWindow | None = None
-    ) -> Bound:
-        """See `Pipeline.bind`."""
+    ) -> SplitEncoder:
+        """See `Encoder.bind`."""
         where = self._where
         split = split if where.inode is None else replace(split, inode=where.inode)
-        self.bound = TracedBound(self, split, partitions, run, host or where.host or host_name(), window)
+        self.bound = TracedSplit(self, split, partitions, run, host or where.host or host_name(), window)
         return self.bound
 
     def _noted(self, convert: Callable[..., bytes] | None) -> Callable[..., bytes]:
@@ -148,63 +149,59 @@ class _Waiting(NamedTuple):
 
     entry: RowTrace
     draft: Draft
-    partial: bool
     extra: Headers
 
 
-class TracedBound(Bound):
-    """Makes messages of rows, one by one, and notes what became of each."""
+class TracedSplit(SplitEncoder):
+    """Makes messages of records, one by one, and notes what became of each."""
 
-    def __init__(self, pipeline: TracedPipeline, *where: Any) -> None:  # noqa: ANN401 - what `Bound` takes
-        super().__init__(pipeline, *where)
-        self._trace = pipeline.trace
-        self._has_query = len(pipeline.stages) > 1
+    def __init__(self, encoder: TracedEncoder, *where: Any) -> None:  # noqa: ANN401 - what `SplitEncoder` takes
+        super().__init__(encoder, *where)
+        self._trace = encoder.trace
+        self._has_query = len(encoder.stages) > 1
         self._waiting: list[_Waiting] = []
-        self.bulk = self.fast = None  # every row on its own
+        self.bulk = None  # every record by itself
 
-    def message(self, row: Row, number: int, *, partial: bool = False, extra: Headers = ()) -> Outgoing | None:
-        """See `Bound.message`."""
-        return self._noted(row, number, lambda entry: self._message(entry, partial=partial, extra=extra))
+    def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
+        """See `SplitEncoder.encode`."""
+        return self._noted(draft, lambda entry: self._encode(entry, draft, extra))
 
-    def part(self, part: PartOfRecord, number: int, extra: Headers) -> Outgoing | None:
-        """See `Bound.part`. What the steps do with the record's first part once more is not noted."""
-        return self._noted(part.row, number, lambda entry: self._part(entry, part, extra))
+    def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
+        """See `SplitEncoder.encode_part`. What the steps do with the record's first part once more is not noted."""
+        return self._noted(part.draft, lambda entry: self._encode_part(entry, part, extra))
 
     def begin(self, begun: Begun, stage: int) -> Begun:
-        """See `Bound.begin`."""
+        """See `SplitEncoder.begin`."""
         entry = self._trace.now
-        if begun.row.start != entry.row.start:
-            self._trace.now = RowTrace(begun.row, begun.draft.number)
+        if begun.draft.start != entry.draft.start:
+            self._trace.now = RowTrace(begun.draft.anew())
         try:
             return super().begin(begun, stage)
         finally:
             self._trace.now = entry
 
-    def _message(self, entry: RowTrace, *, partial: bool, extra: Headers) -> Outgoing | None:
+    def _encode(self, entry: RowTrace, draft: Draft, extra: Headers) -> tuple[Message, ...]:
         if not self._has_query:
-            return super().message(entry.row, entry.number, partial=partial, extra=extra)
-        self.trouble = ""
-        draft = self.draft(entry.row, entry.number, partial=partial)
-        if self.apply(draft, 0):
-            self._waiting.append(_Waiting(entry, draft, partial, extra))
-        return None
+            return super().encode(draft, extra)
+        if self.apply(self.ready(draft), 0):
+            self._waiting.append(_Waiting(entry, draft, extra))
+        return ()
 
-    def _part(self, entry: RowTrace, part: PartOfRecord, extra: Headers) -> Outgoing | None:
+    def _encode_part(self, entry: RowTrace, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
         if not self._has_query:
-            return super().part(part, entry.number, extra)
-        self.trouble = ""
-        begun = self.begun(part, entry.number)
-        draft = begun.draft if part.number == 1 else self.draft(part.row, entry.number, partial=part.partial)
+            return super().encode_part(part, extra)
+        begun = self.begun(part)
+        draft = begun.draft if part.number == 1 else self.ready(part.draft)
         if begun.goes_on and (part.number == 1 or self.apply_to_part(begun, draft, 0)):
-            self._waiting.append(_Waiting(entry, draft, part.partial, extra))
-        return None
+            self._waiting.append(_Waiting(entry, draft, extra))
+        return ()
 
-    def _noted(self, row: Row, number: int, make: Callable[[RowTrace], Outgoing | None]) -> Outgoing | None:
-        """What `make` makes of a row. A step that would stop the connector fails like any other: what comes behind is looked at too."""
-        self._trace.now = entry = RowTrace(row, number)
+    def _noted(self, draft: Draft, encode: Callable[[RowTrace], tuple[Message, ...]]) -> tuple[Message, ...]:
+        """What `encode` makes of a record. A step that would stop the connector fails like any other, so all are looked at."""
+        self._trace.now = entry = RowTrace(draft)
         self._trace.entries.append(entry)
         try:
-            return make(entry)
+            return encode(entry)
         except StageError as bad:
             entry.error = bad
             if isinstance(bad.error, StepError) and bad.error.policy == "stop":
@@ -217,15 +214,15 @@ class TracedBound(Bound):
             entry.error, entry.halts = StageError("transform", DataError(_BUG)), True
             raise
 
-    def finish(self, draft: Draft, row: Row, extra: Headers = ()) -> Outgoing:
-        """See `Bound.finish`."""
-        return self._made(draft, lambda: super(TracedBound, self).finish(draft, row, extra))
+    def finish(self, draft: Draft, extra: Headers = ()) -> Message:
+        """See `SplitEncoder.finish`."""
+        return self._made(draft, lambda: super(TracedSplit, self).finish(draft, extra))
 
-    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Outgoing:
-        """See `Bound.finish_part`."""
-        return self._made(draft, lambda: super(TracedBound, self).finish_part(begun, draft, part, extra))
+    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
+        """See `SplitEncoder.finish_part`."""
+        return self._made(draft, lambda: super(TracedSplit, self).finish_part(begun, draft, part, extra))
 
-    def _made(self, draft: Draft, finish: Callable[[], Outgoing]) -> Outgoing:
+    def _made(self, draft: Draft, finish: Callable[[], Message]) -> Message:
         """What `finish` makes of a draft, noted."""
         fields, self._trace.value = draft.value if isinstance(draft.value, dict) else None, _NOTHING
         message = finish()
@@ -235,7 +232,7 @@ class TracedBound(Bound):
 
     def ask(self, query: QueryStep) -> None:
         """Let the records that wait for it go on through the query, and through the steps behind it."""
-        number, options = next((one, step) for one, step in enumerate(self._pipeline.definition.transforms) if kind_of(step).is_query)
+        number, options = next((one, step) for one, step in enumerate(self._encoder.definition.transforms) if kind_of(step).is_query)
         assert isinstance(options, StepOptions)
         befores = [dict(one.draft.fields()) for one in self._waiting]
         for one, before, found in zip(self._waiting, befores, query.rows(befores) if befores else [], strict=True):
@@ -261,12 +258,11 @@ class TracedBound(Bound):
 
     def _go_on(self, one: _Waiting, fields: dict[str, Any]) -> None:
         """One record that came out of the query."""
-        row = one.entry.row
         try:
-            draft = self.draft(row, one.entry.number, partial=one.partial)
+            draft = self.ready(one.entry.draft.anew())
             draft.value, draft.timestamp_ms = fields, one.draft.timestamp_ms
             if self.apply(draft, 1):
-                self.finish(draft, row, one.extra)
+                self.finish(draft, one.extra)
         except StageError as bad:
             one.entry.error = bad
 

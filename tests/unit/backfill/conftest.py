@@ -15,13 +15,13 @@ from copycat_agent.backfill import given
 from copycat_agent.backfill.backfill import Backfill, Job
 from copycat_agent.backfill.delivered import Delivered
 from copycat_agent.backfill.executing import Carrier
-from copycat_agent.batch.window import WindowOptions
 from copycat_agent.definitions import load_file
+from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.executor import InlineExecutor
 from copycat_agent.model import TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions, KafkaOptions
-from copycat_agent.producer import Outgoing, Place, Producers, TaskProducer
+from copycat_agent.producer import Message, Place, Producers, TaskProducer
 from copycat_agent.sources import SOURCES
 from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import remount
@@ -65,11 +65,11 @@ class _Producer(TaskProducer):
     def attribute(self, place: Place) -> None:
         self._place = place
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         del tail
         self.send_each((topic, value) for value in values)
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         for topic, value, *_ in messages:
             assert self._place is not None, "nobody asked where this record comes to lie"
             self._place(topic, 0, self._topic.take(topic, value))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.batch.window import Window, WindowOptions
-from copycat_agent.formats import Row
+from copycat_agent.encoding.window import Window, WindowOptions
+from copycat_agent.formats import Draft
 from copycat_agent.model import Column, Record, Schema
 from tests.unit.backfill.conftest import by_name
 
@@ -50,7 +50,7 @@ def test_records_without_any_time_are_sent_and_counted(rig: Rig) -> None:
 
 def takes(options: WindowOptions, value: object, schema: Schema | None = None, timestamp_ms: int | None = None) -> bool:
     bound = Window(options, "utf-8", "utf-8").bind(lambda *_: b"", 0, NOON)
-    bound.see(Row(value, 0, 1, 0, schema=schema))  # type: ignore[arg-type]
+    bound.see(Draft(value, 0, 1, schema=schema))  # type: ignore[arg-type]
     return bound.takes(Record(value, 0, 1, 1, timestamp_ms=timestamp_ms))  # type: ignore[arg-type]
 
 

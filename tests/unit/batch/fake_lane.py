@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from copycat_agent.model import ClientView, SplitResult
-    from copycat_agent.producer import Outgoing
+    from copycat_agent.producer import Message
 
 PLACE = Place("positions", 0)
 
@@ -29,11 +29,11 @@ class FakeBroker:
     is there. `transactions` counts those that were begun.
     """
 
-    refuses: Callable[[Outgoing], DataError | None] = lambda _: None
-    refuses_at_once: Callable[[Outgoing], DataError | None] = lambda _: None
+    refuses: Callable[[Message], DataError | None] = lambda _: None
+    refuses_at_once: Callable[[Message], DataError | None] = lambda _: None
     most: int = 0
     fails: list[tuple[str, CopycatError]] = field(default_factory=list)
-    committed: list[Outgoing] = field(default_factory=list)
+    committed: list[Message] = field(default_factory=list)
     log: list[Entry] = field(default_factory=list)
     owners: dict[str, FakeProducer] = field(default_factory=dict)
     transactions: int = 0
@@ -71,7 +71,7 @@ class FakeProducer:
         self._broker = broker
         self.batch_bytes = self.next_batch_bytes = batch_bytes
         self.entries: list[Entry] = []
-        self.messages: list[Outgoing] = []
+        self.messages: list[Message] = []
         self.is_settled, self.broken, self.is_open, self.is_closed = True, False, False, False
 
     @property
@@ -96,10 +96,10 @@ class FakeProducer:
     def weigh(self, size_bytes: int) -> None:
         assert size_bytes
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         self.send_each((topic, value, *tail) for value in values)
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         assert self.is_open, "no send outside of a transaction"
         for number, message in enumerate(list(messages)):
             self._fail("produce")

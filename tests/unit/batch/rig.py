@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES
@@ -49,6 +50,16 @@ def definition(
             "kafka": {"bootstrap_servers": (bootstrap,), "client": client or {}, "create_topics": create},
         }
     )
+
+
+class OneByOne(Encoder):
+    """An encoder that looks at each record by itself."""
+
+    def bind(self, *arguments: Any, **more: Any) -> SplitEncoder:
+        """See `Encoder.bind`."""
+        made = super().bind(*arguments, **more)
+        made.bulk = None
+        return made
 
 
 def split_of(path: Path, *, start: int = 0, end: int | None = None, final: bool = False, skipping: bool = False) -> Split:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.batch.pipeline import Pipeline, StageError
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.errors import DataError
-from copycat_agent.formats import Parsed, Row, Unparsed
+from copycat_agent.encoding.encoder import Encoder, StageError
+from copycat_agent.formats import Draft, Parsed, Unparsed
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES
-from copycat_agent.transforms import TRANSFORMS, Draft
+from copycat_agent.transforms import TRANSFORMS
 
 if TYPE_CHECKING:
-    from copycat_agent.batch.pipeline import Bound
+    from copycat_agent.encoding.encoder import SplitEncoder
 
 RAW = b'{"a": 1.10}'
 FIELDS: dict[str, Any] = {"a": 1.1}
 
 
-def bound(converter: str = "", *, transforms: tuple[dict[str, Any], ...] = (), key: str | None = None) -> Bound:
+def bound(converter: str = "", *, transforms: tuple[dict[str, Any], ...] = (), key: str | None = None) -> SplitEncoder:
     source = SOURCES["spool_dir"].options.model_validate(
         {"type": "spool_dir", "dir": "/x", "format": FORMATS["jsonl"].options(type="jsonl")}
     )
@@ -40,7 +40,7 @@ def bound(converter: str = "", *, transforms: tuple[dict[str, Any], ...] = (), k
         }
     )
     split = Split(SourcePartition("app", "f"), "/x/f", "/x/f", SourceOffset(0), 10)
-    return Pipeline(definition).bind(split, lambda _: 1, 0)
+    return Encoder(definition).bind(split, lambda _: 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,12 @@ def test_bytes_go_as_they_stand_unless_fields_are_asked_for(
     converter: str, as_is: bool, value: bytes, transforms: tuple[dict[str, Any], ...]
 ) -> None:
     one = bound(converter, transforms=transforms)
-    message = one.message(Row(FIELDS, 0, 10, 0, RAW, as_is=as_is), 1)
-    assert message is not None
+    (message,) = one.encode(Draft(FIELDS, 0, 10, 1, RAW, as_is=as_is))
     assert message[1] == value
-    if one.bulk:
-        assert one.bulk.values(Parsed([FIELDS], [0, 10], 10, [RAW], as_is=as_is)) == [value]
+    assert one.bulk is not None
+    encoding = one.bulk.begin(Parsed([FIELDS], [0, 10], 10, [RAW], as_is=as_is), 1)
+    assert encoding is not None
+    assert encoding.take(9, inf).messages == [value]
 
 
 def test_a_step_that_makes_other_fields_makes_another_value() -> None:
@@ -73,14 +74,12 @@ def test_a_step_that_makes_other_fields_makes_another_value() -> None:
 
     one = bound()
     one._stages = ((more,),)
-    message = one.message(Row(FIELDS, 0, 10, 0, RAW, as_is=True), 1)
-    assert message is not None
+    (message,) = one.encode(Draft(FIELDS, 0, 10, 1, RAW, as_is=True))
     assert message[1] == b'{"a":1.1,"b":2}'
 
 
 def test_a_key_takes_fields_of_a_record_that_goes_as_it_stands() -> None:
-    message = bound(key="{a}").message(Row(FIELDS, 0, 10, 0, RAW, as_is=True), 1)
-    assert message is not None
+    (message,) = bound(key="{a}").encode(Draft(FIELDS, 0, 10, 1, RAW, as_is=True))
     assert message[1:3] == (RAW, b"1.1")
 
 
@@ -88,7 +87,6 @@ def test_a_bad_record_is_found_also_where_nobody_looks_at_fields() -> None:
     bad = Unparsed("not JSON")
     one = bound()
     assert one.bulk is not None
-    with pytest.raises(DataError):
-        one.bulk.values(Parsed([FIELDS, bad], [0, 10, 20], 20, [RAW, b"x"], as_is=True))
+    assert one.bulk.begin(Parsed([FIELDS, bad], [0, 10, 20], 20, [RAW, b"x"], as_is=True), 1) is None
     with pytest.raises(StageError, match="not JSON"):
-        one.message(Row(bad, 0, 10, 0, b"x", as_is=True), 1)
+        one.encode(Draft(bad, 0, 10, 1, b"x", as_is=True))

@@ -10,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.batch.budget import Watch
-from copycat_agent.batch.chunks import Chunks
-from copycat_agent.batch.items import Items, StopAt
-from copycat_agent.batch.pipeline import Pipeline
+from copycat_agent.batch.policy import ErrorPolicy, StopAt
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.recipe import _by_shape
-from copycat_agent.batch.samples import Samples
-from copycat_agent.batch.sending import Sender
+from copycat_agent.batch.sending import ChunkSender, Sender, Tap
+from copycat_agent.encoding.encoder import Encoder
+from copycat_agent.encoding.layout import MessageLayout
 from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.formats import Chunk, Parsed, Text, Unparsed
 from copycat_agent.model import Column, Schema, SourceOffset, SourcePartition, Split
-from copycat_agent.producer import Outgoing, Refused
+from copycat_agent.producer import Message, Refused
 from copycat_agent.transforms import Draft, Steady
 from copycat_agent.transforms.guarding import Guarded
 from tests.unit.batch.rig import definition
@@ -51,7 +49,7 @@ class Kafka:
     tracked = broken = False
 
     def __init__(self) -> None:
-        self.messages: list[Outgoing] = []
+        self.messages: list[Message] = []
         self.topics = self
 
     def partitions(self, topic: str) -> int:
@@ -59,10 +57,10 @@ class Kafka:
             raise BlockedError("no such topic")
         return 3
 
-    def send(self, topic: str, values: list[Any], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[Any], tail: Message) -> None:
         self.send_each((topic, value, *tail) for value in values)
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         for number, message in enumerate(messages):
             if b"refuse" in (message[1] or b"") and message[0] != "dlq":
                 raise Refused(number, DataError("refused"))
@@ -94,8 +92,8 @@ def failing(pattern: str, on_error: OnError | None) -> Guarded:
     return Guarded(Steady(step), f"transforms[1] {on_error}", None, on_error)
 
 
-def pipeline(record: dict[str, Any], errors: dict[str, Any], *, with_steps: bool) -> Pipeline:
-    made = Pipeline(definition("127.0.0.1:9", "t", record=record, errors=errors, steps=[{"set": {"x": "y"}}] if with_steps else []))
+def encoder(record: dict[str, Any], errors: dict[str, Any], *, with_steps: bool) -> Encoder:
+    made = Encoder(definition("127.0.0.1:9", "t", record=record, errors=errors, steps=[{"set": {"x": "y"}}] if with_steps else []))
     if with_steps:
         made.transforms = (
             Guarded(Steady(word), "word", None, None),
@@ -120,30 +118,30 @@ def parsed_of(words: list[str], *, has_raw: bool) -> Parsed:
     return Parsed(values, places, places[-1] - START, raw, b"", Schema((Column("word"),)), as_is=has_raw)
 
 
-def outcome(made: Pipeline, chunk: Chunk | Parsed, *, quickly: bool) -> tuple[Any, ...]:
+def outcome(made: Encoder, chunk: Chunk | Parsed, *, quickly: bool) -> tuple[Any, ...]:
     """Everything that sending the chunk leaves behind."""
     kafka, progress = Kafka(), Progress(SPLIT)
-    items = Items(made.definition, "dlq")
-    chunks = Chunks(kafka, items, Sender(kafka, items), Samples(0, [progress]), Watch(lambda: False))  # type: ignore[arg-type]
+    policy = ErrorPolicy(made.definition, "dlq")
+    chunks = ChunkSender(kafka, policy, Sender(kafka, policy), Tap(0, [progress]), Watch(lambda: False))  # type: ignore[arg-type]
     bound = made.bind(SPLIT, kafka.partitions, 0, "host")
     if not quickly:
-        bound.bulk = bound.fast = None
+        bound.bulk = None
     stop: tuple[Any, ...] = ()
     records = -1
     try:
         records = chunks.send(progress, bound, chunk)
     except StopAt as found:
-        stop = (found.row.start, str(found.error), type(found.error))
-    position = (progress.sent_position, progress.sent_records, progress.unsettled_bytes)
-    named = (sorted(progress._unsettled_rejections), progress._unsettled_step_failures) if not stop else ()
+        stop = (found.draft.start, str(found.error), type(found.error))
+    position = (progress.sent_position, progress.sent_records, progress.sent.size_bytes)
+    named = (sorted(progress.sent.rejections), progress.sent.step_failures) if not stop else ()
     return (
         kafka.messages,
         records,
         stop,
         position,
-        progress._unsettled,
+        progress.sent.counts,
         named,
-        [one._replace(at_ms=0) for one in progress._unsettled_losses],
+        [one._replace(at_ms=0) for one in progress.sent.losses],
     )
 
 
@@ -160,14 +158,14 @@ def test_lines(
 ) -> None:
     if not with_steps:  # a line has but one field then
         record = {name: value.replace("{word}", "{message}") if isinstance(value, str) else value for name, value in record.items()}
-    made, chunk = pipeline(record, errors, with_steps=with_steps), chunk_of(words, delimiter, skip_empty=skip_empty)
+    made, chunk = encoder(record, errors, with_steps=with_steps), chunk_of(words, delimiter, skip_empty=skip_empty)
     assert outcome(made, chunk, quickly=True) == outcome(made, chunk, quickly=False)
 
 
 @given(LINES, RECORD, ERRORS, st.booleans(), st.booleans())
 def test_parsed_records(words: list[str], record: dict[str, Any], errors: dict[str, Any], has_raw: bool, with_steps: bool) -> None:
-    made, chunk = pipeline(record, errors, with_steps=with_steps), parsed_of(words, has_raw=has_raw)
-    made.convert_value = _by_shape  # as of a source whose format makes fields
+    made, chunk = encoder(record, errors, with_steps=with_steps), parsed_of(words, has_raw=has_raw)
+    made.layout = MessageLayout(made.definition, has_fields=True)  # as of a source whose format makes fields
     before = [dict(value) if isinstance(value, dict) else value for value in chunk.values]
     assert outcome(made, chunk, quickly=True) == outcome(made, chunk, quickly=False)
     assert list(chunk.values) == before, "the format's own fields are nobody's to change"
@@ -176,7 +174,7 @@ def test_parsed_records(words: list[str], record: dict[str, Any], errors: dict[s
 @pytest.mark.parametrize("errors", POLICIES, ids=str)
 @pytest.mark.parametrize("record", RECORDS, ids=str)
 def test_some_of_everything(record: dict[str, Any], errors: dict[str, Any]) -> None:
-    made = pipeline(record, errors, with_steps=True)
+    made = encoder(record, errors, with_steps=True)
     taken = [one for one in EVERYTHING if one not in ("refuse", "outage")]
     for words in (EVERYTHING, taken, ["plain", "keep", "x"] * 3, ["bad", "x"] * 40):
         chunk = chunk_of(words, b"\n", skip_empty=True)
@@ -185,7 +183,7 @@ def test_some_of_everything(record: dict[str, Any], errors: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("quickly", [True, False])
 def test_no_line_writes_into_the_dead_letter_topic(quickly: bool) -> None:
-    made = pipeline({"topic": "d{word}"}, {"tolerance": "all", "dlq": {"topic": "dlq"}}, with_steps=True)
+    made = encoder({"topic": "d{word}"}, {"tolerance": "all", "dlq": {"topic": "dlq"}}, with_steps=True)
     messages, *_, counts, _, _ = outcome(made, chunk_of(["lq", "rest"], b"\n", skip_empty=False), quickly=quickly)
     assert (counts.acknowledged, counts.dead_lettered) == (1, 1)
     headers = dict(messages[0][7])
@@ -194,7 +192,7 @@ def test_no_line_writes_into_the_dead_letter_topic(quickly: bool) -> None:
 
 
 def test_what_stands_before_an_outage_goes_and_what_follows_waits() -> None:
-    made = pipeline({}, {}, with_steps=True)
+    made = encoder({}, {}, with_steps=True)
     messages, _, stop, position, counts, *_ = outcome(
         made, chunk_of(["plain", "drop", "outage", "plain"], b"\n", skip_empty=False), quickly=True
     )
@@ -206,16 +204,16 @@ def test_what_stands_before_an_outage_goes_and_what_follows_waits() -> None:
 @pytest.mark.parametrize("record", RECORDS, ids=str)
 def test_it_is_taken(record: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A test of two ways that compared one with itself would show nothing."""
-    made = pipeline(record, {"tolerance": "all"}, with_steps=True)
+    made = encoder(record, {"tolerance": "all"}, with_steps=True)
     rows: list[int] = []
-    of_rows = Items.of_rows
+    outcomes = ErrorPolicy.outcomes
 
-    def counted(self: Items, progress: Progress, bound: Any, those: Any, until: float, *, partial: bool) -> Any:
-        items = of_rows(self, progress, bound, those, until, partial=partial)
-        rows.append(len(items[0]))
-        return items
+    def counted(self: ErrorPolicy, progress: Progress, bound: Any, those: Any, until: float) -> Any:
+        found = outcomes(self, progress, bound, those, until)
+        rows.append(len(found[0]))
+        return found
 
-    monkeypatch.setattr(Items, "of_rows", counted)
+    monkeypatch.setattr(ErrorPolicy, "outcomes", counted)
     chunk = chunk_of(["plain", "bad", "plain", "keep", "shed", "bad"], b"\n", skip_empty=False)
     quick = outcome(made, chunk, quickly=True)
     assert rows == [1, 1], "only bad records are looked at by themselves"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from copycat_agent.model import Batch, Split, SplitResult
-    from copycat_agent.producer import Outgoing, Producers
+    from copycat_agent.producer import Message, Producers
 
 ERRORS = {"tolerance": "all", "dlq": {"topic": "dlq"}}
 
@@ -253,7 +253,7 @@ def test_a_file_that_is_cut_while_it_is_read_counts_as_far_as_it_was_its_own(
     sent = FakeProducer.send
     cuts: list[int] = []
 
-    def cut(self: FakeProducer, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def cut(self: FakeProducer, topic: str, values: list[bytes], tail: Message) -> None:
         sent(self, topic, values, tail)
         if self.sent > 200_000 and not cuts:
             cuts.append(1)
@@ -271,7 +271,7 @@ def test_a_file_that_is_cut_while_it_is_read_counts_as_far_as_it_was_its_own(
 def test_messages_that_nobody_accounts_for_undo_the_transaction(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     send = FakeProducer.send
 
-    def twice(self: FakeProducer, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def twice(self: FakeProducer, topic: str, values: list[bytes], tail: Message) -> None:
         send(self, topic, [*values, b"phantom"], tail)
 
     monkeypatch.setattr(FakeProducer, "send", twice)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Split, SplitResult
     from copycat_agent.options import Definition
-    from copycat_agent.producer import Outgoing, Producers
+    from copycat_agent.producer import Message, Producers
 
 LETTERS = {"tolerance": "all", "dlq": {"topic": "dlq"}}
 
 
-def bad(message: Outgoing) -> DataError | None:
+def bad(message: Message) -> DataError | None:
     return DataError("refused") if message[0] == "t" and b"bad" in (message[1] or b"") else None
 
 

@@ -21,7 +21,7 @@ from tests.unit.batch.test_sql_ways import QUERY, Query
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from copycat_agent.producer import Outgoing
+    from copycat_agent.producer import Message
 
 ERRORS = {"tolerance": "all", "dlq": {"topic": "dlq"}}
 NUMBERS = [1, 2, 3, 5, 7, 4, 8, 9, 3, 6, 7, 1]
@@ -71,7 +71,7 @@ def test_a_refused_message_makes_its_record_a_dead_letter_and_no_message_of_it_s
     """Of a record that becomes two messages, the second one is refused."""
     seen: Counter[bytes] = Counter()
 
-    def refuses(message: Outgoing) -> DataError | None:
+    def refuses(message: Message) -> DataError | None:
         if message[0] != "t" or json.loads(message[1])["word"] != f"w{bad}":
             return None
         seen[message[1]] += 1

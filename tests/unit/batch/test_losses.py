@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import items, run
-from copycat_agent.batch.losses import ENTRIES_MAX, Losses
+from copycat_agent.batch import policy, run
+from copycat_agent.batch.tally import ENTRIES_MAX, Losses
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
 from copycat_agent.sources.files.reading.stream import Stream
@@ -183,7 +183,7 @@ def test_records_that_kafka_refuses_after_all_are_lost_once_although_their_run_i
 def test_a_dead_letter_that_was_cut_loses_what_it_does_not_carry(
     producers: Producers, broker: DevBroker, topics: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(items, "RAW_BYTES_CUT", 100)
+    monkeypatch.setattr(policy, "RAW_BYTES_CUT", 100)
     path = write(tmp_path / "f", GOOD, REFUSED)
     errors = {"tolerance": "all", "dlq": {"topic": topics[1]}}
     (result,) = run_batch(batch_of(definition(broker.bootstrap, topics[0], errors=errors, client=CLIENT), split_of(path)), producers, never)

@@ -20,7 +20,7 @@ from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError
 from copycat_agent.model import Batch, Split, SplitResult, TaskId
 from copycat_agent.options import Definition
-from copycat_agent.producer import Outgoing, Refused
+from copycat_agent.producer import Message, Refused
 from copycat_agent.sources.files.packing.unpacking import Unpackers
 from copycat_agent.sources.spool_dir.spool_stream import Memos
 from tests.unit.sources.packing import PACK
@@ -53,12 +53,12 @@ class Picky(Keeper):
         del stopping
         self._sent.clear()
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         del tail
         for number, value in enumerate(values):
             self._take(topic, value, number)
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         for number, message in enumerate(messages):
             self._take(message[0], message[1], number)
 

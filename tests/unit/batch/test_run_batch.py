@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import pipeline, run
+from copycat_agent.batch import run
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
+from copycat_agent.encoding import encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, delivery
@@ -178,7 +179,7 @@ def test_a_bug_in_a_step_is_told_by_place_without_any_data(
 ) -> None:
     connector = definition(broker.bootstrap, topic)
     work = batch_of(connector, split_of(write(tmp_path / "f", b"secret-word")))
-    compiled = pipeline.compiled(work.definition)
+    compiled = encoder.compiled(work.definition)
 
     def bug(what: Any) -> Any:
         raise KeyError(what)
@@ -186,11 +187,11 @@ def test_a_bug_in_a_step_is_told_by_place_without_any_data(
     if where == "step":
         compiled.transforms = (Steady(bug),)
     else:
-        compiled.convert_value = bug
+        compiled.layout.convert_value = bug
     try:
         (result,) = run_batch(work, producers, never)
     finally:
-        pipeline.compiled.cache_clear()
+        encoder.compiled.cache_clear()
     assert isinstance(result.error, FatalError)
     assert "KeyError at test_run_batch.py" in str(result.error)
     assert "secret-word" not in repr(result.error)

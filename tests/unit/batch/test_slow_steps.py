@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.batch import budget, run
-from copycat_agent.batch.bound import Bound
 from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
 from copycat_agent.model import SplitResult
 from copycat_agent.workbench.trying import StandIn, StandIns
-from tests.unit.batch.rig import after, batch_of, definition, never, split_of, write
+from tests.unit.batch.rig import OneByOne, after, batch_of, definition, never, split_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,10 +43,18 @@ class Refusing(StandIn):
             raise DataError("refused later")
 
 
-def ship(connector: Definition, path: Path, stopping: Callable[[], bool], seconds: float, kafka: StandIn | None = None) -> SplitResult:
+def ship(
+    connector: Definition,
+    path: Path,
+    stopping: Callable[[], bool],
+    seconds: float,
+    kafka: StandIn | None = None,
+    encoder: type[Encoder] = Encoder,
+) -> SplitResult:
     """One batch of the whole file."""
     kafka = kafka or StandIn()
-    (result,) = run_batch(batch_of(connector, split_of(path), max_seconds=seconds), StandIns(lambda _: kafka), stopping)
+    work = batch_of(connector, split_of(path), max_seconds=seconds)
+    (result,) = run_batch(work, StandIns(lambda _: kafka), stopping, encoder(connector))
     counts = result.counts
     assert result.error is None
     assert counts.read == counts.acknowledged + counts.rejected + counts.dropped == result.offset.records
@@ -63,13 +71,9 @@ def told_soon() -> Callable[[], bool]:
 @pytest.mark.parametrize("quickly", [True, False], ids=["quickly", "row by row"])
 @pytest.mark.parametrize(("told", "seconds"), [(False, 0.5), (True, 600.0)], ids=["time", "stop"])
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_a_batch_ends_in_the_middle_of_a_chunk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], told: bool, seconds: float, quickly: bool
-) -> None:
-    if not quickly:
-        monkeypatch.setattr(Bound, "_choose", lambda *_: None)
+def test_a_batch_ends_in_the_middle_of_a_chunk(tmp_path: Path, policy: dict[str, Any], told: bool, seconds: float, quickly: bool) -> None:
     connector, path = definition("127.0.0.1:9", "t", **{"steps": SLOW, **policy}), write(tmp_path / "f", *[LINE] * LINES)
-    result = ship(connector, path, told_soon() if told else never, seconds)
+    result = ship(connector, path, told_soon() if told else never, seconds, encoder=Encoder if quickly else OneByOne)
     assert 0 < result.counts.read < FEW
     assert not result.at_end
 
@@ -95,7 +99,7 @@ def test_every_batch_gets_ahead_and_the_next_one_goes_on_there(tmp_path: Path, m
     assert taken == [0, 1, 2, 3]
 
 
-def test_a_record_that_adds_much_is_not_held_with_all_its_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_adds_much_is_not_held_with_all_its_chunk(tmp_path: Path) -> None:
     """What a step adds to short lines is in memory for some records at a time."""
     path = write(tmp_path / "f", *[b"x"] * 10_000)
     sizes: list[int] = []
@@ -105,10 +109,9 @@ def test_a_record_that_adds_much_is_not_held_with_all_its_chunk(tmp_path: Path, 
             sizes.append(sum(len(message[1]) for message in messages))
 
     connector = definition("127.0.0.1:9", "t", steps=[{"set": {"more": "y" * 10_000}}])
-    for quickly in (True, False):
-        if not quickly:
-            monkeypatch.setattr(Bound, "_choose", lambda *_: None)
-        (result,) = run_batch(batch_of(connector, split_of(path), max_seconds=600.0), StandIns(lambda _: Counting()), never)
+    for encoder in (Encoder, OneByOne):
+        work = batch_of(connector, split_of(path), max_seconds=600.0)
+        (result,) = run_batch(work, StandIns(lambda _: Counting()), never, encoder(connector))
         assert (result.counts.acknowledged, result.at_end) == (10_000, True)
     assert sum(sizes) > 200_000_000
     assert max(sizes) < 4 * 2**20

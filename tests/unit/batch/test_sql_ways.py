@@ -14,20 +14,20 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch.sql_answers import AnsweredBound
+from copycat_agent.batch.sql_answers import AnsweredEncoder
 from copycat_agent.batch.sql_ask import Asking
 from copycat_agent.batch.sql_rows import FAILED
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.delivery.tasks import run_batch
-from copycat_agent.workbench.trying.sample_run import StandIn, StandIns
+from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from copycat_agent.batch.bound import Bound
     from copycat_agent.batch.progress import Progress
+    from copycat_agent.encoding.encoder import SplitEncoder
     from copycat_agent.formats import Chunk, Parsed
     from copycat_agent.model import SplitResult
     from copycat_agent.options import Definition
@@ -107,17 +107,17 @@ class Query:
 class OneByOne(SqlRun):
     """Looks at each record by itself, before the query and after it."""
 
-    def _bound(self, progress: Progress) -> Bound:
-        bound = super()._bound(progress)
-        assert isinstance(bound, AnsweredBound)
-        bound.fast, bound.asking.chunk = None, functools.partial(_each, bound.asking)  # type: ignore[method-assign]
-        return bound
+    def _bind(self, progress: Progress) -> SplitEncoder:
+        encoder = super()._bind(progress)
+        assert isinstance(encoder, AnsweredEncoder)
+        encoder.bulk, encoder.asking.chunk = None, functools.partial(_each, encoder.asking)  # type: ignore[method-assign]
+        return encoder
 
 
 def _each(asking: Asking, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
     found: list[dict[str, Any]] = []
-    for row in chunk.rows():
-        found += asking.row(row, number + row.ordinal, first + len(found), partial=chunk.partial)
+    for draft in chunk.rows(number):
+        found += asking.record(draft, first + len(found))
     return found, chunk.total
 
 

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from copycat_agent.batch import pipeline
 from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.encoding import encoder
 from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
 from copycat_agent.model import Batch, Counts, Split, SplitResult
 from copycat_agent.transforms import Draft, Steady
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from copycat_agent.batch.pipeline import Pipeline
     from copycat_agent.dev_broker import DevBroker
+    from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.options import Definition
     from copycat_agent.producer import Producers
     from copycat_agent.transforms.base import OnError
@@ -33,12 +33,12 @@ SET = [{"set": {"of": "app"}}]
 
 
 @contextmanager
-def changed(work: Batch) -> Iterator[Pipeline]:
-    """The pipeline that the batch uses, to put stand-ins into."""
+def changed(work: Batch) -> Iterator[Encoder]:
+    """The encoder that the batch uses, to put stand-ins into."""
     try:
-        yield pipeline.compiled(work.definition)
+        yield encoder.compiled(work.definition)
     finally:
-        pipeline.compiled.cache_clear()
+        encoder.compiled.cache_clear()
 
 
 def picky(draft: Draft) -> bool:
@@ -125,7 +125,7 @@ def test_a_converter_that_cannot_work_ends_the_batch_with_all_before_it_settled(
         return fields["message"].encode()
 
     with changed(work) as made:
-        made.convert_value = convert
+        made.layout.convert_value = convert
         first, untouched = run_batch(work, producers, never)
         assert (str(first.error), type(first.error)) == (str(error), type(error))
         assert (first.offset.position, first.counts) == (8, Counts(2, 8, 2))

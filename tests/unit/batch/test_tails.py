@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.batch.passing import passed
 from copycat_agent.batch.progress import Progress
 from copycat_agent.formats import TAIL_BYTES, Parsed
 from copycat_agent.sources.files import fingerprint
@@ -48,7 +47,7 @@ def test_a_part_of_a_run_leaves_a_fingerprint_that_holds(path: Path, ends: list[
     stream, progress = Stream(split), Progress(split)
     progress.begin(stream)
     for number, piece in enumerate(pieces(ends)):
-        passed(progress, piece)
+        progress.pass_chunk(piece)
         if number in settled or piece.end == len(DATA):
             progress.settle()
             assert progress.settled.position == piece.end
@@ -65,7 +64,7 @@ def test_a_tail_that_reaches_back_before_its_run_is_not_counted_twice(path: Path
     stream, progress = Stream(split), Progress(split)
     progress.begin(stream)
     for end in (1, 2, 3):  # each with all that stands before its end, as a format has it that cuts its lines into runs
-        passed(progress, Parsed([{}], PLACES[end - 1 : end + 1], PLACES[end] - PLACES[end - 1], tail=DATA[: PLACES[end]]))
+        progress.pass_chunk(Parsed([{}], PLACES[end - 1 : end + 1], PLACES[end] - PLACES[end - 1], tail=DATA[: PLACES[end]]))
     assert PLACES[3] < TAIL_BYTES
     progress.settle()
     assert fingerprint.holds(stream.read, progress.settled.fingerprint, PLACES[3])

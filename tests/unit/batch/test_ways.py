@@ -16,16 +16,15 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch import budget
-from copycat_agent.batch.bound import Bound
-from copycat_agent.batch.pipeline import Pipeline
 from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, TaskId
-from copycat_agent.producer import Outgoing, Refused
+from copycat_agent.producer import Message, Refused
 from copycat_agent.sources import SOURCES
 from copycat_agent.workbench.trying import StandIn, StandIns
-from tests.unit.batch.rig import definition
+from tests.unit.batch.rig import OneByOne, definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 ANY = 10**9
 NOW = 1_800_000_000.0
 DLQ = "dlq"
-USUAL: Outgoing = (None, -1, None, None, 0, None)
+USUAL: Message = (None, -1, None, None, 0, None)
 
 
 class Kafka(StandIn):
@@ -43,10 +42,10 @@ class Kafka(StandIn):
 
     def __init__(self) -> None:
         super().__init__()
-        self.taken: list[Outgoing] = []
+        self.taken: list[Message] = []
         self.failed = False
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         for number, message in enumerate(messages):
             full = message + USUAL[len(message) - 2 :]
             if b"refuse" in (message[1] or b"") and message[0] != DLQ:
@@ -217,12 +216,21 @@ def asked_more_than(times: int) -> Callable[[], bool]:
 class Shipped:
     """What became of a file, batch after batch until nothing is left."""
 
-    def __init__(self, connector: Definition, path: Path, *, final: bool, stops: Iterator[int] | None = None, **limits: Any) -> None:
+    def __init__(
+        self,
+        connector: Definition,
+        path: Path,
+        *,
+        final: bool,
+        stops: Iterator[int] | None = None,
+        encoder: type[Encoder] = Encoder,
+        **limits: Any,
+    ) -> None:
         self.kafka = Kafka()
         self.counts = Counts()
         self.named: list[Any] = []
         offset = SourceOffset(0)
-        made = Pipeline(connector)
+        made = encoder(connector)
         made.clock = lambda: NOW
         size = path.stat().st_size
         self.errors: list[str] = []
@@ -251,11 +259,6 @@ class Shipped:
         return self.kafka.taken, self.counts, self.offset, self.errors
 
 
-def rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing goes quickly any more."""
-    monkeypatch.setattr(Bound, "_choose", lambda *_: None)
-
-
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(connectors(), files(), st.integers(1, 7), st.integers(1, 300), st.lists(st.integers(1, 30), min_size=1, max_size=5))
 def test_all_ways(connector: Definition, file: tuple[bytes, bool], records: int, size: int, stops: list[int]) -> None:
@@ -264,9 +267,7 @@ def test_all_ways(connector: Definition, file: tuple[bytes, bool], records: int,
         path = Path(name) / "f"
         path.write_bytes(data)
         quick = Shipped(connector, path, final=final)
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            rows_only(monkeypatch)
-            slow = Shipped(connector, path, final=final)
+        slow = Shipped(connector, path, final=final, encoder=OneByOne)
         assert quick.told() == slow.told()
         assert sorted(quick.named) == sorted(slow.named)
         assert quick.told() == Shipped(connector, path, final=final, samples=2).told()
@@ -275,8 +276,6 @@ def test_all_ways(connector: Definition, file: tuple[bytes, bool], records: int,
             assert quick.told() == Shipped(connector, path, final=final, max_bytes=size).told()
             with pytest.MonkeyPatch.context() as monkeypatch:
                 monkeypatch.setattr(budget, "LOOK_SECONDS", -1)  # after each record
-                for looks in (True, False):
-                    if not looks:
-                        rows_only(monkeypatch)
+                for encoder in (Encoder, OneByOne):
                     again = iter([*stops, *[ANY] * 400])
-                    assert quick.told() == Shipped(connector, path, final=final, stops=again).told()
+                    assert quick.told() == Shipped(connector, path, final=final, stops=again, encoder=encoder).told()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.batch.letters import dead_letter, with_raw
 from copycat_agent.dlq import parse
+from copycat_agent.encoding.letters import dead_letter, with_raw
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Row
+from copycat_agent.formats import Draft
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.producer.consuming import Received
 from tests.unit.batch.rig import definition
@@ -19,7 +19,9 @@ SPLIT = Split(SourcePartition("app", "1:2f:3:0"), "/logs/caf\udce9", "", SourceO
 
 
 def written(raw: bytes | None = b"raw", said: bytes | None = None, **parts: bool) -> Received:
-    letter = dead_letter(CONNECTOR, SPLIT, Row(b"raw", 7, 11, 2), 5, "record", DataError("why \udce9"), partial=parts.get("partial", False))
+    record = Draft(b"raw", 7, 11, 5)
+    record.partial = parts.get("partial", False)
+    letter = dead_letter(CONNECTOR, SPLIT, record, "record", DataError("why \udce9"))
     topic, value, *_, headers = with_raw(letter, raw, said)
     assert topic == "d"
     return Received(3, 42, value, tuple(headers), 1234)

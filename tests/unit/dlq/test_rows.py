@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from copycat_agent.batch.letters import COLUMNS, PLACES, RENDERED, dead_letter, rendered, with_raw
 from copycat_agent.dlq.letter import Letter, parse
-from copycat_agent.dlq.rows import row_of
+from copycat_agent.dlq.rows import record_of
+from copycat_agent.encoding.letters import COLUMNS, PLACES, RENDERED, dead_letter, rendered, with_raw
 from copycat_agent.errors import DataError
-from copycat_agent.formats import LineFrames, LineOptions, Row, Unparsed
+from copycat_agent.formats import Draft, LineFrames, LineOptions, Unparsed
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.container_formats import AvroOptions
 from copycat_agent.formats.records.trees.json_format import JsonlOptions
@@ -24,9 +24,10 @@ SPLIT = Split(SourcePartition("app", "1:2f:3:0"), "/spool/a", "", SourceOffset(0
 AVRO, JSONL, LINES = build_format(AvroOptions()), build_format(JsonlOptions()), LineFrames(LineOptions())
 
 
-def letter_of(row: Row, said: bytes | None = None, *, by_record: bool = False, stage: str = "record") -> Letter:
-    made = dead_letter(CONNECTOR, SPLIT, row, row.start + 1, stage, DataError("why"), partial=False, by_record=by_record)
-    _, value, *_, headers = with_raw(made, row.raw, said)
+def letter_of(record: Draft, said: bytes | None = None, *, by_record: bool = False, stage: str = "record") -> Letter:
+    record.number = record.start + 1
+    made = dead_letter(CONNECTOR, SPLIT, record, stage, DataError("why"), by_record=by_record)
+    _, value, *_, headers = with_raw(made, record.raw, said)
     letter = parse(Received(0, 7, value, tuple(headers), 1234))
     assert letter is not None
     return letter
@@ -34,35 +35,41 @@ def letter_of(row: Row, said: bytes | None = None, *, by_record: bool = False, s
 
 def test_fields_of_a_record_without_bytes_are_rendered_and_come_back() -> None:
     fields = {"a": Decimal("1.10"), "b": [1, None, {"c": "é"}]}
-    row = rendered(Row(fields, 4, 5, 0))
-    assert row.raw == '{"a":1.10,"b":[1,null,{"c":"é"}]}'.encode()
-    letter = letter_of(row, RENDERED, by_record=True)
+    draft = rendered(Draft(fields, 4, 5, 0))
+    assert draft.raw == '{"a":1.10,"b":[1,null,{"c":"é"}]}'.encode()
+    letter = letter_of(draft, RENDERED, by_record=True)
     assert (letter.is_whole, letter.is_rendered, letter.by_record, letter.place) == (True, True, True, "record 5")
-    assert row_of(letter, AVRO) == Row(fields, 4, 5, 0)
+    found = record_of(letter, AVRO)
+    assert (found.framed, found.start, found.end, found.number, found.raw) == (fields, 4, 5, 5, None)
 
 
 def test_a_record_with_bytes_or_without_fields_is_rendered_as_it_is() -> None:
-    for row in (Row({"a": 1}, 0, 9, 0, b"{'a':1}"), Row(b"line", 0, 5, 0), Row(Unparsed("why"), 0, 1, 0), Row({"a": object()}, 0, 1, 0)):
-        assert rendered(row) is row
+    for draft in (
+        Draft({"a": 1}, 0, 9, 0, b"{'a':1}"),
+        Draft(b"line", 0, 5, 0),
+        Draft(Unparsed("why"), 0, 1, 0),
+        Draft({"a": object()}, 0, 1, 0),
+    ):
+        assert rendered(draft) is draft
 
 
 def test_lines_are_their_bytes_and_json_lines_are_read_again() -> None:
-    assert row_of(letter_of(Row(b"x", 3, 9, 0, b"a line")), LINES).value == b"a line"
-    row = row_of(letter_of(Row(Unparsed("bad"), 3, 13, 0, b'{"a": 1.5}'), stage="parse"), JSONL)
-    assert (row.start, row.end, row.ordinal) == (3, 13, 0)
-    assert row.value == {"a": 1.5}
+    assert record_of(letter_of(Draft(b"x", 3, 9, 0, b"a line")), LINES).value == b"a line"
+    draft = record_of(letter_of(Draft(Unparsed("bad"), 3, 13, 0, b'{"a": 1.5}'), stage="parse"), JSONL)
+    assert (draft.start, draft.end, draft.number) == (3, 13, 4)
+    assert draft.value == {"a": 1.5}
 
 
 @pytest.mark.parametrize("raw", [b"", b'{"a":1}\n{"a":2}'])
 def test_what_is_not_one_record_is_left(raw: bytes) -> None:
     with pytest.raises(DataError, match="cannot read this record without the rest of its file"):
-        row_of(letter_of(Row(Unparsed("bad"), 3, 13, 0, raw)), JSONL)
+        record_of(letter_of(Draft(Unparsed("bad"), 3, 13, 0, raw)), JSONL)
 
 
 @pytest.mark.parametrize("raw", [b"[1]", b"{", b"\xff", b"[" * 100_000])
 def test_a_rendering_that_somebody_changed_is_left(raw: bytes) -> None:
     with pytest.raises(DataError, match="no JSON object"):
-        row_of(letter_of(Row({}, 3, 4, 0, raw), RENDERED), AVRO)
+        record_of(letter_of(Draft({}, 3, 4, 0, raw), RENDERED), AVRO)
 
 
 def test_a_format_that_needs_the_header_gets_the_columns_of_the_letter() -> None:
@@ -73,16 +80,16 @@ def test_a_format_that_needs_the_header_gets_the_columns_of_the_letter() -> None
             return dict(zip(columns, raw.decode().split(","), strict=True))
 
     schema = Schema((Column("a"), Column("b é")))
-    letter = letter_of(Row({"a": "1"}, 3, 7, 0, b"1,2", schema))
+    letter = letter_of(Draft({"a": "1"}, 3, 7, 0, b"1,2", schema))
     assert letter.columns == ("a", "b é")
-    assert row_of(letter, Table()).value == {"a": "1", "b é": "2"}  # type: ignore[arg-type]
+    assert record_of(letter, Table()).value == {"a": "1", "b é": "2"}  # type: ignore[arg-type]
     wide = Schema(tuple(Column("x" * 100) for _ in range(200)))
-    assert letter_of(Row({}, 3, 7, 0, b"1,2", wide)).columns == ()
+    assert letter_of(Draft({}, 3, 7, 0, b"1,2", wide)).columns == ()
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"5", b'["a", 1]', b"\xff", b"[" * 100_000])
 def test_a_broken_header_of_columns_is_none(text: bytes) -> None:
-    made = dead_letter(CONNECTOR, SPLIT, Row(b"x", 0, 1, 0), 1, "record", DataError("why"), partial=False)
+    made = dead_letter(CONNECTOR, SPLIT, Draft(b"x", 0, 1), "record", DataError("why"))
     _, value, *_, headers = with_raw(made, b"x", None)
     letter = parse(Received(0, 7, value, ((COLUMNS, text), (PLACES, text), *headers), 1234))
     assert letter is not None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copycat_agent.dlq.letter import Letter
-from copycat_agent.dlq.rows import row_of
+from copycat_agent.dlq.rows import record_of
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.sources import SOURCES
 
@@ -28,5 +28,5 @@ def test_a_record_is_read_by_itself(form: dict[str, Any], raw: bytes, columns: t
         partition=0, offset=0, raw=raw, said="", connector="drops", host="", path="/in/a", file_key="", start=100, end=100 + len(raw),
         number=9, partial=False, stage="record", error="DataError", message="", columns=columns, at_ms=0, file_time_ms=0,
     )  # fmt: skip
-    row = row_of(letter, kind.framing(options, raw=False))
+    row = record_of(letter, kind.framing(options, raw=False))
     assert (row.value, row.start) == (value, 100)

@@ -200,7 +200,7 @@ class Reading:
         rows = list(chunk.rows())
         assert [row.value for row in rows] == chunk.values
         for row in rows:
-            tail = chunk.tail_before(row.ordinal)
+            tail = chunk.tail_before(row.number - 1)
             assert self.file.data[: row.start].endswith(tail)
             assert len(tail) >= min(TAIL_BYTES, row.start - chunk.start)
         self.seen += [Seen("partial" if chunk.partial else "line", row.bytes, row.start, row.end) for row in rows]

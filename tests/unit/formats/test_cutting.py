@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.formats import Chunk, LineFrames, LineOptions, LongLine, Row
+from copycat_agent.formats import Chunk, LineFrames, LineOptions, LongLine
 from copycat_agent.formats.model import TAIL_BYTES, Frame
 
 LINES = st.lists(st.sampled_from([b"", b"a", b"\r", b"bb\r", b"c" * 50, b"d" * 300]), max_size=30)
@@ -23,8 +23,8 @@ def made(lines: list[bytes], options: LineOptions) -> bytes:
     return b"".join(line + options.delimiter.encode() for line in lines)
 
 
-def rows(chunk: Chunk) -> list[Row]:
-    return [row._replace(ordinal=0) for row in chunk.rows()]
+def rows(chunk: Chunk) -> list[tuple[object, int, int]]:
+    return [(row.value, row.start, row.end) for row in chunk.rows()]
 
 
 def tail(frames: list[Frame]) -> bytes:

@@ -36,7 +36,7 @@ class World(NamedTuple):
 
     def id(self, seq: int = 0) -> str:
         """A transactional id of the lane."""
-        return f"copycat.{self.lane.agent}.{self.lane.connector}.0.{seq % 2}"
+        return f"copycat.{self.lane.agent}.{self.lane.key}.0.{seq % 2}"
 
     def begun(self, seq: int = 0, stopping: Callable[[], bool] = never) -> LaneProducer:
         """A producer whose transaction is open."""

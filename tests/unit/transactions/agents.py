@@ -1,7 +1,8 @@
 """An agent for the simulation: its disk, its driver and its runners, each a generator that stops before every step it takes.
 
 The driver follows `delivery.exactly_once.driver`: open, plan over files that belong to no lane, keep files in flight while an outcome is
-not known, save to SQLite as steps of their own. The runners execute the very `LaneWriter`, the openings are the very `open_lanes`.
+not known, save to SQLite as steps of their own. The runners execute the very `LaneWriter`, the openings are the very `open_lanes`, and
+names are asked for by the very `look_up`. An agent may begin as one of the version before ids, whose lanes have names, and be upgraded.
 """
 
 from __future__ import annotations
@@ -12,8 +13,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
-from copycat_agent.transactions import entries, opening
+from copycat_agent.model import (
+    OFFSETS_TOPIC,
+    Head,
+    LaneId,
+    LaneOutcome,
+    LanePlan,
+    Place,
+    Position,
+    SourceOffset,
+    SourcePartition,
+    connector_id_of,
+    is_connector_id,
+)
+from copycat_agent.transactions import entries, names, opening
 from copycat_agent.transactions.opening import Lanes, Opening, Truth
 from copycat_agent.transactions.protocol import Lines, Step
 from copycat_agent.transactions.writing import LaneWriter
@@ -50,8 +63,11 @@ class File:
 
 @dataclass(slots=True)
 class Kept:
-    """What SQLite has of one connector."""
+    """What SQLite has of one connector. `id` "": a version before ids has written it, or nobody has."""
 
+    id: str = ""
+    asks: bool = True
+    registered: str = ""
     cluster: str = ""
     rows: dict[str, int] = field(default_factory=dict)
     unpublished: set[str] = field(default_factory=set)
@@ -77,6 +93,27 @@ class Disk:
         """What SQLite has of a connector."""
         return self.kept.setdefault(connector, Kept())
 
+    def migrate(self) -> None:
+        """As `offsets.schema` does it."""
+        for name, one in self.kept.items():
+            if not one.id:
+                is_used = one.published or bool(one.heads)
+                one.id, one.asks = connector_id_of(name), not is_used
+                one.before = (*one.before, Lanes(name, place_of(name), one.heads)) if is_used else one.before
+                one.heads, one.published = {}, False
+
+    def knows(self, name: str) -> bool:
+        """Whether it is known what Kafka has of the name."""
+        kept = self.kept.get(name)
+        return kept is not None and (kept.published or bool(kept.before) or not kept.asks)
+
+    def rename(self, old: str, new: str) -> None:
+        """As `offsets.names` does it: a label goes along with what is known."""
+        there, one = self.kept.pop(new, None), self.kept.pop(old)
+        one.asks = there.asks if there is not None else True
+        self.kept[new] = one
+        self.kept[old] = Kept(id=new_id(self), asks=False)
+
     def save(self) -> None:
         """The end of a SQLite transaction."""
         self.history.append({name: one.copy() for name, one in self.kept.items()})
@@ -86,9 +123,14 @@ class Disk:
         return Disk(list(self.nonces), {name: one.copy() for name, one in self.kept.items()}, list(self.history))
 
 
-def place_of(connector: str) -> Place:
-    """The place of a connector's entries: different for different names, as a hash may have it."""
-    return Place(OFFSETS_TOPIC, entries.partition_of(UUID, connector, 25))
+def place_of(key: str) -> Place:
+    """The place of the entries of a key: different for different ones, as a hash may have it."""
+    return Place(OFFSETS_TOPIC, entries.partition_of(UUID, key, 25))
+
+
+def new_id(disk: Disk) -> str:
+    """An id that nobody has."""
+    return f"~{len(disk.history)}.{len(disk.nonces)}"
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +150,7 @@ class Order:
 
     def positions(self) -> list[Position]:
         """What its transaction says."""
-        name, lane, seq = self.plan.lane.connector, self.plan.lane.number, self.plan.head.seq + 1
+        name, lane, seq = self.plan.lane.key, self.plan.lane.number, self.plan.head.seq + 1
         told = [Position(SourcePartition(name, file.key), lane, seq, SourceOffset(end)) for file, _, end in self.splits]
         return told + [Position(partition, lane, seq, offset) for partition, offset in self.plan.also]
 
@@ -180,6 +222,10 @@ class Agent:
         self.disk = Disk()
         self.disk.save()
         self.connector, self.tasks_max, self.exact = "a", 2, True
+        self.has_ids = True
+        """Whether it is of a version that has ids."""
+        self.earlier: list[str] = []
+        """What its definition says in `renamed_from`."""
         self.driver: Acts | None = None
         self.runners: list[Runner] = []
         self.zombies: list[Runner] = []
@@ -203,10 +249,25 @@ class Agent:
         self.is_behind = False
         self.flying = {}
         self.idle = False
+        if self.has_ids:
+            self._migrate()
         self.driver = self._drive(nonce)
         self.tell(
             f"{self.name}: starts, nonce {nonce}, {'exactly' if self.exact else 'at least'} once, {self.connector}, lanes {self.tasks_max}"
+            f"{'' if self.has_ids else ', before ids'}"
         )
+
+    def _migrate(self) -> None:
+        """Another name, and the store of an older version, are seen to before anything begins."""
+        self.disk.migrate()
+        kept = self.disk.kept.get(self.connector)
+        if kept is None or not (kept.published or kept.before or kept.rows):
+            known = [one for one in self.earlier if (old := self.disk.kept.get(one)) and (old.published or old.before or old.rows)]
+            for name in known:
+                self.disk.rename(name, self.connector)
+        if not self.disk.of(self.connector).id:
+            self.disk.of(self.connector).id = new_id(self.disk)
+        self.disk.save()
 
     def kill(self) -> None:
         """The driver dies; its runners die with it, or stay behind."""
@@ -271,21 +332,57 @@ class Agent:
     def asked(self, nonce: str, only: frozenset[int] = frozenset()) -> Opening:
         """What is asked of an opening."""
         kept = self.disk.of(self.connector)
-        lanes = Lanes(self.connector, place_of(self.connector), dict(kept.heads))
+        key = self.key
+        lanes = Lanes(key, place_of(key), dict(kept.heads))
         rows: tuple[tuple[SourcePartition, SourceOffset], ...] = ()
         if kept.adopt == "local" or kept.before or not kept.published:
             rows = tuple((SourcePartition(self.connector, key), SourceOffset(at)) for key, at in kept.rows.items())
+        tells = self.has_ids and not only
+        is_new = bool(rows or kept.before or kept.adopt) or not kept.published
         return Opening(
             UUID, lanes, tuple(range(self.tasks_max)), nonce, frozenset(self.disk.nonces), kept.cluster,
-            () if only else kept.before, kept.adopt, publish=rows, only=only,  # type: ignore[arg-type]
+            () if only else kept.before, kept.adopt, publish=rows, only=only, name=self.connector,  # type: ignore[arg-type]
+            home=place_of(self.connector) if tells else None, registers=tells and (is_new or kept.registered != self.connector),
         )  # fmt: skip
 
+    @property
+    def key(self) -> str:
+        """What its lanes are called after."""
+        return self.disk.of(self.connector).id if self.has_ids else self.connector
+
+    def _look_up(self, nonce: str) -> Acts:
+        """Ask Kafka for names, where the store does not know: see `opening_plan` and `offsets.names`."""
+        kept = self.disk.of(self.connector)
+        if not kept.asks:
+            return
+        nothing = Opening(
+            UUID, Lanes(kept.id, place_of(kept.id)), (), nonce, frozenset(self.disk.nonces), kept.cluster,
+            adopt="topic" if kept.adopt else "", name=self.connector,
+        )  # fmt: skip
+        earlier = [one for one in self.earlier if not self.disk.knows(one)] if not kept.published else []
+        found = yield from names.look_up(map(names.AskedName, [self.connector, *earlier]), nothing, lambda _, key: place_of(key))
+        ids = [one.key for one in found if is_connector_id(one.key)]
+        if ids and not kept.published:
+            kept.id = ids[0]
+            for name, other in self.disk.kept.items():
+                if other.id == kept.id and name != self.connector:
+                    self.disk.kept[name] = Kept(id=new_id(self.disk), asks=False)
+        kept.before = (*kept.before, *(one for one in found if one.key != kept.id and one.key not in {b.key for b in kept.before}))
+        kept.asks = not found
+        self.disk.save()
+        self.tell(f"{self.name}: names are looked up: {kept.id}, {[one.key for one in kept.before]}")
+        yield Local("looked up")
+
     def _open_and_work(self, nonce: str) -> Acts:
+        if self.has_ids:
+            yield from self._look_up(nonce)
         truth = yield from self.open(self.asked(nonce))
         yield Local("claimed")
         self.is_behind = False
         kept = self.disk.of(self.connector)
-        kept.published, kept.before, kept.adopt = True, (), ""
+        kept.published, kept.before, kept.adopt, kept.asks = True, (), "", False
+        if self.has_ids:
+            kept.registered = self.connector
         self._save_truth(kept, truth)
         while True:
             yield Local("turn")
@@ -400,7 +497,7 @@ class Agent:
             return
         name = self.connector
         also = tuple((SourcePartition(name, key), SourceOffset(kept.rows[key]) if key in kept.rows else None) for key in free)
-        plan = LanePlan(LaneId(UUID, name, lane), kept.heads.get(lane, Head()), place_of(name), also)
+        plan = LanePlan(LaneId(UUID, self.key, lane), kept.heads.get(lane, Head()), place_of(self.key), also)
         order = Order(plan, tuple(splits))
         self._hand(lane, order)
 

@@ -39,9 +39,10 @@ class Actor:
 
 @dataclass(slots=True)
 class History:
-    """See above. `kind`: "copies", where two agents with one identity meet; "cut off", where leaders are, and show what they still have.
+    """See above. `trace` is what happened, when it is asked for.
 
-    `trace` is what happened, when it is asked for.
+    `kind`: "copies", where two agents with one identity meet; "cut off", where leaders are, and show what they still have; "lost store",
+    where that befalls who has lost its store; "upgrade", where an agent of the version before ids is upgraded.
     """
 
     seed: int
@@ -59,7 +60,7 @@ class History:
     @property
     def cut_off(self) -> bool:
         """Whether leaders are cut off."""
-        return self.kind == "cut off"
+        return self.kind in {"cut off", "lost store"}
 
     def run(self) -> None:
         """Raises BrokenPromiseError."""
@@ -81,6 +82,11 @@ class _Run:
         if history.cut_off:
             common = ("kill driver", "kill driver", "kill runner", "freeze runner", "restart")
             faults = ["cut off", *rng.sample(common, 2), *rng.sample(("roll back", "delete store", "tasks", "rename"), 1)]
+        if history.kind == "lost store":
+            faults = ["cut off", "delete store", "delete store", rng.choice(("rename", "kill driver"))]
+        if history.kind == "upgrade":
+            faults = ["upgrade", *rng.sample(("kill runner", "kill driver", "freeze runner"), 2)]
+            faults += rng.sample(("roll back", "roll back", "delete store", "rename", "tasks"), 1)
         self.faults = tuple(one for one in faults if one not in history.without)
         trouble = rng.choice((0.0, 0.03, 0.1))
         self.time_outs = rng.choice((0.0, 0.0, 0.02))
@@ -98,6 +104,8 @@ class _Run:
         if "clone" in self.faults:
             self.faults = tuple(one for one in self.faults if one not in ("empty", "rename", "switch"))
         self.agents = [Agent("x", rng, self.files, self.tell)]
+        self.agents[0].has_ids = "upgrade" not in self.faults
+        self.agents[0].disk.of("a").asks = not history.copies  # who met while it is looked up would be one of the two from then on
         self.actors: dict[int, Actor] = {}
         self.repeats = False
         self.is_emptied = False
@@ -125,7 +133,8 @@ class _Run:
             return
         some = [one for agent in self.agents for one in agent.acting() if isinstance(one[0], Runner)]
         if any(id(acts) in self.actors and self.actors[id(acts)].has_committed for _, acts in some):
-            self.fault(self.rng.choice(("kill driver", "kill driver", "rename", "tasks")))
+            losses = ("delete store",) * 3 if "delete store" in self.faults else ()
+            self.fault(self.rng.choice(("kill driver", "kill driver", "rename", "tasks", *losses)))
 
     def turn(self) -> None:
         """Somebody takes a step, or something under way comes to pass."""
@@ -166,6 +175,8 @@ class _Run:
     def do(self, actor: Actor, step: Step) -> None:
         try:
             self.broker.is_reached_by_asker = isinstance(actor.owner, Agent) and (self.broker.frozen is None or self.rng.random() < 0.9)
+            if self.history.kind == "lost store" and step.name == "commit" and isinstance(actor.owner, Agent) and self.rng.random() < 0.15:
+                self._cut_off(actor.owner)  # at the worst moment: what is told next, the leader that is cut off does not know
             world = self if step.name == "plain" else self.broker
             answer = getattr(world, step.name)(*step.arguments)
         except RetriableError as error:
@@ -237,7 +248,7 @@ class _Run:
                 runner.rest()
 
     def _roll_back(self, agent: Agent) -> None:
-        if agent.refused is None and not agent.disk.of(agent.connector).before:
+        if agent.refused is None and (agent.has_ids or not agent.disk.of(agent.connector).before):
             agent.kill()
             state = self.rng.choice(agent.disk.history)
             agent.disk.kept = {name: one.copy() for name, one in state.items()}
@@ -245,7 +256,7 @@ class _Run:
             agent.start()
 
     def _delete_store(self, agent: Agent) -> None:
-        if agent.refused is None and not agent.disk.of(agent.connector).before:
+        if agent.refused is None and (agent.has_ids or not agent.disk.of(agent.connector).before):
             agent.kill()
             agent.disk.kept = {}
             self.tell(f"{agent.name}: SQLite is deleted")
@@ -266,10 +277,17 @@ class _Run:
             agent.start()
 
     def _rename(self, agent: Agent) -> None:
-        """`offsets rename`, while the agent does not run."""
+        """`renamed_from`, or `offsets rename`, while the agent does not run."""
         if agent.refused is not None or len(self.agents) > 1:
             return
         agent.kill()
+        if agent.has_ids:
+            agent.earlier.append(agent.connector)
+            agent.connector = self.rng.choice([one for one in "abc" if one != agent.connector])
+            agent.earlier = [one for one in agent.earlier if one != agent.connector]
+            self.tell(f"{agent.name}: it is called {agent.connector}")
+            agent.start()
+            return
         old, new = agent.connector, agent.connector + "b"
         kept = agent.disk.kept.pop(old, None)
         if kept is not None and kept.published:
@@ -278,10 +296,18 @@ class _Run:
             agent.disk.kept[new] = kept
             agent.disk.save()
             agent.connector = new
+            agent.earlier.append(old)
             self.tell(f"{agent.name}: {old} is called {new}")
         elif kept is not None:
             agent.disk.kept[old] = kept
         agent.start()
+
+    def _upgrade(self, agent: Agent) -> None:
+        """The next version is installed."""
+        if agent.refused is None and not agent.has_ids:
+            agent.kill()
+            agent.has_ids = True
+            agent.start()
 
     def _switch(self, agent: Agent) -> None:
         if agent.refused is None and len(self.agents) == 1:
@@ -330,6 +356,7 @@ class _Run:
                 agent.kill()
                 agent.exact = True
                 agent.start()
+            self._upgrade(agent)
             if agent.driver is None and agent.refused is None:
                 agent.start()
         for turn in range(HEALING_TURNS):
@@ -371,7 +398,7 @@ class _Run:
             return False
         agent = alive[0]
         kept = agent.disk.of(agent.connector)
-        rows = kept.rows if kept.published and not kept.before and not kept.adopt else {}
+        rows = kept.rows if kept.published and kept.registered == agent.connector and not kept.before and not kept.adopt else {}
         return bool(rows) and all(rows.get(file.key) == file.lines for file in self.files if not file.destroyed) and not agent.flying
 
     def verdict(self) -> None:
@@ -404,6 +431,8 @@ class _Run:
             told = json.loads(entry.value) if entry.value else None
             if told is None:
                 positions.pop(entry.key, None)
+            elif "id" in told or "name" in told:
+                continue
             elif "offset" not in told:
                 if not self.history.cut_off and told["seq"] != heads.get(entry.key, 0) + 1:
                     raise BrokenPromiseError(f"head {entry.key!r} goes from {heads.get(entry.key)} to {told['seq']}")
@@ -413,12 +442,18 @@ class _Run:
                     raise BrokenPromiseError(f"{entry.key!r} goes from {positions[entry.key]} back to {told['offset']['position']}")
                 positions[entry.key] = told["offset"]["position"]
 
+    def in_topic(self, key: str) -> entries.Found:
+        """What the topic says of a key."""
+        log = self.broker.log(place_of(key))
+        there = [one.value._replace(offset=n) for n, one in enumerate(log.records) if one.state == "committed"]
+        return entries.read(there, UUID, key)
+
     def check_complete(self) -> None:
         """SQLite is never ahead; were it lost now, the topic says all that it said."""
         agent = next(one for one in self.agents if one.refused is None)
-        log = self.broker.log(place_of(agent.connector))
-        there = [one.value._replace(offset=n) for n, one in enumerate(log.records) if one.state == "committed"]
-        found = entries.read(there, UUID, agent.connector)
+        found, named = self.in_topic(agent.key), self.in_topic(agent.connector)
+        if (found.name, named.id) != (agent.connector, agent.key) or named.positions:
+            raise BrokenPromiseError(f"{agent.key} is called {found.name}, and {agent.connector} is for {named.id}, {named.positions}")
         kept = agent.disk.of(agent.connector)
         for number, head in kept.heads.items():
             if found.heads.get(number, Head()).seq < head.seq:

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import Head, LaneOutcome, LanePlan, Position
+from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Position, is_connector_id, new_connector_id
 from copycat_agent.transactions import opening, seen
 from copycat_agent.transactions.entries import transactional_id
 from copycat_agent.transactions.opening import Opening, Truth
 from copycat_agent.transactions.protocol import Handle, Lines, Step
 from copycat_agent.transactions.seen import Claim
 from copycat_agent.transactions.writing import LaneWriter, _Prepared
+from tests.unit.transactions import agents
 from tests.unit.transactions.agents import Agent
 from tests.unit.transactions.history import BrokenPromiseError, History
 from tests.unit.transactions.test_simulation import HISTORIES
@@ -38,10 +39,10 @@ def open_carelessly(asked: Opening, *, reads_early: bool = False, claims: bool =
             news = opening._check(asked, found)
             todo = opening._lanes_in(asked, found) - handles.keys()
         if claims:
-            some = sorted(handles, key=lambda lane: (lane.connector == asked.lanes.connector, lane))
+            some = sorted(handles, key=lambda lane: (lane.key == asked.lanes.key, lane))
             pairs = {lane: (handles[lane][0], handles[lane][-1]) for lane in some}
             made = yield from opening._claim(asked, found, pairs)
-            if (rows := opening._missing(asked, found, news)) or asked.before:
+            if (rows := opening._missing(asked, found, news)) or asked.before or asked.home is not None:
                 spare = yield Step("prepare", (transactional_id(some[-1], made[-1].head.seq),))
                 handles[some[-1]].append(spare)
                 yield Step("ready", (spare,))
@@ -53,7 +54,7 @@ def open_carelessly(asked: Opening, *, reads_early: bool = False, claims: bool =
         yield from opening._close([one for some in handles.values() for one in some])
         raise
     yield from opening._close([one for some in handles.values() for one in some])
-    return Truth(cluster, heads, tuple(news))
+    return Truth(cluster, heads, tuple(news), found[-1][1].name, found[-1][1].id)
 
 
 def _fence_one(asked: Opening, lane: Any, handles: dict[Any, list[Handle]]) -> Lines[None]:
@@ -102,14 +103,14 @@ def positions_are_published_before_the_claims_are_read_back(patch: Patch) -> Non
     read_back, publish = seen.read_back, opening._publish
     put_off: dict[Claim, Any] = {}
 
-    def later(claims: Sequence[Claim], ends: Any, *, whole: bool) -> Lines[None]:
-        put_off[claims[-1]] = (list(claims), ends, whole)
+    def later(claims: Sequence[Claim], ends: Any, name: str, *, whole: bool) -> Lines[None]:
+        put_off[claims[-1]] = (list(claims), ends, name, whole)
         yield from ()
 
     def at_once(asked: Opening, found: opening.Read, last: Claim, *rest: Any) -> Lines[list[Claim]]:
         told = yield from publish(asked, found, last, *rest)
-        claims, ends, whole = put_off.pop(last)
-        yield from read_back([*claims, *told], ends, whole=whole)
+        claims, ends, name, whole = put_off.pop(last)
+        yield from read_back([*claims, *told], ends, name, whole=whole)
         return told
 
     patch.setattr("copycat_agent.transactions.opening.read_back", later)
@@ -132,6 +133,30 @@ def copies_are_not_noticed(patch: Patch) -> None:
 
 def nothing_is_published_at_once(patch: Patch) -> None:
     patch.setattr(opening, "_missing", lambda *_: [])
+
+
+def lanes_that_have_names_are_not_fenced(patch: Patch) -> None:
+    """When a version before ids is upgraded: its positions are taken over, and a process of it that wakes up may commit more."""
+    known, lanes_in = opening._known, opening._lanes_in
+
+    def with_ids(lanes: set[LaneId]) -> set[LaneId]:
+        return {lane for lane in lanes if is_connector_id(lane.key)} or lanes
+
+    patch.setattr(opening, "_known", lambda *some: with_ids(known(*some)))
+    patch.setattr(opening, "_lanes_in", lambda *some: with_ids(lanes_in(*some)))
+
+
+def names_are_not_told(patch: Patch) -> None:
+    patch.setattr(opening, "_registered", lambda *_: ())
+
+
+def names_are_told_and_not_seen(patch: Patch) -> None:
+    """Who asks a broker that was cut off before the name was told takes a new id."""
+    patch.setattr(seen, "names_in", lambda *_: False)
+
+
+def a_store_that_is_migrated_again_gets_other_ids(patch: Patch) -> None:
+    patch.setattr(agents, "connector_id_of", lambda _: new_connector_id())
 
 
 class Reusing:
@@ -242,11 +267,15 @@ def sqlite_alone_is_trusted(patch: Patch) -> None:
 
 CANARIES: list[tuple[Callable[[Patch], None], str]] = [
     (a_transaction_is_aborted_and_not_fenced, ""),
+    (a_store_that_is_migrated_again_gets_other_ids, "upgrade"),
     (claims_are_looked_for_and_nothing_between, "cut off"),
     (claims_are_not_read_back, "cut off"),
     (copies_are_not_noticed, "copies"),
     (files_are_planned_before_the_outcome_is_known, ""),
     (lanes_are_not_claimed, ""),
+    (lanes_that_have_names_are_not_fenced, "upgrade"),
+    (names_are_not_told, ""),
+    (names_are_told_and_not_seen, "lost store"),
     (nothing_is_published_at_once, ""),
     (one_look_is_believed, "cut off"),
     (one_of_two_ids_is_fenced, ""),

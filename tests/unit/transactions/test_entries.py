@@ -48,7 +48,7 @@ def positions(draw: st.DrawFn) -> Position:
 
 
 def at(key: str, offset: int = 5, *, connector: str = "c") -> Entry:
-    return position_entry("u", Position(SourcePartition(connector, key), 0, 1, SourceOffset(offset)))
+    return position_entry("u", connector, Position(SourcePartition(connector, key), 0, 1, SourceOffset(offset)))
 
 
 def changed(entry: Entry, **fields: Any) -> Entry:
@@ -57,7 +57,7 @@ def changed(entry: Entry, **fields: Any) -> Entry:
 
 @given(positions())
 def test_a_position_comes_back_as_it_was_whatever_its_file_is_called(position: Position) -> None:
-    entry = position_entry("u", position)
+    entry = position_entry("u", "c", position)
     assert read([entry], "u", "c").positions == [position]
 
 
@@ -82,7 +82,7 @@ def test_a_name_that_begins_like_another_is_another(mine: str, theirs: str) -> N
 
 
 def test_a_file_that_is_forgotten_has_no_position_before_it_is_read_again() -> None:
-    forgotten = position_entry("u", Position(SourcePartition("c", "f"), 0, 2, None))
+    forgotten = position_entry("u", "c", Position(SourcePartition("c", "f"), 0, 2, None))
     assert forgotten.value is None
     assert read([at("f", 5), at("g", 6), forgotten], "u", "c").positions == read([at("g", 6)], "u", "c").positions
     assert [one.offset and one.offset.position for one in read([at("f", 5), forgotten, at("f", 1)], "u", "c").positions] == [1]

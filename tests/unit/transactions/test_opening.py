@@ -45,7 +45,7 @@ def commit(world: World, heads: Mapping[int, Head], number: int, rows: Mapping[s
     plan = LanePlan(LaneId(where.get("agent", "u"), where.get("connector", "c"), number), heads[number], where.get("place", PLACE))
     writer = LaneWriter()
     handle = perform(writer.begin(plan), world)
-    positions = [Position(at(key, plan.lane.connector), number, plan.head.seq + 1, SourceOffset(n)) for key, n in rows.items()]
+    positions = [Position(at(key, plan.lane.key), number, plan.head.seq + 1, SourceOffset(n)) for key, n in rows.items()]
     outcome: LaneOutcome = perform(writer.finish(plan, handle, positions), world)
     assert outcome.state == "committed"
     perform(writer.rest(), world)

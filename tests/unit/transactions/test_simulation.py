@@ -1,6 +1,7 @@
 """Exactly once, through thousands of histories of everything that goes wrong, with the code that runs in production.
 
-A history that breaks the promise is made as short as it still does, and told. `COPYCAT_SEED=n` replays one (`n`, `n copies`, `n cut off`).
+A history that breaks the promise is made as short as it still does, and told. `COPYCAT_SEED=n` replays one, and so
+does a kind behind it (`n copies`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import pytest
 
 from tests.unit.transactions.history import BrokenPromiseError, History
 
-HISTORIES = {"": 2400, "copies": 700, "cut off": 600}
-"""Of each kind, so many in the default run: one agent and everything that befalls it; two with one identity; leaders that are cut off."""
+HISTORIES = {"": 2400, "copies": 700, "cut off": 1200, "lost store": 2400, "upgrade": 600}
+"""Of each kind, so many in the default run: see `History`."""
 PARTS = 8
 
 
@@ -48,8 +49,13 @@ def test_of_two_copies_one_goes_on_and_loses_and_repeats_nothing() -> None:
     holds(range(HISTORIES["copies"]), "copies")
 
 
-def test_nothing_is_lost_or_repeated_when_a_leader_that_was_cut_off_is_asked() -> None:
-    holds(range(HISTORIES["cut off"]), "cut off")
+@pytest.mark.parametrize("kind", ["cut off", "lost store"])
+def test_nothing_is_lost_or_repeated_when_a_leader_that_was_cut_off_is_asked(kind: str) -> None:
+    holds(range(HISTORIES[kind]), kind)
+
+
+def test_nothing_is_lost_or_repeated_when_a_version_before_ids_is_upgraded() -> None:
+    holds(range(HISTORIES["upgrade"]), "upgrade")
 
 
 @pytest.mark.long
@@ -60,7 +66,7 @@ def test_every_line_is_there_exactly_once_in_a_million_histories(begin: int) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize("begin", range(0, 100_000, 50_000))
-@pytest.mark.parametrize("kind", ["copies", "cut off"])
+@pytest.mark.parametrize("kind", ["copies", "cut off", "lost store", "upgrade"])
 def test_every_line_is_there_exactly_once_in_a_hundred_thousand_histories(kind: str, begin: int) -> None:
     holds(range(1000 + begin, 1000 + begin + 50_000), kind)
 

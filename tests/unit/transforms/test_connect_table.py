@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from copycat_agent.batch.pipeline import Pipeline, compiled
 from copycat_agent.definitions import load_file
-from copycat_agent.formats import Row
+from copycat_agent.encoding.encoder import Encoder, compiled
+from copycat_agent.formats import Draft
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.options import AgentOptions
 
@@ -65,23 +65,22 @@ def definition_of(line: Line, tmp_path: Path) -> Any:
 @pytest.mark.parametrize("line", table(), ids=lambda line: line.name)
 def test_each_row_makes_of_its_line_what_it_says(line: Line, tmp_path: Path) -> None:
     definition = definition_of(line, tmp_path)
-    row = Row(line.line, 0, len(line.line) + 1, 0)
-    pipeline = compiled(pickle.dumps(definition))
-    pipeline.clock = lambda: SPLIT.mtime_ms / 1000
+    draft = Draft(line.line, 0, len(line.line) + 1)
+    encoder = compiled(pickle.dumps(definition))
+    encoder.clock = lambda: SPLIT.mtime_ms / 1000
     if line.becomes is not None and "fields" in line.becomes:
-        draft = pipeline.bind(SPLIT, lambda _: 1, 0).draft(row, 1)
-        assert pipeline.bind(SPLIT, lambda _: 1, 0).apply(draft)
+        assert encoder.bind(SPLIT, lambda _: 1, 0).apply(draft)
         assert draft.value == line.becomes["fields"]
         return
-    assert sent(pipeline, row, line.becomes) == line.becomes
+    assert sent(encoder, draft, line.becomes) == line.becomes
 
 
-def sent(pipeline: Pipeline, row: Row, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
+def sent(encoder: Encoder, draft: Draft, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
     """What of the message the row speaks of; None for a record that was dropped."""
-    message = pipeline.bind(SPLIT, lambda _: 1, 0).message(row, 1)
-    if message is None:
+    messages = encoder.bind(SPLIT, lambda _: 1, 0).encode(draft)
+    if not messages:
         return None
-    topic, value, key, _, _, _, timestamp, headers = message
+    ((topic, value, key, _, _, _, timestamp, headers),) = messages
     told = {
         "topic": topic,
         "value": None if value is None else json.loads(value),

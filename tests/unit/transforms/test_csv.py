@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.tables.csv_format import CsvFormat
 from copycat_agent.formats.records.tables.csv_options import CsvOptions
 from copycat_agent.options import ValidationError

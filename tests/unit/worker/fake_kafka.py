@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
 from copycat_agent.model import Counts, Head, LaneOutcome, LanePlan, Place, Position, SplitResult
-from copycat_agent.transactions.entries import head_entry, position_entry, read, transactional_id
+from copycat_agent.transactions.entries import Found, head_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry
 from tests.unit.worker.doubles import Results, settled
 
@@ -104,13 +104,18 @@ class FakeKafka:
 
     def positions(self, agent: str) -> dict[str, SourceOffset | None]:
         """What the topic says of each file of connector app, by path."""
-        return {one.offset.path: one.offset for one in read(self.log, agent, "app").positions if one.offset}
+        return {one.offset.path: one.offset for one in self.found(agent, "app").positions if one.offset}
+
+    def found(self, agent: str, name: str) -> Found:
+        """What the topic has under the id of the connector with this name, and of nobody where the id has another name by now."""
+        found = read(self.log, agent, read(self.log, agent, name).id, name)
+        return found if found.name == name else Found({}, [])
 
     def take(self, batch: Batch, results: Results | None = None) -> Head:
         """Commit a batch as its task would. FencedError when the lane is not where it was planned."""
         plan = lane_plan(batch)
         results = results or tuple(settled(split) for split in batch.splits)
-        head = read(self.log, plan.lane.agent, plan.lane.connector).heads.get(plan.lane.number, Head())
+        head = read(self.log, plan.lane.agent, plan.lane.key).heads.get(plan.lane.number, Head())
         if head[:2] != plan.head[:2]:
             raise FencedError("not where it was planned")
         self._owners.pop(transactional_id(plan.lane, plan.head.seq), None)
@@ -121,7 +126,7 @@ class FakeKafka:
             Position(partition, plan.lane.number, now.seq, offset, *made.get(partition, (Counts(), ())), now.nonce)
             for partition, offset in (*told, *plan.also)
         ]
-        entries = [position_entry(plan.lane.agent, one) for one in positions]
+        entries = [position_entry(plan.lane.agent, plan.lane.key, one) for one in positions]
         return now._replace(offset=self.append([*entries, head_entry(plan.lane, now)]))
 
     def _step(self, name: str) -> None:

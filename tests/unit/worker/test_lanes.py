@@ -272,7 +272,7 @@ def test_a_batch_that_a_broker_hides_that_is_cut_off_is_not_sent_again(
     path = tmp_path / "logs" / "a"
     size = write(path, "one")
     worker = run(ScriptedExecutor(kafka.commits_and_is_gone, otherwise=kafka.commits))
-    kafka.at_step = lambda _: cut_off(kafka, 1, monkeypatch) if kafka.openings > 1 else None  # what the first opening has claimed
+    kafka.at_step = lambda _: cut_off(kafka, 5, monkeypatch) if kafka.openings > 1 else None  # what the first opening has claimed and told
     reason = wait_state(worker, State.RETRYING)
     assert "was not shown as it is when lane 0 of connector app was opened" in reason
     assert store.positions() != {str(path): size}
@@ -335,7 +335,7 @@ def test_positions_that_nobody_here_has_sent_open_everything_anew(run: Run, stor
         plan = lane_plan(batch)
         stranger = Position(SourcePartition("app", "other"), 0, plan.head.seq + 1, SourceOffset(7, path="/other"), nonce=plan.head.nonce)
         head = Head(plan.head.seq + 1, plan.head.nonce)
-        kafka.append([position_entry(plan.lane.agent, stranger), head_entry(plan.lane, head)])
+        kafka.append([position_entry(plan.lane.agent, plan.lane.key, stranger), head_entry(plan.lane, head)])
         return gone(batch)
 
     worker = run(ScriptedExecutor(somebody_else, otherwise=kafka.commits))

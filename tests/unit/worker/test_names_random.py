@@ -96,7 +96,8 @@ class History:
         head = store.lanes(name).heads[0]
         now = Head(head.seq + 1, nonce, head.offset)
         told = [Position(one, 0, now.seq, offset, nonce=nonce) for one, offset in {**rows, **also}.items()]
-        self.host.kafka.append([*(position_entry(uuid, one) for one in told), head_entry(LaneId(uuid, name, 0), now)])
+        key = store.lanes(name).id
+        self.host.kafka.append([*(position_entry(uuid, key, one) for one in told), head_entry(LaneId(uuid, key, 0), now)])
         if saved:
             store.commit(rows, heads={0: now}, told=set(rows), also=also.items(), connector=name)
 
@@ -211,7 +212,6 @@ class History:
         name = self.any()
         self.tell(f"kill before the opening of {name} is saved")
         attempt = self.host.begin(name, self.earlier_of(name))
-        attempt.leave()
         attempt._future.result(DEADLINE)
         self.restart()
 
@@ -226,11 +226,9 @@ class History:
         while todo:
             wait_until(lambda: any(attempts[one].is_over for one in todo), DEADLINE)
             name = next(one for one in todo if attempts[one].is_over)
-            if self.host.end(name, attempts[name]):
-                todo.remove(name)
-                self.opened(name)
-            else:
-                attempts[name] = self.host.begin(name, self.earlier_of(name))
+            self.host.end(name, attempts[name])
+            todo.remove(name)
+            self.opened(name)
 
     def lose_store(self) -> None:
         """Once everything is told, which takes a moment."""

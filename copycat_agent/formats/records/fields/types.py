@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.base import FormatOptions
 from copycat_agent.formats.records.fields import field_values
 from copycat_agent.formats.records.fields.field_times import dates, times, timestamps

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from copycat_agent.errors import DamageError
+from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.encoding import Layout
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import Chunk, Frame, Gap, LongLine, RecordFile, SkippedRest, Unparsed
+from copycat_agent.formats.model import Chunk, Frame, Gap, LongLine, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.fields.columns import Columns, Rules, numbered
 from copycat_agent.formats.records.fields.types import field_types

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from copycat_agent.formats.model import Unparsed
+from copycat_agent.formats.draft import Unparsed
 
 Value = dict[str, Any] | bytes | Unparsed
 """Fields of an object; the text itself of another JSON value; or why it is none."""

@@ -116,7 +116,7 @@ def test_a_malformed_row_is_one_bad_record_with_its_bytes(row: str | bytes, opti
     assert len(reading.seen) == 10
     assert [index for index, value in enumerate(reading.values) if isinstance(value, Unparsed)] == [4]
     assert whys(reading) == [why]
-    (bad,) = [row.raw for frame in reading.frames if isinstance(frame, Parsed) for row in frame.rows() if isinstance(row.value, Unparsed)]
+    (bad,) = [row.raw for frame in reading.frames if isinstance(frame, Parsed) for row in frame.rows() if isinstance(row.framed, Unparsed)]
     assert bad is not None
     assert bad == raw + b"\r"
 

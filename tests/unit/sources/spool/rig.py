@@ -13,7 +13,7 @@ from copycat_agent.errors import RetriableError
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DeliveryOptions
-from copycat_agent.producer import Outgoing, Producers, TaskProducer
+from copycat_agent.producer import Message, Producers, TaskProducer
 from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR, SpoolDir
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.unit.sources.saved import told_alike
@@ -41,11 +41,11 @@ class Keeper(TaskProducer):
         del stopping
         self._waiting.clear()
 
-    def send(self, topic: str, values: list[bytes], tail: Outgoing) -> None:
+    def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         del topic, tail
         self._waiting += values
 
-    def send_each(self, messages: Iterable[Outgoing]) -> None:
+    def send_each(self, messages: Iterable[Message]) -> None:
         self._waiting += [message[1] for message in messages]
 
     def settle(self) -> None:

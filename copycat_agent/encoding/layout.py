@@ -1,4 +1,4 @@
-"""What a record looks like in Kafka, once the steps are done with it: topic, key, headers, partition, timestamp and value."""
+"""What a record looks like in Kafka once the steps are done with it: topic, key, headers, partition, timestamp and value."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
 from copycat_agent.errors import DataError
-from copycat_agent.producer import Outgoing
-from copycat_agent.templates import MISSING, Template, compile_path
-from copycat_agent.transforms import Draft
+from copycat_agent.formats import Draft
+from copycat_agent.producer import Message
+from copycat_agent.sources.declared import declared_columns
+from copycat_agent.templates import MISSING, Template, compile_path, compile_template
+from copycat_agent.transforms import columns_after
 
 if TYPE_CHECKING:
-    from copycat_agent.batch.recipe import Recipe
     from copycat_agent.model import Split
+    from copycat_agent.options import Definition
     from copycat_agent.templates import SplitMeta
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -31,32 +34,73 @@ _OF_SPLIT = frozenset({"@file.path", "@file.name", "@file.dir", "@file.inode", "
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTIAL = ("copycat.partial", b"true")
 _NOTHING = Draft(b"")
+_TAKE_TEXT = ("string", "bytes")
+"""Converters that take the bytes of a record that also has fields."""
 
 
-class Shape:
-    """How the records of one split look. What is the same for all of them is made once.
+class MessageLayout:
+    """The `record` and `converters` sections of a definition, compiled. Stateless after construction; shared by threads.
+
+    `convert_value` is None where bytes go as they are. `wants_record`, `key_wants_record`: the converter is called with the topic and
+    the schema of the record's file beside the value.
+    """
+
+    def __init__(self, definition: Definition, *, has_fields: bool) -> None:
+        """`has_fields`: the value of a record may be fields, from its format or from a step."""
+        self.definition = definition
+        record, key, value = definition.record, definition.converters.key, definition.converters.value
+        self.topic = compile_template(record.topic)
+        self.key = None if record.key is None else compile_template(record.key)
+        self.headers = {name: compile_template(text) for name, text in record.headers.items()}
+        self.value = None if record.value is None else compile_template(record.value)
+        self.convert_key = _key_converter(definition)
+        self.convert_value = _value_converter(definition, has_fields=has_fields or self.value is not None)
+        self.key_wants_record = key is not None and CONVERTERS[key.type].wants_record
+        self.wants_record = value is not None and CONVERTERS[value.type].wants_record
+        self._wants_bytes = value is not None and CONVERTERS[value.type].is_identity
+        self._wants_fields = value is not None and value.type not in _TAKE_TEXT
+
+    def takes_raw(self, *, as_is: bool) -> bool:
+        """Whether the value of a record with fields is its raw bytes, as long as no step makes other fields of it; `as_is` see `Parsed`."""
+        return self.value is None and (self._wants_bytes or (as_is and not self._wants_fields))
+
+    @property
+    def convert_fields(self) -> Converter | None:
+        """What `convert_value` does to fields, when it goes by what the value is; bytes go as they are then. Else None."""
+        return _json if self.convert_value is _by_kind else None
+
+    def bind(self, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> SplitLayout:
+        """The layout for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
+
+        Raises DataError when a template cannot be rendered for any record of this file.
+        """
+        return SplitLayout(self, split, meta, partitions, run)
+
+
+class SplitLayout:
+    """What the messages of one split look like. What is the same for all of them is made once.
 
     `literal_topic` is "" where the topic is made from data. `is_steady`: messages differ in their values only. `value` gives a
     record's value as `produce` takes it, called with the record and its topic; raises DataError, or what its converter raises.
     """
 
-    def __init__(self, pipeline: Recipe, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> None:
-        """See `Pipeline.bind`. Raises DataError when a template cannot be rendered for any record of this file."""
-        record = pipeline.definition.record
-        self._pipeline, self._split, self._record = pipeline, split, record
+    def __init__(self, layout: MessageLayout, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> None:
+        """See `MessageLayout.bind`."""
+        record, dlq = layout.definition.record, layout.definition.errors.dlq
+        self._layout, self._split, self._record = layout, split, record
         self._partitions, self._run = partitions, run
         self._allowed = frozenset(record.allowed_topics)
-        dlq = pipeline.definition.errors.dlq
         self._dead_letters = None if dlq is None else dlq.topic
-        self._topic = pipeline.topic.bind(meta)
-        self.literal_topic = pipeline.topic.literal_prefix if pipeline.topic.is_literal else ""
+        self._topic = layout.topic.bind(meta)
+        self.literal_topic = layout.topic.literal_prefix if layout.topic.is_literal else ""
         self._checked: set[str] = set()
-        self._key = pipeline.key.bind(meta) if pipeline.key else None
-        self._headers = [(name, template.bind(meta)) for name, template in pipeline.headers.items()]
+        self._key = layout.key.bind(meta) if layout.key else None
+        self._headers = [(name, template.bind(meta)) for name, template in layout.headers.items()]
         self._same_headers = self._steady_headers()
         self._is_event = record.timestamp == "event"
         self._timestamp = split.mtime_ms if record.timestamp == "file" else 0
-        self.is_steady = self._is_steady()
+        has_same_key = layout.key is None or _is_of_split(layout.key)
+        self.is_steady = bool(self.literal_topic) and has_same_key and self._same_headers is not None and not self._is_event
         self.value = self._value(meta)
 
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
@@ -81,21 +125,15 @@ class Shape:
             partition = zlib.crc32(spread) % self._partitions(topic)
         return topic, key, partition, timestamp, self._headers_of(draft, extra)
 
-    def tail(self) -> Outgoing:
-        """What follows the value in every message, for `TaskProducer.send`, of a shape that `is_steady`."""
+    def tail(self) -> Message:
+        """What follows the value in every message, for `TaskProducer.send`, of a layout that `is_steady`."""
         _, key, partition, timestamp, headers = self.outline(_NOTHING)
         is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
         return () if is_plain else (key, partition, None, None, timestamp, headers)
 
-    def _is_steady(self) -> bool:
-        """Whether all messages differ in their values only."""
-        pipeline = self._pipeline
-        has_same_key = pipeline.key is None or _is_of_split(pipeline.key)
-        return bool(self.literal_topic) and has_same_key and self._same_headers is not None and not self._is_event
-
     def _steady_headers(self) -> list[tuple[str, bytes]] | None:
         """The headers, when they are the same for all records that are whole."""
-        if self._record.origin_headers or not all(_is_of_split(template) for template in self._pipeline.headers.values()):
+        if self._record.origin_headers or not all(_is_of_split(template) for template in self._layout.headers.values()):
             return None
         return self._headers_of(_NOTHING, ())
 
@@ -120,8 +158,8 @@ class Shape:
             raise DataError("the topic template yields a name that begins with __, as Kafka's own topics do", "see record.topic")
 
     def _key_bytes(self, text: str, topic: str, draft: Draft) -> bytes:
-        convert: Callable[..., bytes] = self._pipeline.convert_key
-        return convert(text, topic, draft.schema) if self._pipeline.key_wants_record else convert(text)
+        convert: Callable[..., bytes] = self._layout.convert_key
+        return convert(text, topic, draft.schema) if self._layout.key_wants_record else convert(text)
 
     def _headers_of(self, draft: Draft, extra: Headers) -> list[tuple[str, bytes]]:
         headers = [(name, render(draft).encode()) for name, render in self._headers]
@@ -141,31 +179,22 @@ class Shape:
         return self._run % self._partitions(topic) if key is not None else ANY_PARTITION
 
     def _value(self, meta: SplitMeta) -> Callable[[Draft, str], Any]:
-        """What gives a record's value, as `produce` takes it, called with the record and its topic."""
-        pipeline, template = self._pipeline, self._pipeline.value
-        convert = pipeline.convert_value
+        """See `value`."""
+        layout, template = self._layout, self._layout.value
+        convert = layout.convert_value
         if template is None:
             if convert is None:
                 return lambda draft, _: draft.value
-            if pipeline.wants_record:
+            if layout.wants_record:
                 return lambda draft, topic: convert(draft.value, topic, draft.schema)
-            fields = pipeline.convert_fields or convert
+            fields = layout.convert_fields or convert
             return lambda draft, _: fields(draft.value) if type(draft.value) is dict else convert(draft.value)
         assert convert is not None
         select = template.bind(meta) if template.single_field is None else _field(template.single_field)
 
-        if pipeline.wants_record:
+        if layout.wants_record:
             return lambda draft, topic: convert(select(draft), topic, draft.schema)
         return lambda draft, _: convert(select(draft))
-
-
-class StageError(Exception):
-    """A bad record, and in which stage it showed: frame, parse, transform, record, convert or send."""
-
-    def __init__(self, stage: str, error: DataError) -> None:
-        super().__init__(stage, error)
-        self.stage = stage
-        self.error = error
 
 
 def event_time(timestamp_ms: int) -> int:
@@ -209,3 +238,37 @@ def _field(path: str) -> Callable[[Draft], Any]:
         return value
 
     return found
+
+
+def _key_converter(definition: Definition) -> Converter:
+    options = definition.converters.key
+    site = Site("key", definition.converters.schema_registry)
+    return build_converter(options, site) if options else str.encode
+
+
+def _value_converter(definition: Definition, *, has_fields: bool) -> Converter | None:
+    """The converter of values; None where bytes can go as they are."""
+    options = definition.converters.value
+    if options is None:
+        return _by_kind if has_fields else None
+    site = _site(definition)
+    return None if CONVERTERS[options.type].is_identity and not has_fields else build_converter(options, site)
+
+
+def _site(definition: Definition) -> Site:
+    """Where the converter of values works. A value made by a template has no declared fields."""
+    steps, registry = definition.transforms, definition.converters.schema_registry
+    if definition.record.value is not None:
+        return Site("value", registry, None, lambda _: None)
+    after = (lambda columns: columns_after(steps, columns)) if steps else None
+    return Site("value", registry, columns_after(steps, declared_columns(definition.source)), after)
+
+
+def _by_kind(value: bytes | str | dict[str, Any]) -> bytes:
+    """The default: bytes and texts as they are, JSON once a transform has made fields."""
+    if isinstance(value, bytes):
+        return value
+    return value.encode("utf-8", "backslashreplace") if isinstance(value, str) else _json(value)
+
+
+_json: Converter = build_converter(CONVERTERS["json"].options(type="json"))

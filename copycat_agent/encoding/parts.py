@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from copycat_agent.batch.shaping import StageError
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Row
+from copycat_agent.formats import Draft
 from copycat_agent.options import TransformOptions
 from copycat_agent.templates import compile_path
-from copycat_agent.transforms import Draft, Step, action_of, kind_of
+from copycat_agent.transforms import Step, action_of, kind_of
 from copycat_agent.transforms.parsing import ParseOptions, with_field
 
 Value = bytes | dict[str, Any]
@@ -26,37 +25,31 @@ _UNWRAPS = ("cri", "docker")
 
 
 class PartOfRecord(NamedTuple):
-    """The `number`-th part, from 1, of a record, whose first part is in the bytes from `first[0]` up to `first[1]`; `read_first` reads it.
+    """The `number`-th part, from 1, of a record, whose first part is in the bytes from `first[0]` up to `first[1]`.
 
-    `record` names the record: the same for all of its parts. `partial`: nobody will finish it.
+    `read_first` makes a draft of that, a new one with each call. `record` names the record: the same for all of its parts.
     """
 
-    row: Row
+    draft: Draft
     number: int
     first: tuple[int, int]
-    read_first: Callable[[], Row]
+    read_first: Callable[[], Draft]
     record: bytes
-    partial: bool = False
 
 
 @dataclass(slots=True)
 class Begun:
-    """What the steps of one stage made of a record's first part: `row`, now `draft`.
+    """What the steps of one stage made of a record's first part, `draft`.
 
     `seen`: of each step that did its work, the value before it and behind it. `goes_on`: none dropped it. `trouble` see `Draft`.
+    `bad`: why the first part is a bad record, and so all others are; None when it is not.
     """
 
-    row: Row
     draft: Draft
     seen: list[tuple[Value, Value]] = field(default_factory=list)
     goes_on: bool = False
     trouble: str = ""
     bad: DataError | None = None
-
-    @property
-    def error(self) -> StageError | None:
-        """Why the first part is a bad record, and so all others are; None when it is not."""
-        return None if self.bad is None else StageError("transform", self.bad)
 
 
 class PartSteps:

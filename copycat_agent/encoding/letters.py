@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 
-from copycat_agent.batch.shaping import Headers, host_name, origin_headers
 from copycat_agent.converters import CONVERTERS, build_converter
+from copycat_agent.encoding.layout import Headers, host_name, origin_headers
 from copycat_agent.errors import DataError
-from copycat_agent.formats import Row
+from copycat_agent.formats import Draft
 from copycat_agent.model import Split
 from copycat_agent.options import Definition
-from copycat_agent.producer import Outgoing
+from copycat_agent.producer import Message
 from copycat_agent.transforms import StepError
 
 CONNECTOR = "copycat.connector"
@@ -63,27 +63,22 @@ def part_headers(number: int, record: bytes, *, is_last: bool) -> Headers:
     return ((PART, count), (PART_OF, record), *(((PARTS, count),) if is_last else ()))
 
 
-def rendered(row: Row) -> Row:
-    """The row with bytes: where the file holds none, its fields as JSON; still none where those are not known, or cannot be written so."""
-    if row.raw is not None or not isinstance(row.value, dict):
-        return row
+def rendered(record: Draft) -> Draft:
+    """The record with bytes: where the file holds none, its fields as JSON; still none where those are not known, or cannot be written so.
+
+    A copy where the file holds none.
+    """
+    if record.raw is not None or not isinstance(record.framed, dict):
+        return record
+    full = record.anew()
     try:
-        return row._replace(raw=_json(row.value))
+        full.raw = _json(record.framed)
     except DataError:
-        return row
+        return record
+    return full
 
 
-def dead_letter(  # noqa: PLR0913 - all that it says
-    definition: Definition,
-    split: Split,
-    row: Row,
-    number: int,
-    stage: str,
-    error: DataError,
-    *,
-    partial: bool,
-    by_record: bool = False,
-) -> Outgoing:
+def dead_letter(definition: Definition, split: Split, record: Draft, stage: str, error: DataError, *, by_record: bool = False) -> Message:
     """The dead letter of one bad record, without its raw bytes: see `with_raw`. The definition has a dead-letter topic.
 
     `by_record`: places in the file are record numbers.
@@ -93,13 +88,13 @@ def dead_letter(  # noqa: PLR0913 - all that it says
     headers = [
         (CONNECTOR, definition.name.encode()),
         (HOST, host_name().encode("utf-8", "backslashreplace")),
-        *origin_headers(split.path, row.start, row.end),
-        (LENGTH, b"%d" % (len(row.bytes) if by_record else row.end - row.start)),
-        (RECORD, b"%d" % number),
+        *origin_headers(split.path, record.start, record.end),
+        (LENGTH, b"%d" % (len(record.bytes) if by_record else record.end - record.start)),
+        (RECORD, b"%d" % record.number),
         (FILE_KEY, split.partition.key.encode()),
         (FILE_TIME, b"%d" % split.mtime_ms),
-        *(((PARTIAL, b"true"),) if partial else ()),
-        *(((PLACES, b"records"),) if by_record else _columns(row)),
+        *(((PARTIAL, b"true"),) if record.partial else ()),
+        *(((PLACES, b"records"),) if by_record else _columns(record)),
         (STAGE, stage.encode()),
         *(((STEP, error.step.encode()),) if isinstance(error, StepError) else ()),
         (ERROR, (DataError if isinstance(error, StepError) else type(error)).__name__.encode()),
@@ -108,15 +103,15 @@ def dead_letter(  # noqa: PLR0913 - all that it says
     return dlq.topic, None, None, -1, None, None, 0, headers
 
 
-def _columns(row: Row) -> tuple[tuple[str, bytes], ...]:
+def _columns(record: Draft) -> tuple[tuple[str, bytes], ...]:
     """The header with the columns' names, unless there are none, or too many for a header."""
-    if row.schema is None or row.raw is None:
+    if record.schema is None or record.raw is None:
         return ()
-    names = json.dumps([column.name for column in row.schema.columns]).encode()
+    names = json.dumps([column.name for column in record.schema.columns]).encode()
     return ((COLUMNS, names),) if len(names) <= _COLUMNS_BYTES else ()
 
 
-def with_raw(letter: Outgoing, raw: bytes | None, said: bytes | None) -> Outgoing:
+def with_raw(letter: Message, raw: bytes | None, said: bytes | None) -> Message:
     """The letter with these raw bytes; `said` explains why they are not all, None when they are."""
     topic, _, *rest, headers = letter
     others = [pair for pair in headers if pair[0] != RAW]

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from copycat_agent.formats import Row
+from copycat_agent.formats import Draft
 from copycat_agent.options import Definition, Field, Options
 from copycat_agent.sources.log_file.beginning.timestamps import HEAD_CHARACTERS, Clock, recognise, time_of
-from copycat_agent.transforms import Draft
 
 LOOK_BYTES = 2**16
 """The beginning of a file shows how it writes times; so far back the line is looked for that a line without a time belongs to."""
@@ -71,16 +70,17 @@ class BoundWindow:
         self._clock: Clock | None = None
         self._undated = 0
 
-    def see(self, row: Row) -> None:
+    def see(self, record: Draft) -> None:
         """The next record, before any transform."""
-        if isinstance(row.value, dict):
-            names = [column.name for column in row.schema.columns if column.type.startswith("timestamp")] if row.schema else []
+        framed = record.framed
+        if isinstance(framed, dict):
+            names = [column.name for column in record.schema.columns if column.type.startswith("timestamp")] if record.schema else []
             wanted = self._window.options.time_field
-            self._now = time_of(row.value, self._near, [wanted] if wanted else names)
-        elif isinstance(row.value, bytes):
+            self._now = time_of(framed, self._near, [wanted] if wanted else names)
+        elif isinstance(framed, bytes):
             if not self._has_looked:
                 self._look()
-            found = self._of_line(row.value.decode(self._window.encoding, "replace"))
+            found = self._of_line(framed.decode(self._window.encoding, "replace"))
             self._now = self._before = self._before if found is None else found
 
     def takes(self, record: Draft) -> bool:

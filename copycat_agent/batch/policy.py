@@ -1,0 +1,234 @@
+"""What becomes of one record by itself: it is sent, dead-lettered, dropped or passed over, or it ends the batch, by `errors`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Literal, NamedTuple
+
+from copycat_agent.batch.progress import Progress
+from copycat_agent.encoding.bulk import StepTrouble
+from copycat_agent.encoding.encoder import SplitEncoder, StageError
+from copycat_agent.encoding.layout import Headers
+from copycat_agent.encoding.letters import NO_BYTES, OMITTED, PART_OF, RENDERED, dead_letter, part_headers, record_of, rendered, with_raw
+from copycat_agent.encoding.parts import PartOfRecord
+from copycat_agent.errors import CopycatError, DataError, FatalError, FileError
+from copycat_agent.formats import Draft, LongLine, OnTooLong, Part
+from copycat_agent.model import Counts, Rejection, StepFailure
+from copycat_agent.options import Definition
+from copycat_agent.producer import Message
+from copycat_agent.transforms import StepError, StepFaultError
+
+CountsAs = Literal["acknowledged", "dead_lettered", "dropped", "rejected"]
+
+_TOO_LONG = "the line is longer than line.max_bytes"
+_TOO_LONG_RECORD = "the record is longer than format.max_bytes"
+_TOO_LONG_GROUP = "the record is longer than multiline.max_lines, multiline.max_bytes or line.max_bytes"
+RAW_BYTES_CUT = 2**19
+"""Raw bytes that a dead letter keeps once Kafka refused more of them: half of what a topic takes by default."""
+
+_TRUNCATED = (("copycat.truncated", b"true"),)
+
+
+class RecordOutcome(NamedTuple):
+    """One record, the messages that are sent for it, and what it counts as once those are acknowledged.
+
+    `messages`: several only where a query made several rows of the record, which counts once. `stage` and `why` are a bad record's.
+    `head_bytes`: the record is only the first so many bytes of its line, which is over the limit. `part` are the headers of one part of
+    a record.
+    """
+
+    draft: Draft
+    counts_as: CountsAs = "dropped"
+    messages: tuple[Message, ...] = ()
+    stage: str = ""
+    why: str = ""
+    head_bytes: int | None = None
+    part: Headers = ()
+
+    @property
+    def kept_bytes(self) -> int | None:
+        """How many of a bad record's bytes its dead letter carries, from the first on; None when it carries all there were."""
+        raw = self.messages[0][1] if self.messages else None
+        if raw is None:
+            return 0
+        return len(raw) if len(raw) < len(self.draft.bytes) else None
+
+
+class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
+    """The end for now: everything before `draft` may settle, `draft` may not. FatalError for a bad record, or what comes from outside."""
+
+    def __init__(self, draft: Draft, error: CopycatError) -> None:
+        super().__init__(draft.start, error)
+        self.draft = draft
+        self.error = error
+
+
+class ErrorPolicy:
+    """The `errors` section of one connector: makes outcomes of the records that are looked at by themselves.
+
+    `too_long` says what a record over the limit is longer than, `drops_long_lines` that such a line is dropped.
+    """
+
+    def __init__(self, definition: Definition, on_too_long: OnTooLong, *, by_record: bool = False) -> None:
+        """`by_record`: places in the files are record numbers."""
+        self._by_record = by_record
+        self._definition = definition
+        self._errors = definition.errors
+        self._on_too_long = on_too_long
+        self.drops_long_lines = on_too_long == "drop"
+        self._too_long = _too_long(definition)
+        self.too_long = self._too_long.partition(" is ")[2]
+
+    def outcomes(
+        self, progress: Progress, encoder: SplitEncoder, drafts: Iterable[Draft], until: float
+    ) -> tuple[list[RecordOutcome], StopAt | None]:
+        """Outcomes of a chunk's records, up to the one that stops the connector, if one does, or with which it gets later than `until`."""
+        outcomes: list[RecordOutcome] = []
+        for draft in drafts:
+            try:
+                outcomes.append(self._outcome(progress, RecordOutcome(draft), partial(encoder.encode, draft)))
+            except StopAt as stop:
+                return outcomes, stop
+            if time.monotonic() > until:
+                break
+        return outcomes, None
+
+    def of_frame(self, progress: Progress, encoder: SplitEncoder, frame: Part | LongLine) -> RecordOutcome:
+        """The outcome of a frame that is one record, or a part of one. Raises StopAt."""
+        if isinstance(frame, LongLine):
+            return self._of_long_line(progress, encoder, frame)
+        part = self.part_of_record(progress, frame)
+        headers = part_headers(frame.number, part.record, is_last=frame.is_last)
+        return self._outcome(progress, RecordOutcome(part.draft, part=headers), partial(encoder.encode_part, part, headers))
+
+    def part_of_record(self, progress: Progress, part: Part) -> PartOfRecord:
+        """A part as an encoder takes it."""
+        draft = Draft(part.value, part.start, part.end, progress.sent_records + 1)
+        draft.partial = part.partial
+        return PartOfRecord(draft, part.number, part.first, lambda: progress.first_part(part), record_of(progress.split, part.first[0]))
+
+    def _of_long_line(self, progress: Progress, encoder: SplitEncoder, frame: LongLine) -> RecordOutcome:
+        outcome = RecordOutcome(long_line(progress, frame), head_bytes=len(frame.head))
+        if self.drops_long_lines:
+            return outcome
+        if self._on_too_long == "truncate":
+            return self._outcome(progress, outcome, partial(encoder.encode, outcome.draft, _TRUNCATED))
+        return self.bad(progress, outcome, "frame", DataError(self._too_long, "raise the limit, or set on_too_long"))
+
+    def _outcome(self, progress: Progress, outcome: RecordOutcome, encode: Callable[[], tuple[Message, ...]]) -> RecordOutcome:
+        """An outcome with the messages that `encode` makes of its record. Raises StopAt."""
+        draft = outcome.draft
+        try:
+            messages = encode()
+        except StageError as bad:
+            return self.bad(progress, outcome, bad.stage, bad.error)
+        except FileError:
+            raise
+        except CopycatError as error:  # not its fault, and it will come again: what stands before it is not to wait for that
+            raise self.stop_at(progress, draft, error) from None
+        if draft.trouble:
+            self.step_failed(progress, StepTrouble(draft.start, draft.end, draft.number, draft.trouble, bool(messages), 1))
+        return outcome._replace(counts_as="acknowledged", messages=messages) if messages else outcome
+
+    def stop_at(self, progress: Progress, draft: Draft, error: CopycatError) -> StopAt:
+        """The end before a record for what came from outside, or for a step that is at fault: that one is told with the record's place."""
+        if isinstance(error, StepFaultError):
+            place = f"record {draft.start + 1}" if self._by_record else f"bytes {draft.start} to {draft.end}"
+            error = FatalError(f"{progress.split.path!r}, {place}, stage transform: {error.message}", error.hint)
+        return StopAt(draft, error)
+
+    def step_failed(self, progress: Progress, trouble: StepTrouble) -> None:
+        """Name a record that goes on, or is dropped, as the `on_error` of a step that failed says."""
+        start, end, number, why, kept, _ = trouble
+        progress.step_failed(StepFailure(progress.split.path, start, end, why, number, kept, self._by_record))
+
+    def bad(self, progress: Progress, outcome: RecordOutcome, stage: str, error: DataError) -> RecordOutcome:
+        """What becomes of a bad record. Raises StopAt when the connector, or the step that failed, tolerates none."""
+        path, draft, definition = progress.split.path, outcome.draft, self._definition
+        policy = error.policy if isinstance(error, StepError) else ""
+        if policy == "stop" or (self._errors.tolerance == "none" and policy != "dlq"):
+            words = f"{self._where(progress, draft)}, stage {stage}: {error.message}"
+            other = "another on_error for that step" if policy else "errors.tolerance: all"
+            hint = f"{error.hint or 'correct the definition'}, or set {other}; then: copycat ctl restart {definition.name}"
+            raise StopAt(draft, FatalError(words, hint))
+        progress.reject(Rejection(path, draft.start, draft.end, stage, error.message, draft.number, self._by_record))
+        full = rendered(draft)
+        outcome = outcome._replace(draft=full, messages=(), counts_as="rejected", stage=stage, why=error.message)
+        if self._errors.dlq is None:
+            return outcome
+        raw, said = self._raw(full, outcome.head_bytes, is_rendered=full is not draft)
+        letter = dead_letter(definition, progress.split, full, stage, error, by_record=self._by_record)
+        if outcome.part:  # a key, so that the parts of a record stand one behind the other
+            letter = (*letter[:2], dict(outcome.part)[PART_OF], *letter[3:-1], [*letter[-1], *outcome.part])
+        return outcome._replace(messages=(with_raw(letter, raw, said),), counts_as="dead_lettered")
+
+    def _raw(self, record: Draft, head_bytes: int | None, *, is_rendered: bool) -> tuple[bytes | None, bytes | None]:
+        """What of the record's bytes goes into its letter, and what the letter says about that."""
+        assert self._errors.dlq is not None
+        if not self._errors.dlq.include_raw:
+            return None, b"omitted: errors.dlq.include_raw is false"
+        if record.raw is None and not isinstance(record.framed, bytes):
+            return None, NO_BYTES
+        if head_bytes is not None:
+            return record.bytes, f"cut: the first {len(record.bytes)} bytes, {self._too_long}".encode()
+        return record.bytes, RENDERED if is_rendered else None
+
+    def _where(self, progress: Progress, draft: Draft) -> str:
+        place = f"record {draft.number}" if self._by_record else f"bytes {draft.start} to {draft.end}"
+        return f"{progress.split.path!r}, {place}"
+
+    def smaller(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
+        """A dead letter that was refused itself, with its raw bytes cut, then without any. Raises StopAt when none were refused."""
+        (letter,) = outcome.messages
+        topic, value = letter[:2]
+        if value is None:
+            where = self._where(progress, outcome.draft)
+            hint = f"correct the dead-letter topic's settings; then: copycat ctl restart {self._definition.name}"
+            raise StopAt(outcome.draft, FatalError(f"{where}: the dead-letter topic {topic} refuses the letter: {reason.message}", hint))
+        said, kept = OMITTED, None
+        if len(value) > RAW_BYTES_CUT:
+            said, kept = b"cut: the first %d bytes, more are refused by the topic" % RAW_BYTES_CUT, value[:RAW_BYTES_CUT]
+        return outcome._replace(messages=(with_raw(letter, kept, said),))
+
+    def count(self, progress: Progress, outcomes: list[RecordOutcome]) -> None:
+        """Records are on their way: what they count as once they are settled, and what is lost with them."""
+        numbers = Counter(outcome.counts_as for outcome in outcomes)
+        kept = sum(bool(outcome.draft.trouble) for outcome in outcomes if outcome.counts_as == "acknowledged")
+        progress.count(Counts(**{str(one): number for one, number in numbers.items()}, kept=kept))
+        if numbers["rejected"] or numbers["dead_lettered"]:
+            for outcome in outcomes:
+                self._lose_what_is_not_sent(progress, outcome)
+
+    def _lose_what_is_not_sent(self, progress: Progress, outcome: RecordOutcome) -> None:
+        """Of a bad record, the bytes that no dead letter carries. What lies beyond the limit of a long line is not its affair."""
+        if outcome.counts_as not in {"rejected", "dead_lettered"} or (kept := outcome.kept_bytes) is None:
+            return
+        draft, why = outcome.draft, f"stage {outcome.stage}: {outcome.why}"
+        if self._by_record:
+            progress.lose(draft.start, draft.end, "rejected", 1, why, size_bytes=len(draft.bytes) - kept)
+            return
+        end = draft.end if outcome.head_bytes is None else draft.start + outcome.head_bytes
+        if outcome.stage == "frame":
+            progress.lose(draft.start + kept, end, "too_long", 0, outcome.why.partition(" is ")[2])
+        else:
+            progress.lose(draft.start + kept, end, "rejected", 1, why)
+
+
+def long_line(progress: Progress, frame: LongLine) -> Draft:
+    """The record that an over-long line makes where its beginning is sent."""
+    return Draft(frame.head if frame.value is None else frame.value, frame.start, frame.end, progress.sent_records + 1)
+
+
+def messages_of(outcomes: Iterable[RecordOutcome]) -> int:
+    """How many messages are sent for them."""
+    return sum(len(outcome.messages) for outcome in outcomes)
+
+
+def _too_long(definition: Definition) -> str:
+    """Why an over-long record is bad, in the words of the definition."""
+    if getattr(definition.source, "multiline", None) is not None:
+        return _TOO_LONG_GROUP
+    return _TOO_LONG_RECORD if hasattr(getattr(definition.source, "format", None), "max_bytes") else _TOO_LONG

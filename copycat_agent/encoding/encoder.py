@@ -1,0 +1,252 @@
+"""From records to messages: a definition, compiled once per process, and bound to each split that a batch reads."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from copycat_agent.converters import CONVERTERS
+from copycat_agent.encoding.bulk import BulkEncoder
+from copycat_agent.encoding.layout import Headers, MessageLayout, host_name
+from copycat_agent.encoding.parts import Begun, PartOfRecord, PartSteps
+from copycat_agent.encoding.window import window_of
+from copycat_agent.errors import DataError, FatalError
+from copycat_agent.formats import Draft, Unparsed
+from copycat_agent.producer import Message
+from copycat_agent.registry import told
+from copycat_agent.sources import SOURCES
+from copycat_agent.templates import SplitMeta
+from copycat_agent.transforms import Step, Transform, build_transform, kind_of
+
+if TYPE_CHECKING:
+    from copycat_agent.encoding.window import BoundWindow
+    from copycat_agent.model import Split
+    from copycat_agent.options import Definition, KafkaOptions, TransformOptions
+
+
+class StageError(Exception):
+    """A bad record, and in which stage it showed: frame, parse, transform, record, convert or send."""
+
+    def __init__(self, stage: str, error: DataError) -> None:
+        super().__init__(stage, error)
+        self.stage = stage
+        self.error = error
+
+
+@lru_cache(maxsize=256)
+def compiled(pickled: bytes) -> Encoder:
+    """The encoder of a pickled definition, kept by the definition's bytes. Called by `run_batch` in every process."""
+    try:
+        definition = pickle.loads(pickled)  # noqa: S301 - from the driver, over an authenticated socket
+    except (ImportError, AttributeError) as error:  # a part of an installed package, which the driver has
+        words = f"a task cannot read the definition: {told(error)}"
+        raise FatalError(words, "install the package that the definition uses for the Python that runs the agent's tasks") from None
+    return Encoder(definition)
+
+
+class Encoder:
+    """A definition, compiled: how its files are framed, what its steps do to a record, what its messages look like.
+
+    Stateless after construction; shared by threads. `changes_fields`: a step may change a record, so its fields have to be its own.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.clock: Callable[[], float] = time.time
+        self.source = SOURCES[definition.source.type]
+        self.frames = self.source.framing(definition.source, raw=_is_raw(definition))
+        self.transforms = tuple(self.step(step, number) for number, step in enumerate(definition.transforms))
+        queries = [number for number, step in enumerate(definition.transforms) if kind_of(step).is_query]
+        self._stages = [slice(before + 1, cut) for before, cut in pairwise([-1, *queries, len(definition.transforms)])]
+        self.changes_fields = not all(kind_of(step).is_filter for step in definition.transforms)
+        self.window = window_of(definition, raw=_is_raw(definition))
+        self.layout = MessageLayout(definition, has_fields=bool(definition.transforms) or getattr(self.frames, "makes_fields", False))
+
+    def step(self, options: TransformOptions, number: int) -> Transform:
+        """Compile the `number`-th step, from 0."""
+        return build_transform(options, number)
+
+    def bind(
+        self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None, window: BoundWindow | None = None
+    ) -> SplitEncoder:
+        """The encoder for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
+
+        `host` is the one with the file, None for this one. Raises DataError when a template cannot be rendered for any record of this file.
+        """
+        return SplitEncoder(self, split, partitions, run, host_name() if host is None else host, window)
+
+    @property
+    def stages(self) -> tuple[tuple[Transform, ...], ...]:
+        """The steps, cut at every query: those before the first one, those between it and the next, and so on. One stage without any."""
+        return tuple(self.transforms[stage] for stage in self._stages) if len(self._stages) > 1 else (self.transforms,)
+
+    def options_of(self, stage: int) -> tuple[TransformOptions, ...]:
+        """The options of the steps of one stage."""
+        return self.definition.transforms[self._stages[stage]]
+
+    @property
+    def kafka(self) -> KafkaOptions:
+        """The cluster; topics that are made get the broker's time where records are to have it."""
+        kafka = self.definition.kafka
+        if self.definition.record.timestamp != "broker" or kafka.create_topics is None:
+            return kafka
+        config = {**kafka.create_topics.config, "message.timestamp.type": "LogAppendTime"}
+        return kafka.model_copy(update={"create_topics": kafka.create_topics.model_copy(update={"config": config})})
+
+    def literal_topics(self) -> tuple[str, ...]:
+        """Topics known before any record is read."""
+        topic = self.layout.topic
+        return (topic.literal_prefix,) if topic.is_literal else ()
+
+
+class SplitEncoder:
+    """Makes messages of the records of one split. Used from one thread.
+
+    `bulk` does so for whole chunks, many times as fast; None where a definition needs a look at each record.
+    """
+
+    def __init__(
+        self, encoder: Encoder, split: Split, partitions: Callable[[str], int], run: int, host: str, window: BoundWindow | None
+    ) -> None:
+        """See `Encoder.bind`."""
+        self._encoder = encoder
+        self._window = window
+        self._begun: Begun | None = None
+        meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock)
+        self._stages = tuple(tuple(transform.bind(meta) for transform in stage) for stage in encoder.stages)
+        self.layout = encoder.layout.bind(split, meta, partitions, run)
+        self.bulk: BulkEncoder | None = None
+        if window is None and len(self._stages) == 1:
+            self.bulk = BulkEncoder(encoder.layout, self.layout, self._stages[0], changes_fields=encoder.changes_fields)
+
+    def steps(self, stage: int) -> tuple[Step, ...]:
+        """The steps of one stage, see `Encoder.stages`."""
+        return self._stages[stage]
+
+    def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
+        """The messages of one record, none when a transform dropped it; only a query makes several. `draft` is worked on.
+
+        Raises `StageError` for a bad record. RetriableError, BlockedError and FatalError come from outside, such as a schema registry.
+        """
+        assert len(self._stages) == 1, "records of a definition with a query take another way: batch.sql_run"
+        self.ready(draft)
+        window = self._window
+        if window is not None:
+            window.see(draft)
+        if not self.apply(draft) or (window is not None and not window.takes(draft)):
+            return ()
+        return (self.finish(draft, extra),)
+
+    def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
+        """The same for a part of a record. What the steps make of the record's first part decides for all of them."""
+        assert len(self._stages) == 1, "as for `encode`"
+        begun, draft = self.begun(part), part.draft
+        draft.trouble = begun.trouble if part.number == 1 or not begun.goes_on else ""
+        if not begun.goes_on or not self._is_wanted(begun):
+            return ()
+        if part.number > 1 and not self.apply_to_part(begun, self.ready(draft), 0):
+            return ()
+        return (self.finish_part(begun, draft, part, extra),)
+
+    def begun(self, part: PartOfRecord) -> Begun:
+        """What the steps of the first stage made of the record's first part, kept for those after it. Raises StageError for a bad one."""
+        if self._begun is None or self._begun.draft.start != part.first[0]:
+            self._begun = self.begin(Begun(self.ready(self._first(part))), 0)
+        return _good(self._begun)
+
+    def _first(self, part: PartOfRecord) -> Draft:
+        if part.number == 1:
+            return part.draft
+        first = part.draft.anew() if self._asks_no_first else part.read_first()
+        first.number = part.draft.number - part.number + 1
+        return first
+
+    def begin(self, begun: Begun, stage: int) -> Begun:
+        """Let the steps of one stage work on a first part."""
+        self._part_steps(stage).begin(begun)
+        return begun
+
+    def go_on(self, begun: Begun, stage: int) -> Begun:
+        """The same for a later stage. Raises StageError for a bad part."""
+        return _good(self.begin(begun, stage))
+
+    def apply_to_part(self, begun: Begun, draft: Draft, stage: int) -> bool:
+        """Let the steps of one stage work on a later part. False when one of them dropped it. Raises StageError."""
+        try:
+            return self._part_steps(stage).go_on(begun, draft)
+        except DataError as error:
+            raise StageError("transform", error) from None
+
+    def _part_steps(self, stage: int) -> PartSteps:
+        return PartSteps(self._stages[stage], self._encoder.options_of(stage))
+
+    @property
+    def _asks_no_first(self) -> bool:
+        """Whether nothing is taken from a record's first part: reading back in a packed file costs."""
+        return self._window is None and not self._encoder.transforms and self.layout.is_steady
+
+    def _is_wanted(self, begun: Begun) -> bool:
+        if self._window is None:
+            return True
+        self._window.see(begun.draft)
+        return self._window.takes(begun.draft)
+
+    def ready(self, draft: Draft) -> Draft:
+        """The same draft, ready for the steps: its fields are its own. Raises StageError for a record that could not be read."""
+        framed = draft.framed
+        if isinstance(framed, Unparsed):
+            raise StageError("parse", DataError(framed.why, framed.hint))
+        if self._encoder.changes_fields and isinstance(framed, dict):
+            draft.value = dict(framed)
+        return draft
+
+    def apply(self, draft: Draft, stage: int = 0) -> bool:
+        """Let the steps of one stage (see `Encoder.stages`) work. False when one of them dropped it. Raises StageError."""
+        try:
+            for step in self._stages[stage]:
+                if not step(draft):
+                    return False
+        except DataError as error:
+            raise StageError("transform", error) from None
+        return True
+
+    def finish(self, draft: Draft, extra: Headers = ()) -> Message:
+        """The message of a record that has been through the steps. Raises StageError."""
+        try:
+            topic, key, partition, timestamp, headers = self.layout.outline(draft, extra)
+        except DataError as error:
+            raise StageError("record", error) from None
+        if draft.raw is not None and draft.value is draft.framed and self._encoder.layout.takes_raw(as_is=draft.as_is):
+            draft.value = draft.raw
+        return topic, self._value(draft, topic), key, partition, None, None, timestamp, headers
+
+    def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
+        """See `finish`. `begun` and `draft` are what the steps made of the first part and of this one."""
+        try:
+            topic, key, partition, timestamp, headers = self.layout.outline_of_part(begun.draft, draft, extra, part.record)
+        except DataError as error:
+            raise StageError("record", error) from None
+        return topic, self._value(draft, topic), key, partition, None, None, timestamp, headers
+
+    def _value(self, draft: Draft, topic: str) -> bytes:
+        try:
+            return self.layout.value(draft, topic)  # type: ignore[no-any-return]
+        except DataError as error:
+            raise StageError("convert", error) from None
+
+
+def _good(begun: Begun) -> Begun:
+    """Raises StageError when the first part is a bad record, as all others are then."""
+    if begun.bad is not None:
+        raise StageError("transform", begun.bad)
+    return begun
+
+
+def _is_raw(definition: Definition) -> bool:
+    """Whether values go as the bytes that stand in the file: asked for by `converters: {value: bytes}`, without transforms."""
+    value = definition.converters.value
+    return not definition.transforms and definition.record.value is None and value is not None and CONVERTERS[value.type].is_identity

@@ -1,0 +1,120 @@
+"""What connectors are called. A name is a label: Kafka knows a connector by its id, which goes with its name wherever that goes.
+
+So a rename moves nothing in Kafka, and who gets a name that another connector had gets an id of its own. Where two connectors that both
+have lanes become one, those of the one that is merged are taken over at the next opening of the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from copycat_agent.model import OFFSETS_TOPIC, Place, SourcePartition, is_connector_id, new_connector_id
+from copycat_agent.offsets import lane_rows, lanes
+from copycat_agent.offsets.lane_rows import Binding, Identified
+from copycat_agent.transactions.opening import Lanes
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable
+
+UNKNOWN = Place(OFFSETS_TOPIC, -1)
+"""Of lanes of which nothing is known here but their key: see `lanes.KeptLanes`."""
+
+
+def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> None:
+    """The next opening takes over the lanes of that agent's connector of the same name as well. Nothing is taken back here."""
+    lane_rows.forget_agents(connection, connector)
+    lane_rows.save_place(connection, connector, Lanes(connector, UNKNOWN, agent=agent))
+
+
+def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[Lanes]) -> None:
+    """Kafka was asked for the connector's names, and has these lanes for them. Where it has none it is asked again until lanes are opened.
+
+    The first id is the connector's own, as long as it has opened no lanes under another one. Lanes that are known to be another connector's
+    are none of its.
+    """
+    kept = lanes.kept(connection, connector)
+    known = lane_rows.identify(connection, connector)
+    for group in kept.before:
+        if group.place == UNKNOWN and not is_connector_id(group.key):
+            lane_rows.forget_group(connection, connector, group)
+    owners = {one.key: lane_rows.owner(connection, one.key) for one in found if not one.agent}
+    theirs = [one for one in found if one.agent or not _is_anothers(connection, owners[one.key], connector)]
+    ids = [one.key for one in theirs if is_connector_id(one.key) and not one.agent]
+    if ids and kept.place is None and not kept.heads:
+        known = known._replace(id=ids[0])
+        if owners[known.id] not in {"", connector}:
+            lane_rows.save_identified(connection, owners[known.id], _nobodys())
+        lane_rows.save_place(connection, connector, Lanes(known.id, UNKNOWN))
+    for group in theirs:
+        if group.agent or group.key != known.id:
+            lane_rows.save_place(connection, connector, group)
+    lane_rows.save_identified(connection, connector, known._replace(asks=0 if theirs else known.asks))
+
+
+def _is_anothers(connection: sqlite3.Connection, owner: str, connector: str) -> bool:
+    """Whether the owner of lanes is another connector. One that has never opened any, as a store that was put back knows it, is none."""
+    return owner not in {"", connector} and lane_rows.is_known(connection, owner)
+
+
+def rename(
+    connection: sqlite3.Connection,
+    old: str,
+    new: str,
+    moved: Collection[SourcePartition],
+    kept: Collection[SourcePartition],
+    *,
+    is_lost: bool,
+) -> None:
+    """The lanes of `old` are `new`'s. Called when the offsets have `moved`. What anybody does who is called `old` later is its own.
+
+    `kept` are those that both had: whatever Kafka says of them, what is saved here counts. `is_lost`: see `lanes.changed`.
+    """
+    for key, wish in connection.execute("SELECT key, wish FROM unpublished WHERE connector = ?", (old,)).fetchall():
+        lanes.mark(connection, [SourcePartition(new, key)], wish=bool(wish))
+    connection.execute("DELETE FROM unpublished WHERE connector = ?", (old,))
+    is_known = lane_rows.is_known(connection, old)
+    if lane_rows.has_lanes(connection, old):
+        lanes.mark(connection, kept, wish=True)
+        _hand_over(connection, old, new, moved)
+    elif moved and is_lost and not is_known:
+        lane_rows.save_place(connection, new, Lanes(old, UNKNOWN))  # Kafka may know more than a store that was lost
+    else:
+        lanes.changed(connection, moved, wish=False)
+    if moved or is_known:
+        lane_rows.save_identified(connection, old, _nobodys())
+
+
+def _nobodys() -> Identified:
+    """What Kafka has under the name is not whose it is from now on."""
+    return Identified(new_connector_id(), asks=0)
+
+
+def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collection[SourcePartition]) -> None:
+    """The id goes along, unless `new` has lanes of its own: then those of `old` are merged into them at its next opening."""
+    theirs, groups = lane_rows.identify(connection, old), lane_rows.groups(connection, old)
+    ours, bound = lane_rows.identified(connection, new), _merged(connection, old, new)
+    is_used = lane_rows.has_lanes(connection, new)
+    lane_rows.forget_lanes(connection, old)
+    lane_rows.save_identified(connection, old, _nobodys())  # first: two never have one id
+    if is_used:
+        lane_rows.save_place(connection, new, Lanes(theirs.id, UNKNOWN))  # where a first opening that was killed may have told something
+    else:
+        is_reset = lane_rows.binding(connection, new).adopt == "local"
+        asks = 0 if is_reset or (ours is not None and not ours.asks) else 1
+        lane_rows.save_identified(connection, new, theirs._replace(asks=asks))
+        rows = connection.execute("SELECT connector, key FROM offsets WHERE connector = ?", (new,)).fetchall()
+        lanes.mark(connection, [one for one in (SourcePartition(*row) for row in rows) if one not in set(moved)], wish=False)
+    for group in groups:
+        lane_rows.save_place(connection, new, group)
+        lane_rows.save_heads(connection, new, group, group.known)
+    lane_rows.bind(connection, new, bound)
+    lane_rows.bind(connection, old, Binding())
+
+
+def _merged(connection: sqlite3.Connection, old: str, new: str) -> Binding:
+    """What both are bound to. What was decided for a `new` that has no lanes was not decided for those that it gets."""
+    theirs, ours = lane_rows.binding(connection, old), lane_rows.binding(connection, new)
+    decided = ours.adopt if ours.adopt != "local" or lane_rows.has_lanes(connection, new) else ""
+    clusters = dict.fromkeys(one.cluster for one in (ours, theirs) if one.cluster)  # two are none: a person decides
+    return Binding(" and ".join(clusters), decided or theirs.adopt, ours.copied or theirs.copied, theirs.unused)

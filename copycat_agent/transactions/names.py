@@ -1,0 +1,51 @@
+"""Which id a name has, for a store that does not know it: the store may be new, or it may have known and was lost.
+
+A name is asked for as lanes are opened: the lanes that stand under it are fenced and claimed, and the claims are seen. So a broker that is
+cut off from the others cannot hide an id, and no process of a version before ids, whose lanes had names, can commit anything any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from copycat_agent.model import Place
+from copycat_agent.transactions.opening import Lanes, Opening, open_lanes
+from copycat_agent.transactions.protocol import Lines
+
+PlaceOf = Callable[[str, str], Place]
+"""`place_of(agent, key)`: where the entries of a key stand."""
+
+
+class AskedName(NamedTuple):
+    """A name to ask for. `agent`: of another agent that is gone, "" for this one's."""
+
+    name: str
+    agent: str = ""
+
+
+def look_up(names: Iterable[AskedName], asked: Opening, place_of: PlaceOf) -> Lines[list[Lanes]]:
+    """The lanes that Kafka has for these names, in their order, nothing for a name that it does not know.
+
+    These are the lanes of an id; those that stand under the name itself where a version before ids has positions there; and those of an
+    agent that is gone in any case, since a person says that there are some.
+    `asked` says who asks, its lanes count for nothing. Raises what `open_lanes` raises.
+    """
+    found: list[Lanes] = []
+    for one in names:
+        agent = one.agent or asked.agent
+        under_name = Lanes(one.name, place_of(agent, one.name), agent=one.agent)
+        there = yield from open_lanes(replace(asked, lanes=under_name, wanted=(0,)))
+        if there.id:
+            of_id = Lanes(there.id, place_of(agent, there.id), agent=one.agent)
+            told = yield from open_lanes(replace(asked, lanes=of_id, wanted=(0,)))
+            if told.name == one.name:
+                found.append(of_id)
+                continue
+        elif there.positions:
+            found.append(under_name)
+            continue
+        if one.agent:
+            found.append(under_name)
+    return found
