@@ -192,7 +192,7 @@ class ContractSource:
         """See `Source.finish`."""
         self._unsaved = [one for one in self._unsaved if one is not changes]
         for partition in changes.offsets:
-            self._known[partition.key].met = False
+            self._begun(self._known[partition.key])
         told: dict[str, Position] = {}
         for result in results:
             known = self._known[result.split.partition.key]
@@ -204,6 +204,12 @@ class ContractSource:
             self._go_on(known, result)
         if told and self._tells:
             self._looker.committed(told)
+
+    def _begun(self, known: _Partition) -> None:
+        """Where it begins is saved. A look that told no more than that is followed by another one, also in a run to the end."""
+        if known.met and known.next is None:
+            self._is_wanted = True
+        known.met = False
 
     def _go_on(self, known: _Partition, result: SplitResult) -> None:
         """Plan what follows, or have everything looked at anew."""

@@ -166,6 +166,26 @@ def test_nobody_is_asked_while_all_there_is_has_yet_to_be_read() -> None:
     source.close()
 
 
+def test_a_run_to_the_end_looks_once_more_behind_where_a_partition_begins() -> None:
+    """A source may know only then what is there, and a first look can be quicker than the next one is due."""
+    shelves = Shelves()
+    shelves.books = {"a": 0}
+    source = made(shelves)
+    source.finish((), looked(source))
+    assert not source.drained()
+    shelves.books = {"a": 3}
+    wait_until(lambda: source.ripen(at_once=True) and source.needs_scan, 10)
+    source.finish((), source.scan())
+    assert not source.drained()
+    (split,) = source.plan(1).splits
+    result = settled(split, 3, Records(shelves, "made up"))
+    source.finish((result,), source.settle((result,)))
+    wait_until(lambda: source.ripen(at_once=True) and source.needs_scan, 10)
+    source.finish((), source.scan())
+    wait_until(source.drained, 10, "it comes to an end")
+    source.close()
+
+
 def test_partitions_take_turns_and_shares() -> None:
     shelves = Shelves()
     shelves.books = dict.fromkeys("abcd", 1)
