@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from copycat_agent.definitions import NO_ADDRESS, LoadedFile, find_agent_file, load_agent, load_directory
+from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.small_files import read_small_file
 
@@ -59,6 +59,8 @@ class DefinitionFiles:
         self._needs_kafka = needs_kafka
         self._options: AgentOptions | None = None
         self._good: dict[Path, Definition] = {}
+        self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
+        """What was loaded last without a problem, and the options under it."""
         self.seen: dict[str, bytes] = {}
         """What `look` said just before the last load."""
         self.agent_file: Path | None = None
@@ -68,7 +70,8 @@ class DefinitionFiles:
         """Read everything now. Raises DefinitionError for a broken agent.yaml the first time only: later the last good one holds."""
         self.seen = self.look()
         options, agent_problems = self._load_options()
-        loaded = load_directory(self.directory, options)
+        loaded = load_directory(self.directory, options, known=self._unchanged(options))
+        self._loaded = options, {file.path: file for file in loaded.files if file.digest and not file.problems}
         if not loaded.files and any(problem.path == str(self.directory) for problem in loaded.problems):
             return self._all_kept(options, agent_problems, loaded.problems)
         wanted = Wanted(options, problems=(*agent_problems, *loaded.problems), warnings=loaded.warnings)
@@ -81,6 +84,15 @@ class DefinitionFiles:
                 self._keep(file, {one.path for one in loaded.files}, wanted)
         self._good = {wanted.paths[name]: definition for name, definition in wanted.definitions.items()}
         return self._chosen(wanted)
+
+    def _unchanged(self, options: AgentOptions) -> dict[Path, LoadedFile]:
+        """Good files that `look` has just seen as they were loaded, and whose meaning depends on nothing but their text and `options`."""
+        before, files = self._loaded
+        if before != options:
+            return {}
+        seen = {path: self.seen.get(str(path), b"") for path in files}
+        alone = (path for path, content in seen.items() if not (_REFERENCE.search(content) or b"schema" in content))
+        return {path: files[path] for path in alone if files[path].digest == digest_of(seen[path])}
 
     def look(self) -> dict[str, bytes]:
         """All that a load would read, to compare with a later look: by path the bytes, or why they cannot be had.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from copycat_agent.definitions.document import printable
 from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile
-from copycat_agent.definitions.loading import find_agent_file, load_agent, load_content, load_directory, load_file
+from copycat_agent.definitions.loading import digest_of, find_agent_file, load_agent, load_content, load_directory, load_file
 from copycat_agent.definitions.origins import Origin, lines_of, origins, problem_in
 from copycat_agent.definitions.rendering import render
 from copycat_agent.definitions.wording import Finding
@@ -18,6 +18,7 @@ __all__ = [
     "Loaded",
     "LoadedFile",
     "Origin",
+    "digest_of",
     "find_agent_file",
     "lines_of",
     "load_agent",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
@@ -24,13 +26,19 @@ if TYPE_CHECKING:
 
 
 def load_directory(
-    directory: Path, agent: AgentOptions, *, resolve_env: bool = True, offline: bool = False, environ: Mapping[str, str] | None = None
+    directory: Path,
+    agent: AgentOptions,
+    *,
+    resolve_env: bool = True,
+    offline: bool = False,
+    environ: Mapping[str, str] | None = None,
+    known: Mapping[Path, LoadedFile] = MappingProxyType({}),
 ) -> Loaded:
     """Load every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
 
     Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with
     one name neither loads: the name is the key of the offsets, and which of them is meant is not for us to guess. `offline`: see
-    `load_file`.
+    `load_file`. `known` are files that are as they were when they were loaded, with the same agent options: they are not read again.
     """
     try:
         paths = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
@@ -38,7 +46,8 @@ def load_directory(
         problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
         return Loaded((), (problem,), ())
     chosen = [path for path in paths if not path.is_dir()]
-    files = without_twins([load_file(path, agent, resolve_env=resolve_env, offline=offline, environ=environ) for path in chosen])
+    how = {"resolve_env": resolve_env, "offline": offline}
+    files = without_twins([known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
     files = without_takers(files)
     problems = tuple(problem for file in files for problem in file.problems)
     return Loaded(files, problems, (*warnings(files), *reread(files), *(doubt for file in files for doubt in file.doubts)))
@@ -69,7 +78,7 @@ def load_content(
 def _load(
     path: Path, content: bytes | None, agent: AgentOptions, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False
 ) -> LoadedFile:
-    reader, places, problems = _read(path, environ, resolve_env=resolve_env, offline=offline, content=content)
+    reader, places, problems, digest = _read(path, environ, resolve_env=resolve_env, offline=offline, content=content)
     if reader is None:
         return LoadedFile(path, None, None, problems)
     definition = compose(reader, agent)
@@ -80,7 +89,7 @@ def _load(
     at = places.problem(Finding(("name",), "", ""))
     doubts = () if definition is None else places.problems(doubtful(definition))
     name_at, assumed = (at.line, at.column, at.source_line), tuple(dict.fromkeys(reader.met_by_samples()))
-    return LoadedFile(path, name, definition, places.problems(reader.findings), name_at, doubts, assumed)
+    return LoadedFile(path, name, definition, places.problems(reader.findings), name_at, doubts, assumed, digest)
 
 
 def load_agent(
@@ -99,7 +108,7 @@ def load_agent(
     agent = AgentOptions()
     if path is not None:
         environ = environ if environ is not None else os.environ
-        reader, places, problems = _read(path, environ, resolve_env=resolve_env, offline=offline)
+        reader, places, problems, _ = _read(path, environ, resolve_env=resolve_env, offline=offline)
         if reader is None:
             raise DefinitionError(problems)
         agent = compose_agent(reader)
@@ -116,8 +125,8 @@ def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
 
 def _read(
     path: Path, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False, content: bytes | None = None
-) -> tuple[Reader | None, Places, tuple[Problem, ...]]:
-    """Parse a file, or what it would hold. The reader is None when there are problems that stop here."""
+) -> tuple[Reader | None, Places, tuple[Problem, ...], bytes]:
+    """Parse a file, or what it would hold. The reader is None when there are problems that stop here. Last comes the content's digest."""
     masker, text = Masker(), ""
     try:
         content = read_small_file(path, FILE_BYTES_MAX) if content is None else content
@@ -127,6 +136,12 @@ def _read(
     except (OSError, SyntaxProblem) as error:
         places = Places(str(path), text, None, masker)
         if isinstance(error, OSError):
-            return None, places, (places.problem_at(Mark(0, 0), "unreadable", f"cannot be read: {error.strerror}"),)
-        return None, places, (places.problem_at(error.mark, error.code, error.text, error.hint),)
-    return Reader(root, environ if resolve_env else None, masker, offline=offline), Places(str(path), text, root, masker), ()
+            return None, places, (places.problem_at(Mark(0, 0), "unreadable", f"cannot be read: {error.strerror}"),), b""
+        return None, places, (places.problem_at(error.mark, error.code, error.text, error.hint),), b""
+    reader = Reader(root, environ if resolve_env else None, masker, offline=offline)
+    return reader, Places(str(path), text, root, masker), (), digest_of(content)
+
+
+def digest_of(content: bytes) -> bytes:
+    """What `LoadedFile.digest` is for a file that holds `content`."""
+    return hashlib.blake2b(content, digest_size=16).digest()

@@ -456,3 +456,38 @@ def test_a_pipe_among_the_definitions_holds_nobody_up(host: Host) -> None:
     os.mkfifo(host.directory / "pipe.yaml")
     host.define("a")
     assert host.reload().added == ("a",)
+
+
+def test_only_files_that_have_changed_are_loaded_again(host: Host) -> None:
+    host.define("a")
+    changed = host.define("b")
+    first = host.files.load().definitions
+    changed.write_text(changed.read_text() + "enabled: false\n")
+    second = host.files.load().definitions
+    assert second["a"] is first["a"]
+    assert not second["b"].enabled
+    host.files.overrides["kafka.bootstrap_servers"] = ("127.0.0.1:2",)
+    third = host.files.load().definitions
+    assert third["a"].kafka.bootstrap_servers == ("127.0.0.1:2",)
+
+
+def test_a_file_that_names_another_one_is_loaded_again(host: Host) -> None:
+    secret = host.root / "password"
+    login = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "u", "password": f"${{file:{secret}}}"}
+    host.define("a", kafka={"security": login})
+    for word in ("one", "two"):
+        secret.write_text(word)
+        password = host.files.load().definitions["a"].kafka.security.password
+        assert password is not None
+        assert password.get_secret_value() == word
+
+
+def test_a_file_that_was_bad_and_is_put_back_is_good_again(host: Host) -> None:
+    path = host.define("a")
+    good = path.read_text()
+    first = host.files.load()
+    path.write_text("nonsense: 1\n")
+    assert host.files.load().problems
+    path.write_text(good)
+    again = host.files.load()
+    assert (again.problems, again.definitions) == ((), first.definitions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer import Typer
@@ -14,7 +15,11 @@ from copycat_agent.cli.check import check
 from copycat_agent.definitions import find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError
 from copycat_agent.options import AgentOptions
+from copycat_agent.sources.files.paths.matching import shared_name
 from tests.unit.definitions.conftest import GOOD, Load
+
+if TYPE_CHECKING:
+    import random
 
 
 def named(name: str, topic: str = "t", path: str = "/var/log/app.log") -> str:
@@ -78,6 +83,24 @@ def test_connectors_whose_patterns_share_a_file_are_warned_of(load: Load) -> Non
     assert "'/l/app-.log'" in loaded.warnings[0].text
     apart = load(named("one", path="'/l/*.log'"), named("two", path="'/l/app-*'", topic="u"))
     assert apart.warnings == (), "each topic gets every record, which may be meant"
+
+
+def test_everybody_is_compared_with_everybody_whose_patterns_may_share_a_file(load: Load, rng: random.Random) -> None:
+    """Which the loader finds without looking at each pair."""
+    levels = ("*", "**", "a", "b", "a*", "*b", "?", "[ab]", "ab")
+    paths = sorted({"/" + "/".join(rng.choices(levels, k=rng.randint(1, 3))) + "/x.log" for _ in range(60)})
+    rng.shuffle(paths)
+    loaded = load(*(named(f"app-{number}", path=repr(path)) for number, path in enumerate(paths)))
+    files = [file.name for file in loaded.files]
+    order = [int(str(name).removeprefix("app-")) for name in files]
+    shared = [
+        (f"app-{mine}", f"app-{other}")
+        for index, mine in enumerate(order)
+        for other in order[:index]
+        if shared_name(((paths[mine],), ()), ((paths[other],), ()))
+    ]
+    assert shared
+    assert [tuple(each.text.split()[:3:2]) for each in loaded.warnings] == shared
 
 
 def test_a_disabled_connector_loads_and_is_nobodys_twin(load: Load) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.sources.files.paths.discovery import Discovery
-from copycat_agent.sources.files.paths.matching import excluded_by, mismatch, shared_name
+from copycat_agent.sources.files.paths.matching import excluded_by, literal_prefix, mismatch, shared_name
 from copycat_agent.sources.files.paths.opening import Opener
 
 NAMES = ("a.log", "b.log", "ab.txt", ".a.log", "x/a.log", "x/b", "x/y/a.log", ".h/a.log", "x/.h/a.log", "x/y/z/b.log", "[a].log")
@@ -88,6 +88,8 @@ def test_a_shared_name_is_one_that_both_name_and_is_found_when_short_ones_are(on
     if name:
         assert mismatch((one,), name) is None
         assert mismatch((other,), name) is None
+        assert name.startswith((literal_prefix(one), literal_prefix(other)))
+        assert literal_prefix(one).startswith(literal_prefix(other)) or literal_prefix(other).startswith(literal_prefix(one))
         return
     short = ("/" + "/".join(parts) for size in (1, 2, 3) for parts in product(("a", "b", "ab"), repeat=size))
     assert not [path for path in short if mismatch((one,), path) is None and mismatch((other,), path) is None]

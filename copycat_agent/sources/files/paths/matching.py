@@ -203,8 +203,16 @@ def _common_steps(
             yield i + 1, j + 1, (*made, name)
 
 
+def literal_prefix(pattern: str) -> str:
+    """What every path that the pattern matches begins with: the pattern up to its first wildcard."""
+    return re.split(r"[*?[]", normalise(pattern), maxsplit=1)[0]
+
+
 def _common_name(one: str, other: str, filler: str) -> str:
     """The shortest name that two levels match, with `filler` for a star that stands in both; "" for none."""
+    if not _is_wild(one) or not _is_wild(other):
+        literal, pattern = (other, one) if _is_wild(one) else (one, other)
+        return literal if literal == pattern or (_is_wild(pattern) and name_regex(pattern).match(literal)) else ""
     first, second = _tokens(one), _tokens(other)
     todo: deque[tuple[int, int, str]] = deque([(0, 0, "")])
     seen: set[tuple[int, int]] = set()
