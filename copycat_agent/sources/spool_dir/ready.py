@@ -89,6 +89,8 @@ class Queue:
 
 MIN_AGE = 5.0
 """`ready.min_age` where neither that nor a done file is given."""
+TOGETHER_SECONDS = 0.05
+"""Files that were dropped at once are seen, and so complete, a moment apart: all of them are begun in their order."""
 TRUSTED_SECONDS = 86400.0
 """A file whose times are all older than this, and `min_age`, is complete at the first look. Younger ones have to be seen unchanged:
 whoever copies may set the time of the content long ago, and the clock of a file server need not be this host's."""
@@ -110,16 +112,17 @@ class Ready:
     def look_at(self, file: SpoolFile, seconds: float) -> None:
         """Ask for it again after `seconds`, and not before."""
         number = self._latest[file] = next(self._numbers)
-        heapq.heappush(self._due, (self._clock() + seconds, number, file))
+        heapq.heappush(self._due, (self._clock() + seconds + (TOGETHER_SECONDS if seconds else 0.0), number, file))
 
     def forget(self, file: SpoolFile) -> None:
         """It waits for nothing any more."""
         self._latest.pop(file, None)
 
     def due(self) -> list[SpoolFile]:
-        """Those whose time has come; they are asked for once."""
+        """Those whose time has come, once the first of them has waited for those that were seen with it; they are asked for once."""
         now, found = self._clock(), []
-        while self._due and self._due[0][0] <= now:
+        until = now + TOGETHER_SECONDS if self._due and self._due[0][0] <= now else now
+        while self._due and self._due[0][0] <= until:
             _, number, file = heapq.heappop(self._due)
             if self._latest.get(file) == number:
                 del self._latest[file]

@@ -116,6 +116,24 @@ def test_what_no_pattern_can_find_is_known_without_a_scan(tree: Path) -> None:
     assert not discovery.may_match(f"{tree}/d/new.log")
 
 
+def test_a_name_that_is_spelled_out_is_looked_at_and_its_directory_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand connectors with a file each in one directory would list it a thousand times."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "app.log").touch()
+    (tmp_path / "d" / "link.log").symlink_to("app.log")
+    (tmp_path / "d" / "gone.log").symlink_to("nothing")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("listed")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert found(tmp_path, (f"{tmp_path}/d/app.log", f"{tmp_path}/d/none.log")) == {"d/app.log"}
+    assert found(tmp_path, (f"{tmp_path}/d/link.log", f"{tmp_path}/d/gone.log"), follow=True) == {"d/link.log"}
+    discovery = discovery_of(f"{tmp_path}/d/link.log", f"{tmp_path}/d", f"{tmp_path}/d/none.log")
+    assert _warned(discovery).keys() == {"link.log", "d"}
+    assert f"{tmp_path}/d/none.log" in discovery.unmatched
+
+
 def test_links_that_lead_in_circles_end(tree: Path) -> None:
     (tree / "d" / "loop").symlink_to(tree)
     assert "d/a.log" in found(tree, (f"{tree}/**/a.log",), follow=True)

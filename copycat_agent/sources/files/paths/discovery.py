@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.sources.files.paths.matching import name_regex, path_regex, split_pattern
+from copycat_agent.sources.files.paths.matching import is_wild, name_regex, path_regex, split_pattern
 from copycat_agent.sources.files.paths.opening import LinkError, Opener, why_not
 
 if TYPE_CHECKING:
@@ -74,6 +74,38 @@ class Found(NamedTuple):
 
     path: str
     stat: os.stat_result
+
+
+class NamedEntry:
+    """A name that a pattern spells out, as `os.DirEntry` shows it. Its directory is not listed for it, however much is in there."""
+
+    __slots__ = ("_directory", "_info", "name")
+
+    def __init__(self, name: str, directory: int) -> None:
+        """`directory` is the descriptor of an open one, and stays open. Raises OSError where there is no such name."""
+        self.name = name
+        self._directory = directory
+        self._info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+    def is_symlink(self) -> bool:
+        """Whether the name is a symbolic link's."""
+        return stat.S_ISLNK(self._info.st_mode)
+
+    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        """What the name leads to, or the link itself. Raises OSError for a link that leads to nothing."""
+        if not (follow_symlinks and self.is_symlink()):
+            return self._info
+        return os.stat(self.name, dir_fd=self._directory)
+
+    def is_dir(self, *, follow_symlinks: bool) -> bool:
+        """Whether it leads to a directory. Raises OSError for trouble other than a link that leads to nothing."""
+        try:
+            return stat.S_ISDIR(self.stat(follow_symlinks=follow_symlinks).st_mode)
+        except FileNotFoundError:
+            return False
+
+
+Entry = os.DirEntry[str] | NamedEntry
 
 
 class Discovery:
@@ -173,10 +205,12 @@ class Discovery:
         self.marks.setdefault(directory, mark(directory))
         return fd
 
-    def _entries(self, fd: int, directory: str, part: str, warn: Warn, *, deep: bool) -> list[tuple[os.DirEntry[str], str]]:
+    def _entries(self, fd: int, directory: str, part: str, warn: Warn, *, deep: bool) -> list[tuple[Entry, str]]:
         """What may match, each with its path."""
         regex, above = name_regex(part), directory if directory == "/" else f"{directory}/"
         try:
+            if not deep and not is_wild(part):
+                return [(NamedEntry(part, fd), above + part)]
             with os.scandir(fd) as listing:
                 return [(entry, above + entry.name) for entry in listing if deep or regex.match(entry.name)]
         except FileNotFoundError:
@@ -203,7 +237,7 @@ class Discovery:
         self._visited.add((place, parts))
         return known
 
-    def _is_directory(self, entry: os.DirEntry[str], path: str) -> bool:
+    def _is_directory(self, entry: Entry, path: str) -> bool:
         try:
             is_directory = entry.is_dir(follow_symlinks=self._follow)
         except OSError:
@@ -212,7 +246,7 @@ class Discovery:
             self.has_dangling = True
         return is_directory
 
-    def _go_down(self, entry: os.DirEntry[str], path: str, rest: tuple[str, ...], todo: _Todo, warn: Warn | None) -> None:
+    def _go_down(self, entry: Entry, path: str, rest: tuple[str, ...], todo: _Todo, warn: Warn | None) -> None:
         """The pattern leads on below `path`. With `warn` it is told when nothing can be there."""
         if self._is_directory(entry, path):
             todo.append((path, rest))
@@ -221,7 +255,7 @@ class Discovery:
         elif warn and not self._follow:
             warn(path, _LINK)
 
-    def _file(self, entry: os.DirEntry[str], path: str, warn: Warn, *, told: bool) -> Found | None:
+    def _file(self, entry: Entry, path: str, warn: Warn, *, told: bool) -> Found | None:
         """What the pattern leads to, when it is a regular file. `told`: a directory there is worth a warning."""
         try:
             info = entry.stat(follow_symlinks=self._follow)

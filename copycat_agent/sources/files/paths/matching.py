@@ -19,7 +19,7 @@ def split_pattern(pattern: str) -> tuple[str, tuple[str, ...]]:
     """The directory to begin at, and the pattern of each level below it. `**` never stands last, nor twice in a row."""
     parts = normalise(pattern)[1:].split("/")
     fixed = 0
-    while fixed < len(parts) - 1 and not _is_wild(parts[fixed]):
+    while fixed < len(parts) - 1 and not is_wild(parts[fixed]):
         fixed += 1
     levels = [part for part, before in zip(parts[fixed:], ["", *parts[fixed:]], strict=False) if (part, before) != ("**", "**")]
     if levels[-1] == "**":
@@ -32,7 +32,8 @@ def fixed_part(pattern: str) -> str:
     return split_pattern(pattern)[0]
 
 
-def _is_wild(part: str) -> bool:
+def is_wild(part: str) -> bool:
+    """Whether a level of a pattern has a wildcard; else it matches the name that it spells."""
     return any(char in part for char in "*?[")
 
 
@@ -210,9 +211,9 @@ def literal_prefix(pattern: str) -> str:
 
 def _common_name(one: str, other: str, filler: str) -> str:
     """The shortest name that two levels match, with `filler` for a star that stands in both; "" for none."""
-    if not _is_wild(one) or not _is_wild(other):
-        literal, pattern = (other, one) if _is_wild(one) else (one, other)
-        return literal if literal == pattern or (_is_wild(pattern) and name_regex(pattern).match(literal)) else ""
+    if not is_wild(one) or not is_wild(other):
+        literal, pattern = (other, one) if is_wild(one) else (one, other)
+        return literal if literal == pattern or (is_wild(pattern) and name_regex(pattern).match(literal)) else ""
     first, second = _tokens(one), _tokens(other)
     todo: deque[tuple[int, int, str]] = deque([(0, 0, "")])
     seen: set[tuple[int, int]] = set()

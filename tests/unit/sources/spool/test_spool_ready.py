@@ -55,6 +55,23 @@ def test_a_file_is_complete_once_it_was_seen_unchanged_for_min_age(tmp_path: Pat
     assert ready.why_not(file) == ""
 
 
+def test_files_that_were_dropped_at_once_are_complete_together(tmp_path: Path) -> None:
+    """A look sees them a moment apart; one that is complete alone would be begun before those that its order puts first."""
+    ready, clock = _ready(tmp_path)
+    files = []
+    for name in ("a", "b", "c", "later"):
+        (tmp_path / name).write_bytes(b"x")
+        clock.now += 1.0 if name == "later" else 0.01
+        files.append(_file(tmp_path / name, clock))
+        ready.look_at(files[-1], ready.seconds_left(files[-1]))
+    found: list[SpoolFile] = []
+    while not found:
+        clock.now = ready.next_at
+        found = ready.due()
+    assert found == files[:3]
+    assert [ready.seconds_left(file) for file in found] == [0.0] * 3
+
+
 def test_an_old_time_of_change_does_not_make_a_copy_complete(tmp_path: Path) -> None:
     ready, clock = _ready(tmp_path)
     path = tmp_path / "a"
