@@ -224,17 +224,17 @@ class Watcher:
 
     def watch(self, wake: Wake, directories: Collection[str]) -> None:
         """From now on events in exactly `directories` reach `wake`. What cannot be watched is left to scans, with one warning."""
-        if self.queue is None:
-            return
         present = {path: directory for path in directories if (directory := _directory(path))}
         opened = self._open(wake, present)  # before the lock: a mount may hang
         try:
             with self._lock:
+                if (queue := self.queue) is None:
+                    return
                 for path in self._wanted.get(wake, frozenset()) - present.keys():
-                    self._leave(path, wake)
+                    self._leave(queue, path, wake)
                 for path, descriptor in opened.items():
-                    self._join(self.queue, path, descriptor, wake)
-                self.queue.step_seconds = min(self._steps, default=self.queue.step_seconds)
+                    self._join(queue, path, descriptor, wake)
+                queue.step_seconds = min(self._steps, default=queue.step_seconds)
         finally:
             for descriptor in opened.values():
                 os.close(descriptor)
@@ -254,10 +254,12 @@ class Watcher:
         return place is not None and place.descriptor is not None
 
     def close(self) -> None:
-        """Stop watching."""
-        if self.queue is not None:
-            self.queue.stop()
-            self.queue.join()
+        """Stop watching. `watch` does nothing from now on."""
+        with self._lock:
+            queue, self.queue = self.queue, None
+        if queue is not None:
+            queue.stop()
+            queue.join()
 
     def _tell_of_dropped_events(self) -> None:
         """Called by the queue's thread."""
@@ -266,7 +268,9 @@ class Watcher:
 
     def _open(self, wake: Wake, present: dict[str, tuple[int, int]]) -> dict[str, int]:
         """Descriptors of the directories that have to be watched anew, or for the first time for `wake`. The caller closes them."""
-        opened = {}
+        opened: dict[str, int] = {}
+        if self.queue is None:
+            return opened
         for path, directory in present.items():
             place = self._places.get(path)
             if place is None or place.descriptor is None or place.directory != directory or wake not in place.wakes:
@@ -303,8 +307,7 @@ class Watcher:
         self._told.discard(place.path)
         return place
 
-    def _leave(self, path: str, wake: Wake) -> None:
-        assert self.queue is not None
+    def _leave(self, queue: PacedQueue, path: str, wake: Wake) -> None:
         self._wanted[wake] -= {path}
         if not self._wanted[wake]:
             del self._wanted[wake]
@@ -313,7 +316,7 @@ class Watcher:
         if place is not None:
             place.wakes -= {wake}
             if not place.wakes:
-                self._end(self.queue, place)
+                self._end(queue, place)
 
     def _end(self, queue: PacedQueue, place: _Place) -> None:
         descriptor, place.descriptor = place.descriptor, None
