@@ -1,4 +1,4 @@
-"""The worker: connectors and their lives, all of them run by one poll loop, and how each of them is."""
+"""The worker: runs connectors in one poll loop, and says how each of them is."""
 
 from __future__ import annotations
 

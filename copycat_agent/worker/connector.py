@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, TypeVar
 from copycat_agent import logs
 from copycat_agent.delivery.base import Report
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
+from copycat_agent.worker.connector_run import ConnectorRun
+from copycat_agent.worker.connector_state import ConnectorState, Now
+from copycat_agent.worker.context import ConnectorContext, Tools
 from copycat_agent.worker.orders import Orders
-from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.poll_loop import Wait
-from copycat_agent.worker.rounds import Rounds
-from copycat_agent.worker.standing import Now, Standing
+from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.status import State, Status
-from copycat_agent.worker.tools import Books, Tools
 
 if TYPE_CHECKING:
     from copycat_agent.delivery.base import Delivery, Opening
     from copycat_agent.model import Counts
     from copycat_agent.options import Definition
     from copycat_agent.sources import Source
+    from copycat_agent.worker.connector_metrics import ConnectorMetrics
     from copycat_agent.worker.poll_loop import Running, Steps
-    from copycat_agent.worker.tally import Tally
     from copycat_agent.worker.taps import Taps
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Connector:
         self,
         definition: Definition,
         tools: Tools,
-        tally: Tally,
+        metrics: ConnectorMetrics,
         taps: Taps,
         *,
         paused: bool = False,
@@ -73,7 +73,7 @@ class Connector:
         """
         self.definition = definition
         self._tools = tools
-        self._tally = tally
+        self._metrics = metrics
         self._taps = taps
         self._until_idle = until_idle
         self._earlier = earlier
@@ -82,8 +82,8 @@ class Connector:
         self._on_change = on_change
         self._log = logs.get("connector").bind(connector=definition.name)
         self._orders = Orders(paused=paused)
-        self._standing = Standing(self._log, on_change)
-        self._rounds: Rounds | None = None
+        self._connector_state = ConnectorState(self._log, on_change)
+        self._connector_run: ConnectorRun | None = None
         self._pause_seconds = 0.0
         self._bugs: list[float] = []
         self._running: Running | None = None
@@ -92,7 +92,7 @@ class Connector:
     @property
     def status(self) -> Status:
         """How it is now."""
-        now, tally, rounds = self._standing.now, self._tally, self._rounds
+        now, metrics, run = self._connector_state.now, self._metrics, self._connector_run
         if self.hangs:
             now = Now(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
         return Status(
@@ -100,30 +100,30 @@ class Connector:
             state=now.state,
             reason=now.reason,
             since=now.since,
-            counts=tally.counts,
-            lag=tally.lag,
-            retries=tally.retries,
-            acknowledged_at=tally.acknowledged_at,
-            unsaved=self._standing.lost_grip,
-            tasks=rounds.tasks if rounds else 0,
-            commit_seconds=tally.commit_seconds,
-            delivery_seconds=tally.delivery_seconds,
-            clients=tally.clients,
-            errors=tally.errors,
+            counts=metrics.counts,
+            lag=metrics.lag,
+            retries=metrics.retries,
+            acknowledged_at=metrics.acknowledged_at,
+            unsaved=self._connector_state.lost_grip,
+            tasks=run.tasks if run else 0,
+            commit_seconds=metrics.commit_seconds,
+            delivery_seconds=metrics.delivery_seconds,
+            clients=metrics.clients,
+            errors=metrics.errors,
             guarantee=self.definition.delivery.guarantee,
-            delivery_outcomes=tally.delivery_outcomes,
-            **(rounds.delivery._asdict() if rounds else {}),
+            delivery_outcomes=metrics.delivery_outcomes,
+            **(run.delivery._asdict() if run else {}),
         )
 
     @property
     def state(self) -> State:
         """The state alone."""
-        return self._standing.state
+        return self._connector_state.state
 
     @property
     def offsets_unsaved(self) -> str:
         """Why offsets cannot be saved at the moment, "" when they can."""
-        return self._standing.unsaved
+        return self._connector_state.unsaved
 
     @property
     def busy_seconds(self) -> float:
@@ -177,11 +177,11 @@ class Connector:
     def _run(self) -> Steps:
         try:
             if (yield from self._wait_for_those_before()):
-                self._standing.become(State.STARTING)
+                self._connector_state.become(State.STARTING)
                 while (yield from self._once()) and (yield from self._rest()):
                     pass
-            if self._standing.state is not State.FAILED:
-                self._standing.become(State.STOPPED)
+            if self._connector_state.state is not State.FAILED:
+                self._connector_state.become(State.STOPPED)
         finally:
             try:
                 self._tools.watcher.unwatch(self._orders.wake)
@@ -198,7 +198,7 @@ class Connector:
             if not self._after:
                 return True
             if time.monotonic() - begun > TELL_SECONDS:
-                self._standing.become(State.STARTING, AFTER)
+                self._connector_state.become(State.STARTING, AFTER)
             yield from self._orders.rest(0.05)
         return False
 
@@ -207,13 +207,15 @@ class Connector:
         begun = time.monotonic()
         try:
             self._prepare()
-            books = Books(self._orders, self._standing, self._tally, self._taps, self._log)
+            context = ConnectorContext(self._orders, self._connector_state, self._metrics, self._taps, self._log)
             delivery = yield from self._open()
             if delivery is None:
                 return False
             careful = self._pause_seconds > 0
-            self._rounds = Rounds(self.definition, self._tools, books, delivery, until_idle=self._until_idle, careful=careful)
-            yield from self._rounds.run()
+            self._connector_run = ConnectorRun(
+                self.definition, self._tools, context, delivery, until_idle=self._until_idle, careful=careful
+            )
+            yield from self._connector_run.run()
         except RetriableError as error:
             self._falls(begun, str(error))
         except CopycatError as error:
@@ -222,7 +224,7 @@ class Connector:
             return False
         except Exception as error:  # noqa: BLE001 - a bug in one connector must not take the others with it
             self._log.debug("unexpected error", error=error)
-            self._tally.count_error("connector", type(error).__name__)
+            self._metrics.count_error("connector", type(error).__name__)
             words = bug_words(error)
             if self._until_idle:
                 self._fail(words, "please report it")
@@ -235,12 +237,12 @@ class Connector:
         else:
             return False
         finally:
-            self._rounds = None
+            self._connector_run = None
         return True
 
     def _keeps_happening(self, error: Exception) -> bool:
         """Whether it is better not to try again. What the host lacks for a while counts only where something was sent before."""
-        has_sent = self._rounds is not None and self._rounds.has_results
+        has_sent = self._connector_run is not None and self._connector_run.has_results
         if has_sent or not isinstance(error, OSError | MemoryError):
             now = time.monotonic()
             self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]
@@ -251,9 +253,9 @@ class Connector:
 
         STARTING meanwhile, or RETRYING or BLOCKED while Kafka does not let it.
         """
-        orders, standing = self._orders, self._standing
-        report = Report(self._tally.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
-        patience = Patience(self.definition, standing, self._tally, self._log)
+        orders, connector_state = self._orders, self._connector_state
+        report = Report(self._metrics.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
+        retry_policy = RetryPolicy(self.definition, connector_state, self._metrics, self._log)
         opening: Opening | None = None
         delivery: Delivery | None = None
         try:
@@ -262,15 +264,15 @@ class Connector:
                     opening = opening or self._tools.deliveries.open(self.definition, report, self._earlier)
                     delivery = opening.tend()
                 except RetriableError as error:
-                    self._tally.count_error("open", type(error).__name__)
-                    patience.retry(error)
-                    yield from orders.rest(max(patience.backoff.seconds_left(), opening.seconds_left() if opening else 0.0))
+                    self._metrics.count_error("open", type(error).__name__)
+                    retry_policy.retry(error)
+                    yield from orders.rest(max(retry_policy.backoff.seconds_left(), opening.seconds_left() if opening else 0.0))
                     continue
                 if delivery is not None:
                     return delivery
                 orders.answer(None)
-                if opening.doing and standing.state is State.STARTING:
-                    standing.become(State.STARTING, opening.doing)
+                if opening.doing and connector_state.state is State.STARTING:
+                    connector_state.become(State.STARTING, opening.doing)
                 yield Wait(time.monotonic() + OPENING_SECONDS)
         finally:
             if opening is not None and delivery is None:
@@ -279,8 +281,8 @@ class Connector:
 
     def _count_recovered(self, counts: Counts) -> None:
         """Records of batches of this process whose end nobody had seen. What earlier processes sent is not this one's to count."""
-        if self._tally.delivery_outcomes["openings"]:
-            self._tally.counts += counts
+        if self._metrics.delivery_outcomes["openings"]:
+            self._metrics.counts += counts
 
     def _remember(self, error: CopycatError) -> None:
         try:
@@ -294,15 +296,15 @@ class Connector:
         steady = time.monotonic() - begun > STEADY_SECONDS
         self._pause_seconds = shortest if steady or not self._pause_seconds else min(longest, 2 * self._pause_seconds)
         self._log.warning("connector ended and is started again", why=reason, retry_s=self._pause_seconds)
-        self._standing.become(State.RETRYING, f"{reason}; it is started again within {self._pause_seconds:g} s")
+        self._connector_state.become(State.RETRYING, f"{reason}; it is started again within {self._pause_seconds:g} s")
 
     def _rest(self) -> Generator[Wait, None, bool]:
         """Wait for the next start. False when a stop was asked for."""
         go_on = yield from self._orders.rest(self._pause_seconds)
         if go_on:
-            self._standing.become(State.STARTING, self._standing.now.reason)
+            self._connector_state.become(State.STARTING, self._connector_state.now.reason)
         return go_on
 
     def _fail(self, message: str, hint: str) -> None:
         self._log.error("connector failed; the others go on", why=message, hint=hint)
-        self._standing.become(State.FAILED, f"{message}; {hint}" if hint else message)
+        self._connector_state.become(State.FAILED, f"{message}; {hint}" if hint else message)

@@ -13,11 +13,11 @@ from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
 from copycat_agent.delivery.opening import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector
-from copycat_agent.worker.life import Life
+from copycat_agent.worker.context import Tools
+from copycat_agent.worker.handle import ConnectorHandle
 from copycat_agent.worker.poll_loop import PollLoop
 from copycat_agent.worker.status import State, Status
 from copycat_agent.worker.targets import Target, Targets
-from copycat_agent.worker.tools import Tools
 
 if TYPE_CHECKING:
     from copycat_agent.executor import Executor
@@ -61,7 +61,7 @@ class Worker:
         self._tools = Tools(store, executor, watcher, deliveries, PollLoop(), accounts, make_source, tracked, keeper)
         self._store = store
         self._until_idle = until_idle
-        self._lives: dict[str, Life] = {}  # replaced, never changed: read without the lock
+        self._handles: dict[str, ConnectorHandle] = {}  # replaced, never changed: read without the lock
         self._leaving: list[Connector] = []
         self._targets = Targets(store)
         self._operation = threading.RLock()
@@ -85,18 +85,18 @@ class Worker:
             if self._stopping:
                 return
             wanted = {definition.name: definition for definition in definitions}
-            before = self._lives
-            leaving = {name: life for name, life in before.items() if wanted.get(name) != life.definition or name in renames}
+            before = self._handles
+            leaving = {name: handle for name, handle in before.items() if wanted.get(name) != handle.definition or name in renames}
             self._ask_to_stop(leaving.values(), time.monotonic() + STOP_SECONDS)
-            lives = {name: life for name, life in before.items() if name not in leaving}
+            handles = {name: handle for name, handle in before.items() if name not in leaving}
             new = {
-                name: self._life(definition, before.get(name), tuple(renames.get(name, ())), tuple(earlier.get(name, ())))
+                name: self._handle(definition, before.get(name), tuple(renames.get(name, ())), tuple(earlier.get(name, ())))
                 for name, definition in wanted.items()
-                if name not in lives
+                if name not in handles
             }
-            self._lives = dict(sorted((lives | new).items()))
-            for life in new.values():
-                self._begin(life)
+            self._handles = dict(sorted((handles | new).items()))
+            for handle in new.values():
+                self._begin(handle)
             for name in leaving.keys() - wanted.keys():
                 leaving[name].taps.close()
             self._drain(leaving.values(), STOP_SECONDS)
@@ -104,7 +104,7 @@ class Worker:
 
     def statuses(self) -> tuple[Status, ...]:
         """Every connector as it is now, by name."""
-        return tuple(life.status for life in self._lives.values())
+        return tuple(handle.status for handle in self._handles.values())
 
     def status(self, name: str) -> Status:
         """One connector. Raises UnknownConnectorError."""
@@ -112,7 +112,7 @@ class Worker:
 
     def definitions(self) -> dict[str, Definition]:
         """What runs, or would if it were not stopped, by name."""
-        return {name: life.definition for name, life in self._lives.items()}
+        return {name: handle.definition for name, handle in self._handles.items()}
 
     def definition(self, name: str) -> Definition:
         """One of them. Raises UnknownConnectorError."""
@@ -130,13 +130,13 @@ class Worker:
     @property
     def offsets_unsaved(self) -> str:
         """Why offsets cannot be saved at the moment, "" when they can."""
-        running = (life.connector for life in self._lives.values() if life.runs)
+        running = (handle.connector for handle in self._handles.values() if handle.runs)
         return next((one.offsets_unsaved for one in running if one and one.offsets_unsaved), "")
 
     @property
     def stuck(self) -> tuple[str, ...]:
         """Names of the connectors that hang, mostly in a file system."""
-        return tuple(name for name, life in self._lives.items() if life.connector and life.connector.hangs)
+        return tuple(name for name, handle in self._handles.items() if handle.connector and handle.connector.hangs)
 
     def tell_of_hangs(self) -> None:
         """Say once of each connector that its loop does not turn, and when it does again. Called by one thread, every now and then."""
@@ -150,47 +150,47 @@ class Worker:
 
     def started(self) -> bool:
         """Whether every connector has looked at its directories once, or does not run."""
-        return all(life.state is not State.STARTING for life in self._lives.values())
+        return all(handle.state is not State.STARTING for handle in self._handles.values())
 
     def pause(self, name: str) -> Status:
         """Read nothing new, settle what is in flight, keep files open; also a connector that was stopped. One that failed stays so."""
-        with self._operating(name) as life:
-            self._aim(life, "paused")
-            if life.runs and life.connector:
-                life.connector.pause()
-            elif life.state is not State.FAILED:
-                self._begin(life)
-            self._await(lambda: life.state in {State.PAUSED, State.FAILED, State.STOPPED}, STOP_SECONDS)
-            return life.status
+        with self._operating(name) as handle:
+            self._aim(handle, "paused")
+            if handle.runs and handle.connector:
+                handle.connector.pause()
+            elif handle.state is not State.FAILED:
+                self._begin(handle)
+            self._await(lambda: handle.state in {State.PAUSED, State.FAILED, State.STOPPED}, STOP_SECONDS)
+            return handle.status
 
     def resume(self, name: str) -> Status:
         """Read on, also a connector that was stopped or failed; one that waits for better times tries now."""
-        with self._operating(name) as life:
-            self._aim(life, "running")
-            if life.runs and life.connector:
-                life.connector.resume()
+        with self._operating(name) as handle:
+            self._aim(handle, "running")
+            if handle.runs and handle.connector:
+                handle.connector.resume()
             else:
-                self._begin(life)
-            self._await(lambda: life.state not in {State.STARTING, State.PAUSED}, START_SECONDS)
-            return life.status
+                self._begin(handle)
+            self._await(lambda: handle.state not in {State.STARTING, State.PAUSED}, START_SECONDS)
+            return handle.status
 
     def halt(self, name: str) -> Status:
         """Settle what is in flight and let go of everything. Also good for one that is disabled or failed."""
-        with self._operating(name, disabled_too=True) as life:
-            if life.definition.enabled:
-                self._aim(life, "stopped")
-                self._stop_all([life])
-            return life.status
+        with self._operating(name, disabled_too=True) as handle:
+            if handle.definition.enabled:
+                self._aim(handle, "stopped")
+                self._stop_all([handle])
+            return handle.status
 
     def restart(self, name: str) -> Status:
         """Stop and start again, also when it has failed or was stopped; one that is paused is so afterwards."""
-        with self._operating(name) as life:
-            self._stop_all([life])
-            if life.target == "stopped":
-                self._aim(life, "running")
-            self._begin(life)
-            self._await(lambda: life.state is not State.STARTING, START_SECONDS)
-            return life.status
+        with self._operating(name) as handle:
+            self._stop_all([handle])
+            if handle.target == "stopped":
+                self._aim(handle, "running")
+            self._begin(handle)
+            self._await(lambda: handle.state is not State.STARTING, START_SECONDS)
+            return handle.status
 
     @contextmanager
     def at_rest(self, *names: str, force: bool) -> Iterator[None]:
@@ -200,7 +200,7 @@ class Worker:
         """
         with self._operation:
             self._refuse_when_stopping()
-            running = [life for name in names if (life := self._lives.get(name)) and life.runs]
+            running = [handle for name in names if (handle := self._handles.get(name)) and handle.runs]
             if running and not force:
                 name = running[0].definition.name
                 msg = f"connector {name} is {running[0].state}"
@@ -210,8 +210,8 @@ class Worker:
                 self._refuse_those_left_behind(names)
                 yield
             finally:
-                for life in running:
-                    self._begin(life)
+                for handle in running:
+                    self._begin(handle)
 
     def rename_offsets(self, old: str, new: str, *, force: bool) -> int:
         """Give all that is saved for `old` to `new`, what a person wants of it included; returns how many offsets moved.
@@ -222,48 +222,48 @@ class Worker:
         with self.at_rest(old, new, force=force):
             count = self._store.rename(old, new)
             self._targets.rename(old, new)
-            if new in self._lives:
-                self._lives[new].target = self._targets.of((new,))
-            if old in self._lives and self._lives[old].target != "running":
-                self._targets.set(old, self._lives[old].target)
+            if new in self._handles:
+                self._handles[new].target = self._targets.of((new,))
+            if old in self._handles and self._handles[old].target != "running":
+                self._targets.set(old, self._handles[old].target)
             return count
 
     def wait(self, seconds: float) -> bool:
         """Wait until all connectors have ended by themselves, at most `seconds`; True when they have."""
-        return self._await(lambda: not any(life.runs for life in self._lives.values()), seconds)
+        return self._await(lambda: not any(handle.runs for handle in self._handles.values()), seconds)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Stop reading, settle what is in flight within `seconds`, commit, end all threads. For good: no operation follows."""
         self._stopping = True
         deadline = time.monotonic() + seconds
-        self._ask_to_stop(self._lives.values(), deadline)  # before the lock: an operation under way ends the sooner
+        self._ask_to_stop(self._handles.values(), deadline)  # before the lock: an operation under way ends the sooner
         with self._changed:
             self._changed.notify_all()
         with self._operation:
-            lives = self._lives.values()
-            self._ask_to_stop(lives, deadline)
-            self._drain(lives, seconds)
-            for life in lives:
-                life.taps.close()
+            handles = self._handles.values()
+            self._ask_to_stop(handles, deadline)
+            self._drain(handles, seconds)
+            for handle in handles:
+                handle.taps.close()
             self._tools.loop.close()
 
-    def _find(self, name: str) -> Life:
-        life = self._lives.get(name)
-        if life is None:
-            known = ", ".join(self._lives) or "none"
+    def _find(self, name: str) -> ConnectorHandle:
+        handle = self._handles.get(name)
+        if handle is None:
+            known = ", ".join(self._handles) or "none"
             msg = f"there is no connector {name}"
             raise UnknownConnectorError(msg, f"connectors of this agent: {known}")
-        return life
+        return handle
 
     @contextmanager
-    def _operating(self, name: str, *, disabled_too: bool = False) -> Iterator[Life]:
+    def _operating(self, name: str, *, disabled_too: bool = False) -> Iterator[ConnectorHandle]:
         with self._operation:
             self._refuse_when_stopping()
-            life = self._find(name)
-            if not life.definition.enabled and not disabled_too:
+            handle = self._find(name)
+            if not handle.definition.enabled and not disabled_too:
                 msg = f"connector {name} is disabled by its definition"
                 raise BusyError(msg, "set enabled: true there, then: copycat ctl reload")
-            yield life
+            yield handle
 
     def _refuse_when_stopping(self) -> None:
         if self._stopping:
@@ -276,80 +276,82 @@ class Worker:
             msg = f"connector {hanging[0].definition.name} does not come to its end"
             raise BusyError(msg, "its files may lie on a file system that hangs; try again, or restart the agent")
 
-    def _life(self, definition: Definition, before: Life | None, inherit: tuple[str, ...], earlier: tuple[str, ...]) -> Life:
-        life = Life(definition, self._targets.of((definition.name, *inherit)), inherit, earlier)
+    def _handle(
+        self, definition: Definition, before: ConnectorHandle | None, inherit: tuple[str, ...], earlier: tuple[str, ...]
+    ) -> ConnectorHandle:
+        handle = ConnectorHandle(definition, self._targets.of((definition.name, *inherit)), inherit, earlier)
         if before is not None:
-            life.tally, life.taps = before.tally, before.taps
-            life.inherit = inherit or before.inherit
-        return life
+            handle.metrics, handle.taps = before.metrics, before.taps
+            handle.inherit = inherit or before.inherit
+        return handle
 
-    def _aim(self, life: Life, target: Target) -> None:
+    def _aim(self, handle: ConnectorHandle, target: Target) -> None:
         """Remember what a person wants of it."""
-        if life.target != target:
-            life.target = target
-            self._targets.set(life.definition.name, target)
+        if handle.target != target:
+            handle.target = target
+            self._targets.set(handle.definition.name, target)
 
-    def _begin(self, life: Life) -> None:
+    def _begin(self, handle: ConnectorHandle) -> None:
         """Start it, unless it is disabled or a person wants it stopped. What ran before under its name ends first."""
-        if self._stopping or not life.definition.enabled or life.target == "stopped":
+        if self._stopping or not handle.definition.enabled or handle.target == "stopped":
             return
-        if self._until_idle and life.target == "paused":
+        if self._until_idle and handle.target == "paused":
             return
-        names = {life.definition.name, *life.inherit}
+        names = {handle.definition.name, *handle.inherit}
         self._leaving = [one for one in self._leaving if not one.ended]
-        life.connector = Connector(
-            life.definition,
+        handle.connector = Connector(
+            handle.definition,
             self._tools,
-            life.tally,
-            life.taps,
-            paused=life.target == "paused",
+            handle.metrics,
+            handle.taps,
+            paused=handle.target == "paused",
             until_idle=self._until_idle,
-            earlier=life.earlier,
+            earlier=handle.earlier,
             after=[one for one in self._leaving if one.definition.name in names],
-            prepare=lambda: self._take_over(life),
+            prepare=lambda: self._take_over(handle),
             on_change=self._tell,
         )
-        life.connector.start()
+        handle.connector.start()
 
-    def _take_over(self, life: Life) -> None:
+    def _take_over(self, handle: ConnectorHandle) -> None:
         """The offsets of its earlier names. Called before it begins; raises what the store raises."""
-        name = life.definition.name
-        for old in life.inherit:
+        name = handle.definition.name
+        for old in handle.inherit:
             count = self._store.rename(old, name)
             _log.info("offsets taken over", connector=name, renamed_from=old, partitions=count)
             self._targets.rename(old, name)
             if self._tools.keeper is not None:
                 self._tools.keeper.rename(old, name)
-        life.inherit = ()
+        handle.inherit = ()
 
-    def _take_over_now(self, lives: Iterable[Life]) -> None:
+    def _take_over_now(self, handles: Iterable[ConnectorHandle]) -> None:
         """Those that do not begin now take over as well."""
-        for life in lives:
-            if life.inherit and life.connector is None:
+        for handle in handles:
+            if handle.inherit and handle.connector is None:
                 try:
-                    self._take_over(life)
+                    self._take_over(handle)
                 except CopycatError as error:
-                    _log.warning("offsets could not be taken over yet", connector=life.definition.name, why=str(error))
+                    _log.warning("offsets could not be taken over yet", connector=handle.definition.name, why=str(error))
 
-    def _ask_to_stop(self, lives: Iterable[Life], deadline: float) -> None:
-        for life in lives:
-            if life.connector and life.runs:
-                life.connector.stop(deadline)
-                self._leaving.append(life.connector)
+    def _ask_to_stop(self, handles: Iterable[ConnectorHandle], deadline: float) -> None:
+        for handle in handles:
+            if handle.connector and handle.runs:
+                handle.connector.stop(deadline)
+                self._leaving.append(handle.connector)
 
-    def _drain(self, lives: Iterable[Life], seconds: float) -> None:
+    def _drain(self, handles: Iterable[ConnectorHandle], seconds: float) -> None:
         """Wait for the end of those that were asked to stop."""
         deadline = time.monotonic() + seconds + LEAVE_SECONDS
-        for life in lives:
-            if life.connector and not life.connector.join(deadline - time.monotonic()):
+        for handle in handles:
+            if handle.connector and not handle.connector.join(deadline - time.monotonic()):
                 _log.error(
-                    "connector does not come to its end and is left behind", connector=life.definition.name,
+                    "connector does not come to its end and is left behind", connector=handle.definition.name,
                     hint="its files may lie on a file system that hangs",
                 )  # fmt: skip
 
-    def _stop_all(self, lives: Sequence[Life]) -> None:
-        self._ask_to_stop(lives, time.monotonic() + STOP_SECONDS)
-        self._drain(lives, STOP_SECONDS)
+    def _stop_all(self, handles: Sequence[ConnectorHandle]) -> None:
+        self._ask_to_stop(handles, time.monotonic() + STOP_SECONDS)
+        self._drain(handles, STOP_SECONDS)
 
     def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
         with self._changed:

@@ -55,7 +55,7 @@ class Host:
 
     def connector(self, name: str) -> Connector:
         """The one that runs under this name: another object means that it was replaced."""
-        connector = self.worker._lives[name].connector
+        connector = self.worker._handles[name].connector
         assert connector is not None
         return connector
 

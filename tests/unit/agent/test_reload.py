@@ -297,7 +297,7 @@ def test_earlier_names_that_nobody_has_are_told_to_the_worker_though_nothing_is_
     (host.directory / "broken.yaml").write_text("name: broken\nsource: 7\n")
     host.define("once", renamed_from=["once", "broken", "former"])
     assert host.reload().renamed == {}
-    earlier = {name: life.earlier for name, life in host.worker._lives.items()}
+    earlier = {name: life.earlier for name, life in host.worker._handles.items()}
     assert earlier == {"new": ("gone",), "once": ("former",), "other": (), "there": ()}
 
 

@@ -13,7 +13,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.log_file import log_file
 from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.worker import State, Worker
-from copycat_agent.worker.rounds import PROBE_BYTES, Rounds
+from copycat_agent.worker.connector_run import PROBE_BYTES, ConnectorRun
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import descriptors
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, fails, read_all, read_lines, settled, write
@@ -42,11 +42,11 @@ def wait_state(worker: Worker, state: State) -> str:
     return worker.statuses()[0].reason
 
 
-def rounds(worker: Worker, name: str = "app") -> Rounds:
+def rounds(worker: Worker, name: str = "app") -> ConnectorRun:
     """The inside of a connector that runs."""
-    connector = worker._lives[name].connector
+    connector = worker._handles[name].connector
     assert connector is not None
-    return cast("Rounds", wait_until(lambda: connector._rounds, message="it is open"))
+    return cast("ConnectorRun", wait_until(lambda: connector._connector_run, message="it is open"))
 
 
 def wait_saved(store: MoodyStore, path: Path, position: int) -> None:
@@ -110,7 +110,7 @@ def test_results_of_one_task_are_saved_while_another_backs_off(run: Callable[...
     one, two = executor.batches
     executor.finish(one.task, fails(BlockedError("no topic"))(one))
     wait_state(worker, State.BLOCKED)
-    rounds(worker)._patience.backoff.retry_at = time.monotonic() + 3600
+    rounds(worker)._retry_policy.backoff.retry_at = time.monotonic() + 3600
     executor.finish(two.task)
     wait_saved(store, tmp_path / "logs" / two.splits[0].path, 4)
 
@@ -261,7 +261,7 @@ def test_a_stop_does_not_wait_for_a_back_off(run: Callable[..., Worker], tmp_pat
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor(otherwise=fails(UNWELL)), errors={"retry_max_delay": 3600.0})
     wait_state(worker, State.RETRYING)
-    rounds(worker)._patience.backoff.retry_at = time.monotonic() + 3600
+    rounds(worker)._retry_policy.backoff.retry_at = time.monotonic() + 3600
     stopper = threading.Thread(target=worker.stop, args=(3600,))
     stopper.start()
     stopper.join(10)
@@ -292,14 +292,14 @@ def test_events_of_a_file_in_flight_do_not_keep_the_connector_awake(
     wait_until(lambda: executor.flying, message="a batch is under way")
     one = rounds(worker)
     one._plan_at = 0.0  # the pause after the first plan is over
-    cycles: list[Rounds] = []
-    cycle = Rounds._cycle
+    cycles: list[ConnectorRun] = []
+    cycle = ConnectorRun._cycle
 
-    def counted(self: Rounds) -> None:
+    def counted(self: ConnectorRun) -> None:
         cycles.append(self)
         cycle(self)
 
-    monkeypatch.setattr(Rounds, "_cycle", counted)
+    monkeypatch.setattr(ConnectorRun, "_cycle", counted)
     one._wake.nudge()
     for number in range(300):
         write(path, f"{number}")
@@ -309,11 +309,11 @@ def test_events_of_a_file_in_flight_do_not_keep_the_connector_awake(
 
 def test_equal_definitions_go_on_untouched_and_others_are_replaced(run: Callable[..., Worker], tmp_path: Path) -> None:
     worker = run(ScriptedExecutor(), "app", "other", "gone")
-    before = {name: life.connector for name, life in worker._lives.items()}
+    before = {name: life.connector for name, life in worker._handles.items()}
     worker.apply([definition(tmp_path, "app"), definition(tmp_path, "other", delivery={"tasks_max": 1}), definition(tmp_path, "new")])
     assert [status.name for status in worker.statuses()] == ["app", "new", "other"]
-    assert worker._lives["app"].connector is before["app"]
-    assert worker._lives["other"].connector is not before["other"]
+    assert worker._handles["app"].connector is before["app"]
+    assert worker._handles["other"].connector is not before["other"]
     assert before["gone"] is not None
     assert before["gone"].ended
     assert before["other"] is not None
@@ -349,16 +349,16 @@ def test_a_blocked_file_does_not_throttle_the_others_and_shows_until_it_went_wel
     worker = run(executor, delivery={"tasks_max": 1}, record=BY_FILE)
     one = rounds(worker)
     assert wait_state(worker, State.BLOCKED) == "no topic; create it"
-    assert (one._patience.backoff.active, worker.statuses()[0].retries) == (False, 1)
+    assert (one._retry_policy.backoff.active, worker.statuses()[0].retries) == (False, 1)
     states: list[State] = []
-    become = one._standing.become
+    become = one._connector_state.become
 
     def noted(state: State, reason: str = "") -> None:
-        if (state, reason) != one._standing.now[:2]:
+        if (state, reason) != one._connector_state.now[:2]:
             states.append(state)
         become(state, reason)
 
-    one._standing.become = noted  # type: ignore[method-assign]
+    one._connector_state.become = noted  # type: ignore[method-assign]
     wait_saved(store, good, write(good, "two"))
     assert executor.batches[1].max_bytes == executor.batches[0].max_bytes > PROBE_BYTES
     wait_until(lambda: worker.statuses()[0].counts.read == 8, message="it is counted")
@@ -375,7 +375,7 @@ def test_a_blocked_file_in_a_batch_of_its_own_holds_up_nobody(run: Callable[...,
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic", "create it")))
     worker = run(executor, record=BY_FILE)
     assert wait_state(worker, State.BLOCKED) == "no topic; create it"
-    assert not rounds(worker)._patience.backoff.active
+    assert not rounds(worker)._retry_policy.backoff.active
     wait_saved(store, good, write(good, "one"))
     assert worker.statuses()[0].lag.blocked_files == 1
 
@@ -386,7 +386,7 @@ def test_a_missing_topic_of_all_records_is_waited_for_by_the_connector_as_a_whol
     executor = ScriptedExecutor(otherwise=fails(BlockedError("no topic", "create it")))
     worker = run(executor, delivery={"tasks_max": 1})
     wait_until(lambda: worker.statuses()[0].retries == 3, message="three tries")
-    assert rounds(worker)._patience.backoff.active
+    assert rounds(worker)._retry_policy.backoff.active
     assert worker.statuses()[0].lag.blocked_files == 0
     assert len(executor.batches) == 3, "one try at a time, not one for each file"
 
@@ -405,7 +405,7 @@ def test_a_broker_that_is_away_as_well_is_the_whole_connectors_trouble(run: Call
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic"), away=UNWELL))
     worker = run(executor, delivery={"tasks_max": 1}, record=BY_FILE)
     wait_state(worker, State.BLOCKED)
-    assert rounds(worker)._patience.backoff.active
+    assert rounds(worker)._retry_policy.backoff.active
 
 
 def test_files_that_cannot_be_read_are_told_at_the_end_of_a_run_to_the_end(run: Callable[..., Worker], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from copycat_agent.model import Head, Loss, Position, SourceOffset, SourcePartit
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
 from copycat_agent.worker import State, Worker, connector
-from copycat_agent.worker.rounds import Rounds
+from copycat_agent.worker.connector_run import ConnectorRun
 from tests.rig.waiting import wait_until
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, settled, write
 from tests.unit.worker.fake_kafka import FakeKafka, gone, lane_plan, undone
@@ -425,12 +425,12 @@ def test_heads_that_could_not_be_saved_are_saved_when_the_connector_leaves(
         store.fails = NO_ROOM
         return kafka.commits(batch)
 
-    def somebody_makes_room(rounds: Rounds) -> None:
+    def somebody_makes_room(rounds: ConnectorRun) -> None:
         store.fails = None
         leave(rounds)
 
-    leave = Rounds._leave
-    monkeypatch.setattr(Rounds, "_leave", somebody_makes_room)
+    leave = ConnectorRun._leave
+    monkeypatch.setattr(ConnectorRun, "_leave", somebody_makes_room)
     executor = ScriptedExecutor(disk_fills)
     worker = run(executor)
     wait_until(lambda: store.refused > 1, message="it is tried")
@@ -475,10 +475,10 @@ def test_more_and_fewer_tasks_open_every_lane_there_ever_was(run: Run, store: Mo
 def test_a_connector_paces_its_transactions(run: Run, kafka: FakeKafka) -> None:
     worker = run(ScriptedExecutor(otherwise=kafka.commits))
     wait_state(worker, State.RUNNING)
-    connector = worker._lives["app"].connector
+    connector = worker._handles["app"].connector
     assert connector is not None
-    assert connector._rounds is not None
-    assert connector._rounds._linger == PACE_SECONDS
+    assert connector._connector_run is not None
+    assert connector._connector_run._linger == PACE_SECONDS
 
 
 def test_a_stop_ends_an_opening(run: Run, kafka: FakeKafka) -> None:
@@ -534,14 +534,14 @@ def test_a_connector_that_fell_once_tells_it_too(
 ) -> None:
     """Nothing grows: no batch will show that all is well again."""
     monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.05)
-    falls, cycle = iter([True]), Rounds._cycle
+    falls, cycle = iter([True]), ConnectorRun._cycle
 
-    def fall_once(rounds: Rounds) -> None:
+    def fall_once(rounds: ConnectorRun) -> None:
         if next(falls, False):
             raise RuntimeError("a bug")
         cycle(rounds)
 
-    monkeypatch.setattr(Rounds, "_cycle", fall_once)
+    monkeypatch.setattr(ConnectorRun, "_cycle", fall_once)
     path = tmp_path / "logs" / "a"
     write(path, "old")
     executor = ScriptedExecutor(otherwise=kafka.commits)

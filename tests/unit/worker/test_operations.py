@@ -14,7 +14,7 @@ from copycat_agent.model import Sample, SourceOffset, SourcePartition, SplitResu
 from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.worker import State, Worker, connector
 from copycat_agent.worker import worker as worker_module
-from copycat_agent.worker.rounds import PROBE_BYTES
+from copycat_agent.worker.connector_run import PROBE_BYTES
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import descriptors
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, fails, read_all, settled, write
@@ -319,7 +319,7 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
     assert state(worker) is State.STARTING
     assert not worker.started()
     with pytest.raises(BusyError, match="did not answer"):
-        worker._lives["app"].connector.ask(lambda source: source.files(), 0.1)  # type: ignore[union-attr]
+        worker._handles["app"].connector.ask(lambda source: source.files(), 0.1)  # type: ignore[union-attr]
     changed = definition(tmp_path, "app", delivery={"tasks_max": 1})
     worker.apply([changed, definition(tmp_path, "other")])
     assert worker.definition("app") is changed
@@ -341,7 +341,7 @@ def test_offsets_change_only_while_nothing_runs(run: Callable[..., Worker], stor
     with pytest.raises(BusyError), worker.at_rest("never-seen", "app", force=False):
         pass
     with worker.at_rest("app", "never-seen", force=True):
-        assert not worker._lives["app"].runs
+        assert not worker._handles["app"].runs
         store.forget([partition for partition in store.read("app") if partition.key != "started"])
     wait_state(worker, State.PAUSED)
     worker.resume("app")
@@ -414,7 +414,7 @@ def test_files_are_told_by_the_connector_itself(run: Callable[..., Worker], tmp_
         asked.append(threading.current_thread().name)
         return source.files()[0].path
 
-    one = worker._lives["app"].connector
+    one = worker._handles["app"].connector
     assert one is not None
     assert one.ask(question) == str(tmp_path / "logs" / "a")
     assert asked != [threading.current_thread().name]  # between two steps, never beside one
@@ -426,7 +426,7 @@ def test_files_are_told_by_the_connector_itself(run: Callable[..., Worker], tmp_
 def test_a_question_that_fails_is_the_askers_trouble(run: Callable[..., Worker]) -> None:
     worker = run(ScriptedExecutor())
     wait_state(worker, State.RUNNING)
-    one = worker._lives["app"].connector
+    one = worker._handles["app"].connector
     assert one is not None
     with pytest.raises(ZeroDivisionError):
         one.ask(lambda _: 1 // 0)

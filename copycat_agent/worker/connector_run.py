@@ -16,8 +16,8 @@ from copycat_agent.sources import SOURCES, KeepsFiles
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.flights import Flight, accounts_of
 from copycat_agent.worker.limits import Limits
-from copycat_agent.worker.patience import Patience
 from copycat_agent.worker.poll_loop import Wait
+from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import more_to_read
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from copycat_agent.delivery.base import Delivery, DeliveryView
     from copycat_agent.options import Definition
+    from copycat_agent.worker.context import ConnectorContext, Tools
     from copycat_agent.worker.poll_loop import Steps
-    from copycat_agent.worker.tools import Books, Tools
 
 T = TypeVar("T")
 QUERY_SECONDS = 1.0
@@ -46,14 +46,14 @@ PAUSED = "paused on request; go on with: copycat ctl resume {}"
 """Reason of a connector that is paused."""
 
 
-class Rounds:
+class ConnectorRun:
     """Used once, by one thread at a time. The source is opened when this is made: what the store or the source raise comes as it is."""
 
     def __init__(
         self,
         definition: Definition,
         tools: Tools,
-        books: Books,
+        context: ConnectorContext,
         delivery: Delivery,
         *,
         until_idle: bool = False,
@@ -63,7 +63,7 @@ class Rounds:
         self._definition = definition
         self._delivery = delivery
         self._store, self._executor, self._watcher, _, _, self._keeps_accounts, make_source, self._tracked, keeper = tools
-        self._orders, self._standing, self._tally, self._taps, self._log = books
+        self._orders, self._connector_state, self._metrics, self._taps, self._log = context
         self._wake = self._orders.wake
         self._until_idle = until_idle
         self._pickled = pickle.dumps(definition)
@@ -76,7 +76,7 @@ class Rounds:
             self._examined.add_done_callback(lambda _: self._wake.nudge())
         self._flying: dict[TaskId, Flight] = {}
         self._uncommitted: list[Unsaved] = []
-        self._patience = Patience(definition, self._standing, self._tally, self._log, careful=careful)
+        self._retry_policy = RetryPolicy(definition, self._connector_state, self._metrics, self._log, careful=careful)
         self._limits = Limits(definition.limits)
         self._next_scan = 0.0
         self._scan_allowed_at = 0.0
@@ -88,7 +88,7 @@ class Rounds:
         self._finalised = False
         self.has_results = False
         """Whether a batch has come back: of what it sent, all that cannot be saved is sent again by the next start."""
-        self._tally.begin()
+        self._metrics.begin()
         make = make_source or SOURCES[definition.source.type].make
         self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
         if keeper is not None and isinstance(self._source, KeepsFiles):
@@ -137,13 +137,13 @@ class Rounds:
             self._obey_pause()
         if not self._pausing:
             self._hand_out(eager=not grown)
-        if self._scanned and not (self._flying or self._uncommitted or self._patience.backoff.active):
+        if self._scanned and not (self._flying or self._uncommitted or self._retry_policy.backoff.active):
             self._delivery.quiet()
         lag = self._source.lag()
-        self._tally.look(lag)
+        self._metrics.look(lag)
         self._has_work = bool(lag.bytes or lag.blocked_files or lag.troubled_files)
         if self._scanned and not self._pausing:
-            self._patience.go_on(lag.blocked_files, self._delivery.trouble)
+            self._retry_policy.go_on(lag.blocked_files, self._delivery.trouble)
 
     def _hear_of_the_query(self) -> None:
         """One that cannot be run ends the connector also while there is nothing to read. Raises FatalError."""
@@ -155,9 +155,9 @@ class Rounds:
     def _hand_out(self, *, eager: bool) -> None:
         now = time.monotonic()
         if self._orders.at_once():
-            self._patience.end()
+            self._retry_policy.end()
             self._plan_at = 0.0
-        if self._uncommitted or now < self._plan_at or now < self._patience.retry_at:
+        if self._uncommitted or now < self._plan_at or now < self._retry_policy.retry_at:
             return
         self._plan()
         if not eager and self._plan_at <= now:  # nothing to do yet for files that grow: not to be woken for every line
@@ -168,12 +168,12 @@ class Rounds:
         try:
             changes = self._source.scan()
         except RetriableError as error:
-            self._patience.retry(error)
+            self._retry_policy.retry(error)
             self._is_blind, self._next_scan = True, math.inf  # until the source says that it knows more
             return
         if self._is_blind:
             self._is_blind = False
-            self._patience.backoff.succeeded()
+            self._retry_policy.backoff.succeeded()
         cost = time.monotonic() - begin  # without saving it: where that is slow, logs would be rotated unseen
         if is_empty(changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
             self._source.finish((), changes)
@@ -209,17 +209,17 @@ class Rounds:
 
     def _commit(self) -> None:
         """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
-        while self._uncommitted and time.monotonic() >= self._patience.save_at:
+        while self._uncommitted and time.monotonic() >= self._retry_policy.save_at:
             one = self._uncommitted[0]
             if not self._save(one):
                 return
             self._uncommitted.pop(0)
             if one.results:
                 failpoints.hit("saved")
-                self._tally.take_in(one.task, one.results, one.seconds)  # whatever the source makes of it
-            self._source.finish(self._patience.for_source(one.results), one.changes)
+                self._metrics.take_in(one.task, one.results, one.seconds)  # whatever the source makes of it
+            self._source.finish(self._retry_policy.for_source(one.results), one.changes)
             if one.results:
-                self._patience.judge(one.results)
+                self._retry_policy.judge(one.results)
                 is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
                 if more_to_read(one.results) or is_behind:
                     self._plan_at = 0.0  # no pause
@@ -233,17 +233,17 @@ class Rounds:
         try:
             wrote = _unexpected_is_fatal(lambda: self._delivery.save(one, self._accounts([one])))
         except RetriableError as error:
-            self._patience.not_saved(error)
+            self._retry_policy.not_saved(error)
             return False
         if wrote:
-            self._tally.commit_seconds = self._tally.commit_seconds.plus(time.monotonic() - begin)
-            self._patience.saved()
+            self._metrics.commit_seconds = self._metrics.commit_seconds.plus(time.monotonic() - begin)
+            self._retry_policy.saved()
         return True
 
     def _plan(self) -> None:
         """Give every idle task its share of what is unread."""
         delivery, name = self._definition.delivery, self._definition.name
-        careful = self._patience.careful
+        careful = self._retry_policy.careful
         tasks = [TaskId(name, number) for number in range(1 if careful else delivery.tasks_max)]
         idle = [task for task in tasks if task not in self._flying and self._delivery.is_free(task.number)]
         for index, task in enumerate(idle):
@@ -268,7 +268,7 @@ class Rounds:
     def _next_wait(self) -> Wait:
         """Until there is a reason to look again."""
         now = time.monotonic()
-        begin = max(self._plan_at, self._patience.retry_at, now + self._limits.seconds_left())
+        begin = max(self._plan_at, self._retry_policy.retry_at, now + self._limits.seconds_left())
         if self._pausing:
             begin = now + PAUSED_SECONDS
         is_idle = not (self._has_work or self._flying or self._uncommitted or self._until_idle or self._delivery.has_work)
@@ -279,14 +279,14 @@ class Rounds:
         """Nothing new is read; what flies is settled. Scans go on, so that files are followed through rotations."""
         if not self._orders.paused:
             self._pausing = False
-            self._patience.begin_anew()
+            self._retry_policy.begin_anew()
             return
         if not self._pausing:
             self._pausing = True
             for task in self._flying:
                 self._executor.settle(task)
         if not self._flying and not self._uncommitted:
-            self._standing.become(State.PAUSED, PAUSED.format(self._definition.name))
+            self._connector_state.become(State.PAUSED, PAUSED.format(self._definition.name))
 
     def _may_be_over(self) -> bool:
         """In a run to the end: whether to ask at once if everything is read."""
@@ -314,7 +314,7 @@ class Rounds:
         for task in self._flying:
             self._executor.settle(task)
         while self._flies_for_sure or self._uncommitted:
-            self._patience.save_at = 0.0
+            self._retry_policy.save_at = 0.0
             try:
                 self._harvest()
             except CopycatError as error:
@@ -337,13 +337,13 @@ class Rounds:
     def _tell_what_is_left(self) -> None:
         unsaved = any(one.changes.offsets for one in self._uncommitted if one.results)
         if self._delivery.left(unsaved=unsaved, in_flight=bool(self._flying)):
-            self._log.error("offsets could not be saved; what they cover will be sent again", why=self._standing.unsaved)
-            self._standing.lost_grip = True
+            self._log.error("offsets could not be saved; what they cover will be sent again", why=self._connector_state.unsaved)
+            self._connector_state.lost_grip = True
 
     def _leave(self) -> None:
         """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
         changes = self._source.leave()
-        self._tally.look(self._source.lag()._replace(open_files=0))
+        self._metrics.look(self._source.lag()._replace(open_files=0))
         accounts = self._accounts(self._uncommitted)  # of offsets that are in `changes` once more
         unsaved = [one for one in self._uncommitted if one.results]
         try:

@@ -6,30 +6,32 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.backoff import Backoff
 from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.worker.held import Held
+from copycat_agent.worker.held_files import HeldFiles
 from copycat_agent.worker.status import State
 from copycat_agent.worker.verdict import for_source, held_back, worst
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.options import Definition
-    from copycat_agent.worker.standing import Standing
-    from copycat_agent.worker.tally import Tally
+    from copycat_agent.worker.connector_metrics import ConnectorMetrics
+    from copycat_agent.worker.connector_state import ConnectorState
     from copycat_agent.worker.verdict import Results
 
 
-class Patience:
+class RetryPolicy:
     """For one run of a connector, from its thread. Trouble of single files is the source's; what is left here is everyone's."""
 
-    def __init__(self, definition: Definition, standing: Standing, tally: Tally, log: Log, *, careful: bool = False) -> None:
+    def __init__(
+        self, definition: Definition, connector_state: ConnectorState, metrics: ConnectorMetrics, log: Log, *, careful: bool = False
+    ) -> None:
         """`careful`: something has gone wrong before, so begin with a small batch."""
         self.backoff = Backoff(definition.errors)
         self.save_at = 0.0
         """When what could not be saved is tried again."""
-        self._held = Held(definition.errors, log)
+        self._held = HeldFiles(definition.errors, log)
         self._files_block_alone = "{" in definition.record.topic
-        self._standing = standing
-        self._tally = tally
+        self._connector_state = connector_state
+        self._metrics = metrics
         self._log = log
         self._careful = careful
 
@@ -66,30 +68,30 @@ class Patience:
             self.backoff.succeeded()
             self._careful = False
         if held is not None:
-            self._tally.retries += 1
+            self._metrics.retries += 1
             self._held.add(held)
 
     def not_saved(self, error: RetriableError) -> None:
         """Offsets could not be saved: nothing is planned until they are. Raises FatalError when errors.retry_timeout is over."""
-        self._tally.count_error("save", type(error).__name__)
-        self._standing.unsaved = str(error)
+        self._metrics.count_error("save", type(error).__name__)
+        self._connector_state.unsaved = str(error)
         self.retry(error)
         self.save_at = self.backoff.retry_at
 
     def saved(self) -> None:
         """Offsets are saved."""
-        if self._standing.unsaved:
-            self._standing.unsaved = ""
+        if self._connector_state.unsaved:
+            self._connector_state.unsaved = ""
             self.backoff.succeeded()
 
     def retry(self, error: RetriableError) -> None:
         """It has to be tried again. Raises FatalError when errors.retry_timeout is over."""
         wait = self.backoff.failed(error)
         state = State.BLOCKED if isinstance(error, BlockedError) else State.RETRYING
-        if (state, str(error)) != self._standing.now[:2]:
+        if (state, str(error)) != self._connector_state.now[:2]:
             self._log.warning("connector backs off", why=error.message, hint=error.hint, retry_s=round(wait, 1))
-            self._standing.become(state, str(error))
-        self._tally.retries += 1
+            self._connector_state.become(state, str(error))
+        self._metrics.retries += 1
 
     def go_on(self, blocked_files: int, trouble: RetriableError | None = None) -> None:
         """The connector works: RUNNING, or BLOCKED as long as the source holds single files back. `trouble` holds up some of its tasks."""
@@ -98,9 +100,9 @@ class Patience:
         if not blocked_files:
             self._held.release()
         if trouble is not None:
-            self._standing.become(State.BLOCKED if isinstance(trouble, BlockedError) else State.RETRYING, str(trouble))
+            self._connector_state.become(State.BLOCKED if isinstance(trouble, BlockedError) else State.RETRYING, str(trouble))
             return
-        self._standing.become(State.BLOCKED if self._held.reason else State.RUNNING, self._held.reason)
+        self._connector_state.become(State.BLOCKED if self._held.reason else State.RUNNING, self._held.reason)
 
     def end(self) -> None:
         """Do not wait: a person wants it tried now."""

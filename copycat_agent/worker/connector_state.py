@@ -21,7 +21,7 @@ class Now(NamedTuple):
     since: float
 
 
-class Standing:
+class ConnectorState:
     """Written by the connector's thread; `now` and `unsaved` are read by any."""
 
     def __init__(self, log: Log, on_change: Callable[[], None] = lambda: None) -> None:

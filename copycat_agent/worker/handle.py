@@ -1,4 +1,4 @@
-"""A connector by name: what it should be doing, what it counted, and the thread that does it while there is one."""
+"""A connector by name: what it should be doing, what it counted, and what runs it while it runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from copycat_agent.worker.connector_metrics import ConnectorMetrics
 from copycat_agent.worker.status import State, Status
-from copycat_agent.worker.tally import Tally
 from copycat_agent.worker.taps import Taps
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NOT_NOW = "{} on request, so a run to the end leaves it out; include it again wi
 
 
 @dataclass(eq=False, slots=True)
-class Life:
+class ConnectorHandle:
     """Owned by the worker and changed under its lock; `status` is for any thread.
 
     `inherit` are names whose offsets it takes over before it begins for the first time, `earlier` those that Kafka may know it by.
@@ -34,14 +34,14 @@ class Life:
     target: Target = "running"
     inherit: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
-    tally: Tally = field(default_factory=Tally)
+    metrics: ConnectorMetrics = field(default_factory=ConnectorMetrics)
     taps: Taps = field(default_factory=Taps)
     connector: Connector | None = None
     since: float = field(default_factory=time.time)
 
     @property
     def runs(self) -> bool:
-        """Whether its thread lives."""
+        """Whether it runs now, or is coming to its end."""
         return self.connector is not None and not self.connector.ended
 
     @property
@@ -55,10 +55,10 @@ class Life:
         connector, name = self.connector, self.definition.name
         if connector is None:
             state, reason = self._at_rest()
-            tally, definition = self.tally, self.definition
+            metrics, definition = self.metrics, self.definition
             return Status(
-                name, state, reason, self.since, tally.counts, tally.lag, errors=tally.errors, enabled=definition.enabled,
-                guarantee=definition.delivery.guarantee, delivery_outcomes=tally.delivery_outcomes,
+                name, state, reason, self.since, metrics.counts, metrics.lag, errors=metrics.errors, enabled=definition.enabled,
+                guarantee=definition.delivery.guarantee, delivery_outcomes=metrics.delivery_outcomes,
             )  # fmt: skip
         status = connector.status
         if self.target == "stopped" and connector.ended:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NOTHING = Counts()
 
 
-class Tally:
+class ConnectorMetrics:
     """Written by the thread of the connector that runs (there is one at a time), read by any. What it holds is replaced, not changed."""
 
     def __init__(self) -> None:

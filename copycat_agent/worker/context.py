@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.sources import Keeper, Source
     from copycat_agent.watch import Watcher
+    from copycat_agent.worker.connector_metrics import ConnectorMetrics
+    from copycat_agent.worker.connector_state import ConnectorState
     from copycat_agent.worker.orders import Orders
     from copycat_agent.worker.poll_loop import PollLoop
-    from copycat_agent.worker.standing import Standing
-    from copycat_agent.worker.tally import Tally
     from copycat_agent.worker.taps import Taps
 
 
@@ -39,11 +39,11 @@ class Tools(NamedTuple):
     keeper: Keeper | None = None
 
 
-class Books(NamedTuple):
+class ConnectorContext(NamedTuple):
     """Where a connector reads what it should do, and writes what it did."""
 
     orders: Orders
-    standing: Standing
-    tally: Tally
+    connector_state: ConnectorState
+    metrics: ConnectorMetrics
     taps: Taps
     log: Log

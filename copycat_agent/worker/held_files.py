@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from copycat_agent.options import ErrorsOptions
 
 
-class Held:
+class HeldFiles:
     """Why and since when a source holds single files back. When they are tried again is the source's business."""
 
     def __init__(self, options: ErrorsOptions, log: Log) -> None:
