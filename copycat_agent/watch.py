@@ -225,18 +225,18 @@ class Watcher:
     def watch(self, wake: Wake, directories: Collection[str]) -> None:
         """From now on events in exactly `directories` reach `wake`. What cannot be watched is left to scans, with one warning."""
         present = {path: directory for path in directories if (directory := _directory(path))}
-        opened = self._open(wake, present)  # before the lock: a mount may hang
+        opened = self._open(wake, present)  # before the lock, as nearly all that may hang with a mount
         try:
             with self._lock:
                 if (queue := self.queue) is None:
                     return
                 for path in self._wanted.get(wake, frozenset()) - present.keys():
                     self._leave(queue, path, wake)
-                for path, descriptor in opened.items():
-                    self._join(queue, path, descriptor, wake)
+                for path, (descriptor, directory) in opened.items():
+                    self._join(queue, path, descriptor, directory, wake)
                 queue.step_seconds = min(self._steps, default=queue.step_seconds)
         finally:
-            for descriptor in opened.values():
+            for descriptor, _ in opened.values():
                 os.close(descriptor)
 
     def unwatch(self, wake: Wake) -> None:
@@ -266,22 +266,26 @@ class Watcher:
         hint = "nothing is lost; if it comes often, raise fs.inotify.max_queued_events"
         _log.warning("file events were dropped by the kernel, everything is looked at", hint=hint)
 
-    def _open(self, wake: Wake, present: dict[str, tuple[int, int]]) -> dict[str, int]:
-        """Descriptors of the directories that have to be watched anew, or for the first time for `wake`. The caller closes them."""
-        opened: dict[str, int] = {}
+    def _open(self, wake: Wake, present: dict[str, tuple[int, int]]) -> dict[str, tuple[int, tuple[int, int]]]:
+        """Descriptors of the directories that have to be watched anew, or for the first time for `wake`, with their device and inode.
+
+        The caller closes them.
+        """
+        opened: dict[str, tuple[int, tuple[int, int]]] = {}
         if self.queue is None:
             return opened
         for path, directory in present.items():
             place = self._places.get(path)
             if place is None or place.descriptor is None or place.directory != directory or wake not in place.wakes:
                 with contextlib.suppress(OSError):  # gone meanwhile, or closed to the agent: the source tells of that
-                    opened[path] = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
+                    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
+                    info = os.fstat(descriptor)
+                    opened[path] = descriptor, (info.st_dev, info.st_ino)
         return opened
 
-    def _join(self, queue: PacedQueue, path: str, opened: int, wake: Wake) -> None:
+    def _join(self, queue: PacedQueue, path: str, opened: int, directory: tuple[int, int], wake: Wake) -> None:
         """Watch the directory for `wake`; for those who watched what had its name before, too."""
-        info = os.fstat(opened)
-        directory, place = (info.st_dev, info.st_ino), self._places.get(path)
+        place = self._places.get(path)
         if place is None or place.descriptor is None or place.directory != directory:
             wakes = place.wakes if place is not None else frozenset()
             if place is not None:

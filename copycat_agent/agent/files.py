@@ -21,6 +21,8 @@ AGENT_FILE = "agent.yaml"
 """Under this name a broken agent.yaml is told."""
 _SEEN_BYTES_MAX = 4 * 2**20
 _REFERENCE = re.compile(rb"\$\{(file|cred):([^}]*)\}")
+_MAY_NAME_FILES = re.compile(rb"\$\{(file|cred):|schema|\\")
+"""What a definition has in it whose meaning depends on other files, also where it is spelled with escapes."""
 _SCHEMA = re.compile(rb"""\bschema["']?:[ \t]*["']?(/[^\n"',{}#]*[^\s"',{}#])""")
 """A schema's file, by its absolute path: its text is part of the definition."""
 
@@ -91,7 +93,7 @@ class DefinitionFiles:
         if before != options:
             return {}
         seen = {path: self.seen.get(str(path), b"") for path in files}
-        alone = (path for path, content in seen.items() if not (_REFERENCE.search(content) or b"schema" in content))
+        alone = (path for path, content in seen.items() if not _MAY_NAME_FILES.search(content))
         return {path: files[path] for path in alone if files[path].digest == digest_of(seen[path])}
 
     def look(self) -> dict[str, bytes]:

@@ -65,8 +65,9 @@ class Producers:
             run_bytes = self._known(self._run_bytes, task, options, MOST_BYTES)
             for free in reversed(self._free):
                 one = free.producer
-                if free.options == options and one.tracked == tracked and one.batch_bytes == batch_bytes and one.run_bytes <= run_bytes:
+                if free.options == options and one.tracked == tracked and one.batch_bytes == batch_bytes:
                     self._free.remove(free)
+                    one.start_with(run_bytes)
                     return one
         return TaskProducer(options, CLIENT_ID, batch_bytes, Pace(run_bytes=run_bytes), tracked=tracked)
 
@@ -96,8 +97,8 @@ class Producers:
         return known[1]
 
     def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """Keep `producer` for another batch, unless it is broken or not what is needed."""
-        is_fit = not producer.broken and producer.next_batch_bytes == producer.batch_bytes
+        """Keep `producer` for another batch, unless it is broken, not what is needed, or holds records that nobody has settled."""
+        is_fit = not (producer.broken or producer.has_unsettled) and producer.next_batch_bytes == producer.batch_bytes
         with self._lock:
             if producer.next_batch_bytes:
                 self._batch_bytes.keep(task, (options, producer.next_batch_bytes))

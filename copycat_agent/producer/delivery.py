@@ -103,6 +103,8 @@ class TaskProducer:
         self.tracked = tracked
         self._report: Report | None = None
         self.broken = False
+        self.has_unsettled = False
+        """Whether something was sent since `settle` last heard of everything: nobody else may use the client, which would send it later."""
         self.batch_bytes = self.next_batch_bytes = batch_bytes
         self._start(client_id)
 
@@ -125,6 +127,10 @@ class TaskProducer:
             raise not_made(exception.args[0]) from None
         self.topics = Topics(client, self._options, self._is_stopping, lambda: self._trouble, partitions, missing)
         self._client = client
+
+    def start_with(self, run_bytes: int) -> None:
+        """Another task uses it from now on, and has learnt so much of its line: see `run_bytes`."""
+        self._pace = Pace(run_bytes=run_bytes)
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
@@ -169,6 +175,7 @@ class TaskProducer:
     def _drive(self, items: list[Any], produce: Callable[[Iterator[Any]], Iterator[None]]) -> None:
         """The hot loop: hand over until done, pausing for room. `produce` hands over what it is asked for, without a Python call each."""
         self._pace.begin()
+        self.has_unsettled = True
         rest = iter(items)
         while True:
             try:
@@ -218,6 +225,7 @@ class TaskProducer:
             if self._is_over(deadline):
                 raise self._gave_up("no acknowledgement from Kafka")
         self._check()
+        self.has_unsettled = False
         refused = self._failure()
         if refused is not None:
             self._failures.clear()

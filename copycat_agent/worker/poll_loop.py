@@ -68,12 +68,13 @@ class PollLoop:
         self._closed = False
 
     def start(self, steps: Steps, wake: Wake) -> Running:
-        """Adds a connector, whose first step runs soon. `wake` belongs to it alone."""
+        """Adds a connector, whose first step runs soon. `wake` belongs to it alone. Raises RuntimeError where no thread can be started."""
         running = Running(steps, wake)
         with self._lock:
             if self._timer is None:
-                self._timer = threading.Thread(target=self._keep_time, name="poll-loop", daemon=True)
-                self._timer.start()
+                timer = threading.Thread(target=self._keep_time, name="poll-loop", daemon=True)
+                timer.start()
+                self._timer = timer
             self._make_ready(running)
         return running
 
@@ -122,7 +123,7 @@ class PollLoop:
         while len(self._ready) > self._idle and self._threads - slow < THREADS:
             try:
                 threading.Thread(target=self._serve, name=f"connectors-{next(self._numbers)}", daemon=True).start()
-            except RuntimeError:  # no more threads: those that are there come round
+            except (RuntimeError, MemoryError):  # no more threads: those that are there come round
                 return False
             self._threads += 1
             self._idle += 1
@@ -173,7 +174,7 @@ class PollLoop:
     def _next(self) -> Running | None:
         """Waits for a connector that is ready and returns it; None when the calling thread is to end."""
         with self._lock:
-            while not self._ready:
+            while self._closed or not self._ready:
                 if self._closed or self._idle >= THREADS:
                     self._threads -= 1
                     return None

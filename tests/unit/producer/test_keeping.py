@@ -26,7 +26,7 @@ class FakeClient:
     """A producer, or the steps of a lane, as far as keeping goes."""
 
     broken = True  # it is not kept itself
-    batch_bytes, next_batch_bytes, run_bytes, tracked = 0, 1, 1, False
+    batch_bytes, next_batch_bytes, run_bytes, tracked, has_unsettled = 0, 1, 1, False, False
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -140,16 +140,34 @@ def test_nobody_gets_a_producer_of_another_cluster_or_one_that_is_broken(real: P
     tracked.close()
 
 
-def test_what_a_task_has_learnt_of_a_slow_line_holds_for_the_producer_it_gets(real: Producers) -> None:
+def test_what_a_task_has_learnt_of_its_line_holds_for_the_producer_it_gets_and_for_no_other_task(real: Producers) -> None:
     slow, quick = TaskId("slow", 0), TaskId("quick", 0)
     broken, free = real.take(slow, OPTIONS), real.take(quick, OPTIONS)
+    most = free.run_bytes
     real.give_back(quick, OPTIONS, free)
     broken._pace.failed()
     broken.broken = True
     real.give_back(slow, OPTIONS, broken)
-    cautious = real.take(slow, OPTIONS)
-    assert cautious.run_bytes == broken.run_bytes < free.run_bytes
-    cautious.close()
+    for _ in range(3):
+        cautious = real.take(slow, OPTIONS)
+        assert cautious is free
+        assert cautious.run_bytes == broken.run_bytes < most
+        real.give_back(slow, OPTIONS, cautious)
+        assert real.take(quick, OPTIONS).run_bytes == most
+        real.give_back(quick, OPTIONS, free)
+
+
+def test_nobody_gets_a_producer_with_records_that_were_not_settled(real: Producers) -> None:
+    """It would send them later, behind what their own task has sent again with another one."""
+    task = TaskId("app", 0)
+    one = real.take(task, OPTIONS)
+    one.begin(lambda: False)
+    one.send("t", [b"1"], ())
+    real.give_back(task, OPTIONS, one)
+    other = real.take(TaskId("other", 0), OPTIONS)
+    assert other is not one
+    assert one.broken
+    other.close()
 
 
 def test_of_those_to_one_cluster_all_but_one_are_closed_soon(real: Producers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,6 +204,12 @@ def test_nothing_runs_after_close(loop: PollLoop) -> None:
             yield Wait(math.inf)
 
     loop.start(steps(), wake)
+
+    def busy() -> Steps:
+        while True:
+            yield Wait(0.0)
+
+    loop.start(busy(), Wake())
     wait_until(lambda: turns == 1)
     loop.close()
     wait_until(lambda: not threads_of_connectors() - before, message="its threads have ended")
