@@ -101,6 +101,10 @@ class FencedError(RetriableError):
     """A lane is somebody else's now, or not where it was planned to be. Nothing is planned for it before the truth is read."""
 
 
+class RenamedError(RetriableError):
+    """Kafka knows a connector's id by another name: what is saved of it here is older than a rename."""
+
+
 class RefusedError(RetriableError):
     """Kafka refused a record somewhere in a transaction, which is undone. `reason` is that refusal."""
 

@@ -75,6 +75,12 @@ def is_known(connection: sqlite3.Connection, connector: str) -> bool:
     return has_lanes(connection, connector) or (known is not None and not known.asks)
 
 
+def is_renamed(connection: sqlite3.Connection, connector: str) -> bool:
+    """Whether the id that it had here was found to be another's, and it is not known yet which one it has: see `names.renamed_since`."""
+    known = identified(connection, connector)
+    return known is not None and bool(known.asks) and known.registered == connector
+
+
 def named(connection: sqlite3.Connection) -> list[str]:
     """Connectors that have lanes."""
     return [name for (name,) in connection.execute("SELECT DISTINCT connector FROM places")]

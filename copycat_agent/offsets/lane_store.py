@@ -112,6 +112,11 @@ class LaneStore(HeldFile):
         with self._writing() as connection:
             names.looked_up(connection, connector, found)
 
+    def renamed_since(self, connector: str, key: str) -> None:
+        """The id with this key, which the connector has here, is another's in Kafka: this store is older than a rename."""
+        with self._writing() as connection:
+            names.renamed_since(connection, connector, key)
+
     def lanes_opened(
         self,
         connector: str,

@@ -40,7 +40,8 @@ class KeptLanes:
     directory with this agent's identity has moved one of them. `unused`: the connector has run without them since.
 
     `id` is the connector's, "" before it has one. `asks`: what Kafka knows of its name is not known here. `registered` is the name by which
-    Kafka knows the id, "" for none.
+    Kafka knew the id when the lanes were last opened, "" for none, and where the connector was renamed since. `is_new`: no lanes of the id
+    were opened, or found in Kafka.
     """
 
     cluster: str = ""
@@ -53,6 +54,7 @@ class KeptLanes:
     id: str = ""
     asks: bool = True
     registered: str = ""
+    is_new: bool = True
 
 
 def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
@@ -75,7 +77,7 @@ def kept(connection: sqlite3.Connection, connector: str) -> KeptLanes:
     place = own.place if own and own.place.partition >= 0 else None
     before = tuple(one for one in groups if one is not own)
     heads = dict(own.known) if own else {}
-    named = {"id": known.id, "asks": bool(known.asks), "registered": known.registered}
+    named = {"id": known.id, "asks": bool(known.asks), "registered": known.registered, "is_new": own is None}
     return KeptLanes(bound.cluster, place, heads, bound.adopt, before, *map(bool, bound[2:]), **named)  # type: ignore[arg-type]
 
 
@@ -214,7 +216,8 @@ def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartiti
     `is_lost`: the store may have known lanes of connectors that it does not know any more; what a person wants is marked for these, too.
     """
     for connector in {one.connector for one in partitions}:
-        has_lanes = lane_rows.has_lanes(connection, connector) or (wish and is_lost and not lane_rows.is_known(connection, connector))
+        may_be_unknown = wish and (is_lost or lane_rows.is_renamed(connection, connector))
+        has_lanes = lane_rows.has_lanes(connection, connector) or (may_be_unknown and not lane_rows.is_known(connection, connector))
         if has_lanes and (wish or lane_rows.binding(connection, connector).adopt != "local"):
             mark(connection, [one for one in partitions if one.connector == connector], wish=wish)
 

@@ -31,10 +31,12 @@ def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[La
     """Kafka was asked for the connector's names, and has these lanes for them. Where it has none it is asked again until lanes are opened.
 
     The first id is the connector's own, as long as it has opened no lanes under another one. Lanes that are known to be another connector's
-    are none of its.
+    are none of its, unless what is known is older than a rename.
     """
+    found = list(found)
     kept = lanes.kept(connection, connector)
     known = lane_rows.identify(connection, connector)
+    _forget_old_owners(connection, connector, kept, found)
     for group in kept.before:
         if group.place == UNKNOWN and not is_connector_id(group.key):
             lane_rows.forget_group(connection, connector, group)
@@ -42,6 +44,10 @@ def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[La
     theirs = [one for one in found if one.agent or not _is_anothers(connection, owners[one.key], connector)]
     ids = [one.key for one in theirs if is_connector_id(one.key) and not one.agent]
     if ids and kept.place is None and not kept.heads:
+        if lane_rows.is_renamed(connection, connector):
+            if kept.adopt != "local":
+                _forget_offsets(connection, connector)
+            known = known._replace(registered="")
         known = known._replace(id=ids[0])
         if owners[known.id] not in {"", connector}:
             lane_rows.save_identified(connection, owners[known.id], _nobodys())
@@ -55,6 +61,39 @@ def looked_up(connection: sqlite3.Connection, connector: str, found: Iterable[La
 def _is_anothers(connection: sqlite3.Connection, owner: str, connector: str) -> bool:
     """Whether the owner of lanes is another connector. One that has never opened any, as a store that was put back knows it, is none."""
     return owner not in {"", connector} and lane_rows.is_known(connection, owner)
+
+
+def renamed_since(connection: sqlite3.Connection, connector: str, key: str) -> None:
+    """The id with this key, which the connector has here, is another's in Kafka: this store is older than a rename.
+
+    Kafka is asked which id the connector has. Its offsets stay until it has one: when Kafka knows nobody of this name, nobody else has gone
+    on from them under it. Lanes of an agent that is gone stay, too: a person has decided that. Nothing is done when it has another id.
+    """
+    known = lane_rows.identified(connection, connector)
+    if known is not None and known.id == key:
+        for group in lane_rows.groups(connection, connector):
+            if not group.agent:
+                lane_rows.forget_group(connection, connector, group)
+        lane_rows.save_identified(connection, connector, Identified(new_connector_id(), asks=1, registered=connector))
+
+
+def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lanes.KeptLanes, found: Iterable[Lanes]) -> None:
+    """Kafka calls these lanes otherwise than their owner here, who was not renamed since Kafka was told its name, or never told one."""
+    asked_for = {group.key for group in kept.before if group.place == UNKNOWN}
+    for one in found:
+        owner = "" if one.agent else lane_rows.owner(connection, one.key)
+        if owner in {"", connector, *asked_for}:
+            continue
+        theirs = lanes.kept(connection, owner)
+        if theirs.is_new or theirs.registered == owner:
+            renamed_since(connection, owner, one.key)
+
+
+def _forget_offsets(connection: sqlite3.Connection, connector: str) -> None:
+    """They were those of the id that it had. What a person wants stays."""
+    wished = "SELECT key FROM unpublished WHERE connector = ? AND wish = 1"
+    connection.execute(f"DELETE FROM offsets WHERE connector = ? AND key NOT IN ({wished})", (connector, connector))  # noqa: S608 - a constant
+    connection.execute("DELETE FROM unpublished WHERE connector = ? AND wish = 0", (connector,))
 
 
 def rename(
@@ -102,7 +141,7 @@ def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collec
     else:
         is_reset = lane_rows.binding(connection, new).adopt == "local"
         asks = 0 if is_reset or (ours is not None and not ours.asks) else 1
-        lane_rows.save_identified(connection, new, theirs._replace(asks=asks))
+        lane_rows.save_identified(connection, new, theirs._replace(asks=asks, registered=""))
         rows = connection.execute("SELECT connector, key FROM offsets WHERE connector = ?", (new,)).fetchall()
         lanes.mark(connection, [one for one in (SourcePartition(*row) for row in rows) if one not in set(moved)], wish=False)
     for group in groups:

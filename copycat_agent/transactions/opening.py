@@ -54,7 +54,8 @@ class Opening:
     `only`: just these lanes of a connector that is open already are opened again, and the others, which go on working meanwhile, are left
     alone; empty for all.
     `name`: what the connector is called; "": as its key. `home` is where it stands which id has that name, None where Kafka is told
-    nothing of names. `registers`: it is told in any case, and not only where another name was read of it.
+    nothing of names. `registers`: it is told in any case, and not only where another name was read of it. `checks_name`: no other name of
+    the id was told, as far as one knows here; so another one in Kafka was told later.
     """
 
     agent: str
@@ -70,6 +71,7 @@ class Opening:
     name: str = ""
     home: Place | None = None
     registers: bool = False
+    checks_name: bool = False
 
     @property
     def connector(self) -> str:
@@ -101,7 +103,8 @@ Read = list[tuple[Lanes, Found]]
 def open_lanes(asked: Opening) -> Lines[Truth]:
     """Fence, read, check, claim, and see the claims. Returns what is so.
 
-    Raises PositionsError when a person has to decide; what the steps raise otherwise, then all of it is to be done again.
+    Raises PositionsError when a person has to decide; RenamedError, with nothing published, when the id is another connector's by now;
+    what the steps raise otherwise, then all of it is to be done again.
     """
     cluster = yield Step("cluster_id")
     if asked.cluster and cluster != asked.cluster and asked.adopt != "local":
@@ -126,6 +129,7 @@ def open_lanes(asked: Opening) -> Lines[Truth]:
             if not todo:
                 ends = {asked.lane(group, 0)[:2]: there.end for group, there in found}
                 yield from read_back(claims, ends, asked.connector, whole=not asked.only)
+                _check_name(asked, cluster, found[-1][1])
                 claims += yield from _publish(asked, found, claims[-1], fenced[some[-1]], _missing(asked, found, positions))
         except Exception:
             yield from _close(handles)
@@ -199,6 +203,19 @@ def _check(asked: Opening, found: Read) -> list[Position]:
             if not asked.adopt and head.seq < known.seq and (not asked.only or number in asked.only):
                 raise refusals.behind(asked.connector, number, known, head, group.place)
     return news
+
+
+def _check_name(asked: Opening, cluster: str, own: Found) -> None:
+    """Raises RenamedError where Kafka knows a later name of the id. Only once the claims are seen: a broker may show an earlier one.
+
+    It is later where all lanes are further than they are known here, since whoever tells a name has claimed them. A topic that was set
+    back has an earlier one.
+    """
+    if not asked.checks_name or own.name in {None, asked.name} or asked.cluster not in {"", cluster}:
+        return
+    steps = own.steps()
+    if all(steps.get(number, 0) > head.seq for number, head in asked.lanes.known.items()):
+        raise refusals.renamed(asked.connector, own.name or "")
 
 
 def _news(asked: Opening, group: Lanes, found: Found) -> Iterable[Position]:

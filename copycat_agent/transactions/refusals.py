@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from copycat_agent.errors import BehindError, CopiedError, PositionsError
+from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError
 from copycat_agent.model import Head, Place, Position
 
 _LOCAL, _TOPIC = "go on from the positions of this host", "from those of the topic, which sends what is behind them again"
@@ -36,6 +36,13 @@ def behind(name: str, number: int, known: Head, head: Head, place: Place) -> Beh
         " the topic was emptied, made anew, or has lost acknowledged records"
     )
     return BehindError(words, _ways(name, _LOCAL, _TOPIC))
+
+
+def renamed(name: str, called: str) -> RenamedError:
+    """The refusal where the id that connector `name` has here is another's in Kafka: `called` is its name there, "" for nobody's."""
+    now = f"that of connector {called}" if called else "nobody's any more"
+    words = f"the id of connector {name} is {now} in Kafka: offsets.db is older than a rename"
+    return RenamedError(words, f"Kafka is asked which id {name} has; nothing is to be done")
 
 
 def foreign(name: str, number: int, mine: Iterable[Position], place: Place) -> CopiedError:

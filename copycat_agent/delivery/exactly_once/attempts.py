@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from copycat_agent.delivery.exactly_once.opening_plan import Asking, Perform
-from copycat_agent.errors import RetriableError
+from copycat_agent.errors import RenamedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, SourceOffset, SourcePartition
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.opening import Opening, Truth, open_lanes
@@ -54,6 +54,9 @@ class World(Protocol):
 Ask = Callable[[int, str, Perform], Opening]
 """See `opening_plan.Asking.all`."""
 
+OnRenamed = Callable[[Opening], None]
+"""See `opening_plan.Asking.renamed`."""
+
 MakeWorld = Callable[["Definition", Callable[[], bool]], World]
 """`make(definition, stopping)`, called on the opening's thread. Raises what the steps raise."""
 
@@ -90,12 +93,14 @@ class _Watched:
 class Attempt:
     """One try, under way from the beginning. `on_end` is called on its thread."""
 
-    def __init__(self, turns: Turns, definition: Definition, make: MakeWorld, ask: Ask, on_end: Callable[[], None]) -> None:
-        """`ask` is called on its thread."""
+    def __init__(
+        self, turns: Turns, definition: Definition, make: MakeWorld, ask: Ask, on_end: Callable[[], None], on_renamed: OnRenamed
+    ) -> None:
+        """`ask` and `on_renamed` are called on its thread."""
         self.doing = _IN_LINE
         self._begun = time.monotonic()
         self._cancelled = threading.Event()
-        self._definition, self._make, self._ask = definition, make, ask
+        self._definition, self._make, self._ask, self._on_renamed = definition, make, ask, on_renamed
         self._future = turns.take(definition.kafka.bootstrap_servers, Party(definition.name, definition.name), self._open)
         self._future.add_done_callback(lambda _: on_end())
 
@@ -131,7 +136,11 @@ class Attempt:
             there = world.ensure_topic(OFFSETS_TOPIC), world.cluster_id()
             watched = cast("Steps", _Watched(world, self))
             asked = self._ask(*there, lambda lines: perform(lines, watched))
-            return Opened(asked, perform(open_lanes(asked), watched))
+            try:
+                return Opened(asked, perform(open_lanes(asked), watched))
+            except RenamedError:
+                self._on_renamed(asked)
+                raise
         finally:
             world.close()
 
@@ -149,8 +158,8 @@ class Opener:
         earlier: Sequence[str] = (),
     ) -> None:
         """`earlier` are names that the connector had, and nobody has now: the store that knew it by them may be lost."""
-        self._asking = Asking(store, definition.name, definition.delivery.tasks_max, earlier)
-        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end)
+        asking = self._asking = Asking(store, definition.name, definition.delivery.tasks_max, earlier)
+        self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end, asking.renamed)
 
     def all(self) -> Attempt:
         """Every lane that the connector has or had, and those it is to have."""
@@ -169,4 +178,14 @@ class Opener:
 def without_what_is_done(found: Opened) -> Opening:
     """What was asked for, for openings of single lanes later: what was to be published or taken over is, and may have been large."""
     lanes = replace(found.asked.lanes, known={})
-    return replace(found.asked, lanes=lanes, cluster=found.truth.cluster, before=(), adopt="", publish=(), home=None, registers=False)
+    return replace(
+        found.asked,
+        lanes=lanes,
+        cluster=found.truth.cluster,
+        before=(),
+        adopt="",
+        publish=(),
+        home=None,
+        registers=False,
+        checks_name=False,
+    )

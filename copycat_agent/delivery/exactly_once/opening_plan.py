@@ -79,7 +79,12 @@ class Asking:
             publish=tuple(self._store.read(self._name).items()) if is_new_there else (),
             home=self._everybodys(self._store.identity.uuid, self._name, cluster, partitions),
             registers=is_new_there or bool(kept.adopt) or kept.registered != self._name,
+            checks_name=kept.is_new or kept.registered == self._name,
         )
+
+    def renamed(self, asked: Opening) -> None:
+        """What was asked for is another connector's by now: the next opening asks Kafka which id the name has."""
+        self._store.renamed_since(self._name, asked.lanes.key)
 
     def _own_lanes(self, kept: KeptLanes, cluster: str, partitions: int) -> Lanes:
         place = kept.place

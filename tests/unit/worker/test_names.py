@@ -5,6 +5,8 @@ Lanes are opened by the protocol, on an offsets topic in memory, and everything 
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +14,7 @@ import pytest
 
 from copycat_agent.agent import renames
 from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, Attempt, Opener
-from copycat_agent.errors import BehindError, PositionsError, RetriableError
+from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, partition_of, position_entry
@@ -21,6 +23,7 @@ from tests.unit.worker.fake_kafka import FakeKafka
 
 if TYPE_CHECKING:
     from copycat_agent.options import Definition
+    from copycat_agent.transactions.opening import Adopt
 
 DEADLINE = 30.0
 
@@ -38,6 +41,20 @@ class Host:
         self.store = OffsetStore.in_memory()
         self.store._kept = kept
 
+    def back_up(self) -> sqlite3.Connection:
+        """A copy of `offsets.db`."""
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
+        with self.store._using() as connection:
+            connection.backup(copy)
+        return copy
+
+    def put_back(self, copy: sqlite3.Connection) -> None:
+        """`offsets.db` alone, before a start."""
+        self.lose_store()
+        with self.store._using() as connection:
+            copy.backup(connection)
+        copy.close()
+
     def begin(self, name: str, earlier: tuple[str, ...] = (), tasks_max: int = 1) -> Attempt:
         definition = SimpleNamespace(
             name=name, delivery=SimpleNamespace(tasks_max=tasks_max), kafka=SimpleNamespace(bootstrap_servers="broker:9092")
@@ -52,6 +69,13 @@ class Host:
 
     def open(self, name: str, earlier: tuple[str, ...] = ()) -> None:
         self.end(name, self.begin(name, earlier))
+
+    def start(self, name: str, earlier: tuple[str, ...] = ()) -> None:
+        """As the worker does: once more when the first opening finds that the store is older than a rename."""
+        try:
+            self.open(name, earlier)
+        except RenamedError:
+            self.open(name, earlier)
 
     def ship(self, name: str, key: str, position: int, *, saved: bool = True, losses: tuple[Loss, ...] = ()) -> None:
         """One batch; not `saved`: the agent was killed after the commit."""
@@ -418,3 +442,129 @@ def test_of_a_file_that_both_had_and_nobody_here_knew_the_new_one_keeps_its_own_
     host.store.rename("A", "B")
     host.open("B")
     assert host.positions("B") == host.in_kafka("B") == {"g": 77}
+
+
+def renamed_after_a_backup(host: Host, *, has_new_holder: bool = True) -> sqlite3.Connection:
+    """A, as it is in the copy, is called B later, and goes on; another connector gets the name A."""
+    host.open("A")
+    host.ship("A", "g", 500)
+    copy = host.back_up()
+    host.store._identity = None  # the agent starts again
+    host.store.rename("A", "B")
+    host.open("B")
+    host.ship("B", "g", 900)
+    if has_new_holder:
+        host.open("A")
+        host.ship("A", "h", 50)
+    return copy
+
+
+@pytest.mark.parametrize("order", ["AB", "BA"])
+@pytest.mark.parametrize("kills", [0, 1])
+def test_a_store_from_before_a_rename_gives_each_connector_its_own_positions(host: Host, order: str, kills: int) -> None:
+    """Also when the agent is killed once its first connector has opened its lanes, before that is saved."""
+    host.put_back(renamed_after_a_backup(host))
+    for _ in range(kills):
+        with pytest.raises(RenamedError) if order == "AB" else nullcontext():
+            host.begin(order[0])._future.result(DEADLINE)
+        host.store._identity = None
+    for name in order:
+        host.start(name)
+    assert (host.positions("A"), host.positions("B")) == ({"h": 50}, {"g": 900})
+    ids = [host.store.lanes(name).id for name in "AB"]
+    host.lose_store()
+    for name in order:
+        host.open(name)
+    assert (host.positions("A"), host.positions("B")) == ({"h": 50}, {"g": 900})
+    assert [host.store.lanes(name).id for name in "AB"] == ids
+
+
+@pytest.mark.parametrize("earlier", [(), ("A",)])
+def test_a_store_from_before_a_rename_finds_the_only_one_that_is_left(host: Host, earlier: tuple[str, ...]) -> None:
+    host.put_back(renamed_after_a_backup(host, has_new_holder=False))
+    host.start("B", earlier)
+    assert host.positions("B") == {"g": 900}
+
+
+def test_a_name_that_nobody_else_got_goes_on_from_a_store_from_before_its_rename(host: Host) -> None:
+    """The rename is given up together with the store: rather again than never."""
+    host.put_back(renamed_after_a_backup(host, has_new_holder=False))
+    host.start("A")
+    assert host.positions("A") == {"g": 500}
+
+
+def test_a_rename_that_is_given_up_with_the_store_loses_and_repeats_nothing_when_the_definition_says_so(host: Host) -> None:
+    host.put_back(renamed_after_a_backup(host, has_new_holder=False))
+    host.start("A", earlier=("B",))
+    assert host.positions("A") == {"g": 900}
+
+
+@pytest.mark.parametrize("order", ["AB", "BA"])
+def test_a_state_directory_from_before_a_rename_is_adopted_from_the_topic(host: Host, order: str) -> None:
+    kept = host.store._kept
+    copy = renamed_after_a_backup(host)
+    host.put_back(copy)
+    host.store._kept = kept  # identity.json as it was before the first start
+    for name in order:
+        with pytest.raises(CopiedError):
+            host.open(name)
+    for name in order:
+        host.store.adopt(name, "topic")
+    for name in order:
+        host.start(name)
+    assert (host.positions("A"), host.positions("B")) == ({"h": 50}, {"g": 900})
+
+
+@pytest.mark.parametrize("order", ["AB", "BA"])
+def test_a_store_from_before_two_connectors_swapped_names(host: Host, order: str) -> None:
+    for name, key, position in (("A", "g", 500), ("B", "h", 77)):
+        host.open(name)
+        host.ship(name, key, position)
+    copy = host.back_up()
+    for old, new in (("A", "between"), ("B", "A"), ("between", "B")):
+        host.store.rename(old, new)
+    for name, key, position in (("A", "h", 78), ("B", "g", 501)):
+        host.open(name)
+        host.ship(name, key, position)
+    host.put_back(copy)
+    for name in order:
+        host.start(name)
+    assert (host.positions("A"), host.positions("B")) == ({"h": 78}, {"g": 501})
+
+
+def test_what_a_person_sets_in_a_store_from_before_a_rename_counts(host: Host) -> None:
+    host.put_back(renamed_after_a_backup(host))
+    host.start("B")
+    host.store.reset({SourcePartition("A", "h"): SourceOffset(5, path="h")})
+    host.start("A")
+    assert (host.positions("A"), host.positions("B")) == ({"h": 5}, {"g": 900})
+
+
+def test_a_rename_that_was_told_and_not_saved_may_be_taken_back(host: Host) -> None:
+    """Kafka knows the other name, and the store is no older for that."""
+    host.open("A")
+    host.ship("A", "g", 500)
+    host.store.rename("A", "B")
+    killed = host.begin("B")
+    killed._future.result(DEADLINE)
+    host.store.rename("B", "A")
+    host.open("A")
+    assert host.positions("A") == host.in_kafka("A") == {"g": 500}
+
+
+@pytest.mark.parametrize("which", ["local", "topic"])
+def test_a_topic_from_before_a_rename_does_not_take_the_id_away(host: Host, which: Adopt) -> None:
+    """The cluster was put back, and what it knows of names is older than the store."""
+    host.open("A")
+    host.ship("A", "g", 500)
+    log = list(host.kafka.log)
+    host.store.rename("A", "B")
+    host.open("B")
+    host.ship("B", "g", 900)
+    host.kafka.log[:] = log
+    with pytest.raises(BehindError):
+        host.open("B")
+    host.store.adopt("B", which)
+    host.open("B")
+    assert host.positions("B") == {"g": 900 if which == "local" else 500}
+    assert host.in_kafka("B") == host.positions("B")

@@ -294,6 +294,42 @@ def test_every_connector_keeps_its_own_positions() -> None:
         History(seed).run()
 
 
+class PutBack(History):
+    """A store is backed up, names change hands and everything goes on, and the copy is put back.
+
+    Each name has a holder when it is backed up: a store that knows a name as given away does not ask Kafka who has got it since.
+    """
+
+    def run(self) -> None:
+        """What Kafka has been told counts, whoever is opened first."""
+        try:
+            for _ in range(STEPS // 2):
+                self.random.choice([self.ship, self.ship, self.open, self.rename, self.swap])()
+            for name in NAMES:
+                self._open(name)
+            self.settle()
+            copy = self.host.back_up()
+            self.tell("back up")
+            for _ in range(STEPS // 2):
+                self.random.choice([self.ship, self.ship, self.open, self.rename, self.rename, self.swap, self.kill_after_commit])()
+            self.settle()
+            self.host.put_back(copy)
+            self.tell("put back")
+            for name in self.random.sample(sorted(self.owned), len(self.owned)):
+                self.tell(f"start {name}")
+                self.host.start(name)
+                self.opened(name)
+            self.settle()
+        except BaseException as error:
+            error.add_note("\n".join((f"seed {self.seed}:", *self.told)))
+            raise
+
+
+def test_every_connector_has_its_own_positions_when_an_older_store_is_put_back() -> None:
+    for seed in range(40):
+        PutBack(seed).run()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_every_connector_keeps_its_own_positions_often(part: int) -> None:
