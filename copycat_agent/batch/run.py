@@ -16,7 +16,7 @@ from copycat_agent.batch.policy import ErrorPolicy, StopAt, messages_of
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sending import ChunkSender, Sender, Tap
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
-from copycat_agent.errors import BlockedError, DamageError, DataError, FileError
+from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.masks import NOTHING_SECRET
@@ -119,7 +119,7 @@ class BatchRun:
                 raise
             self._blocked(progress, error, begun)
         except StopAt as stop:
-            self._settle()
+            self._settle_before(progress)
             if not isinstance(stop.error, BlockedError):
                 raise stop.error from None
             self._blocked(progress, stop.error, begun)
@@ -251,6 +251,13 @@ class BatchRun:
             if progress not in self._open:
                 progress.close()
 
+    def _settle_before(self, progress: Progress) -> None:
+        """Settle what stands before a bad record of this split; nothing of it where its records go together."""
+        try:
+            self._settle()
+        except SentInPartError:
+            progress.rewind()
+
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
         """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
         until, refused = time.monotonic() + SEARCH_SECONDS, self._sender.refused
@@ -266,7 +273,7 @@ class BatchRun:
                 progress.rewind()
                 progress.error = error
             except StopAt as stop:
-                progress.move()
+                progress.move_before()
                 raise stop.error from None
             progress.move()
         if self._sender.refused == refused and time.monotonic() < until:
