@@ -95,8 +95,8 @@ class BatchRun:
         return self._expects and not self._sender.refusals
 
     def _is_over(self) -> bool:
-        """Whether to send nothing more, asked while a frame is sent."""
-        return self._spent()
+        """Whether to send nothing more, asked while a frame is sent. Of what goes as one a part is no use: no budget ends it."""
+        return self._stopping() if any(one.split.goes_as_one for one in self._open) else self._spent()
 
     def _one(self, progress: Progress) -> None:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""

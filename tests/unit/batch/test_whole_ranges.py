@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import types
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding.encoder import Encoder
-from copycat_agent.errors import BlockedError, DataError, FatalError
+from copycat_agent.errors import BlockedError, DataError, FatalError, SentInPartError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
 from copycat_agent.sources.contract_stream import ENDLESS, Records, RecordStream
 from tests.unit.batch import rig
@@ -126,3 +127,18 @@ def test_a_missing_topic_of_a_later_record_is_that_and_nothing_is_settled() -> N
     result = progress.result(None)
     assert isinstance(result.error, BlockedError)
     assert result.offset == result.split.offset
+
+
+def test_a_range_whose_reading_takes_longer_than_the_batch_is_sent_all_the_same() -> None:
+    run = made(Numbers(seconds=0.3), 1000, Kafka(), seconds=0.1, record={"key": "{id}"})
+    run.run()
+    (progress,) = run.progresses
+    assert json.loads(progress.result(None).offset.cursor) == {"at": 1000}
+
+
+def test_a_stop_ends_a_range_that_goes_as_one_and_nothing_is_settled() -> None:
+    run = made(Numbers(seconds=0.3), 1000, Kafka(), stopping=lambda: bool(run.progresses[0].stream), record={"key": "{id}"})
+    with pytest.raises(SentInPartError, match=r"\d+ of 1,000 records were sent"):
+        run.run()
+    (progress,) = run.progresses
+    assert progress.result(None).offset == progress.split.offset
