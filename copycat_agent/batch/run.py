@@ -8,6 +8,7 @@ then one by one, to find it: repeats stay within the run, the order stays the fi
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -259,8 +260,12 @@ class BatchRun:
             progress.rewind()
 
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
-        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
-        until, refused = time.monotonic() + SEARCH_SECONDS, self._sender.refused
+        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it.
+
+        What goes as one cannot be settled up to where the time is over: in it the search goes on to its end.
+        """
+        is_whole = any(progress.split.goes_as_one for progress in pending)
+        until, refused = math.inf if is_whole else time.monotonic() + SEARCH_SECONDS, self._sender.refused
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()

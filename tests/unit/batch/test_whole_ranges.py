@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent.batch import run as run_module
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, SentInPartError
@@ -142,3 +143,22 @@ def test_a_stop_ends_a_range_that_goes_as_one_and_nothing_is_settled() -> None:
         run.run()
     (progress,) = run.progresses
     assert progress.result(None).offset == progress.split.offset
+
+
+@pytest.mark.parametrize("tolerance", ["all", "none"])
+def test_a_record_that_kafka_refuses_is_looked_for_in_all_of_a_range_that_goes_as_one(
+    tolerance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "SEARCH_SECONDS", 0.0)
+    kafka = Kafka(refused=b'"id":2345')
+    run = made(Numbers(), 5000, kafka, errors={"tolerance": tolerance})
+    (progress,) = run.progresses
+    if tolerance == "none":
+        with pytest.raises(FatalError, match="record 2346, stage send: the record is too large"):
+            run.run()
+        assert progress.result(None).offset == progress.split.offset
+        return
+    run.run()
+    result = progress.result(None)
+    assert json.loads(result.offset.cursor) == {"at": 5000}
+    assert (result.counts.read, result.counts.acknowledged) == (5000, 4999)
