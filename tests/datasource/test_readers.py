@@ -1,0 +1,86 @@
+"""What a reader may do wrong, seen from the source that asks it: no connector, no broker."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from copycat_agent.errors import FatalError
+from copycat_agent.sources.datasource.options import DataSourceOptions
+from copycat_agent.sources.datasource.source import DataSourceReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from copycat_agent.sources.contract import Found
+
+HEAD = """
+from pathlib import Path
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
+
+SCHEMA = Path(__file__).with_name("schema")
+
+class Source(DataSource):
+    def schema(self):
+        return SCHEMA.read_text() if SCHEMA.exists() else "id INT"
+    def {method}(self, schema):
+        return Reader()
+
+class Reader({base}):
+    def initialOffset(self):
+        return {{"n": 0}}
+"""
+PLANS = """
+    def latestOffset(self):
+        return {"n": 5}
+    def partitions(self, start, end):
+        return [InputPartition(0)]
+"""
+BEGIN: dict[str, Any] = {"offset": {"n": 0}}
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., DataSourceOptions]:
+    """Writes a data source with these methods of its reader."""
+
+    def write(methods: str, *, simple: bool = False, **more: Any) -> DataSourceOptions:
+        method, base = ("simpleStreamReader", "SimpleDataSourceStreamReader") if simple else ("streamReader", "DataSourceStreamReader")
+        (tmp_path / "wrong.py").write_text(HEAD.format(method=method, base=base) + ("" if simple else PLANS) + methods, "utf-8")
+        return DataSourceOptions.model_validate({"type": "datasource", "class": "wrong:Source", **more})
+
+    monkeypatch.delitem(sys.modules, "wrong", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return write
+
+
+def found(options: DataSourceOptions, position: Any = BEGIN) -> Found:
+    """What a look finds behind a saved position."""
+    reader = DataSourceReader(options)
+    try:
+        (one,) = reader.look({"stream": position}, to_the_end=False)
+    finally:
+        reader.close()
+    return one
+
+
+def read(task: DataSourceReader, options: DataSourceOptions) -> list[Any]:
+    """What a task reads of what a look finds."""
+    stretch = task.plan(found(options), BEGIN)
+    assert stretch is not None
+    return [record for record, _ in task.read(stretch)]
+
+
+def test_a_read_that_returns_none_is_refused_and_its_range_is_not_passed(write: Callable[..., DataSourceOptions]) -> None:
+    options = write("    def read(self, partition):\n        return None\n")
+    with pytest.raises(FatalError, match=r"read\(\) returned nothing; return an iterator, or an empty list"):
+        read(DataSourceReader(options), options)
+
+
+def test_a_simple_reader_that_returns_none_is_refused(write: Callable[..., DataSourceOptions]) -> None:
+    options = write("    def read(self, start):\n        return None, {'n': 5}\n", simple=True)
+    with pytest.raises(FatalError, match=r"read\(\) returned nothing; return an iterator, or an empty list"):
+        found(options)
