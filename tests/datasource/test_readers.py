@@ -84,3 +84,26 @@ def test_a_simple_reader_that_returns_none_is_refused(write: Callable[..., DataS
     options = write("    def read(self, start):\n        return None, {'n': 5}\n", simple=True)
     with pytest.raises(FatalError, match=r"read\(\) returned nothing; return an iterator, or an empty list"):
         found(options)
+
+
+def test_a_task_makes_its_reader_anew_after_it_failed(write: Callable[..., DataSourceOptions], tmp_path: Path) -> None:
+    options = write("    def read(self, partition):\n        yield tuple(range(len(SCHEMA.read_text().split(','))))\n")
+    (tmp_path / "schema").write_text("a INT")
+    task = DataSourceReader(options)
+    assert read(task, options) == [{"a": 0}]
+    (tmp_path / "schema").write_text("a INT, b INT")
+    with pytest.raises(FatalError, match="a record of 2 values, and its schema has 1: a"):
+        read(task, options)
+    assert read(task, options) == [{"a": 0, "b": 1}]
+
+
+def test_an_end_that_is_too_large_to_be_saved_is_refused_before_anything_is_planned(
+    write: Callable[..., DataSourceOptions],
+) -> None:
+    large = "    def latestOffset(self):\n        return {'n': 'x' * 140_000}\n    def read(self, partition):\n        yield (1,)\n"
+    found(write(large))
+    start = {"offset": {"n": "y" * 140_000}}
+    with pytest.raises(FatalError, match=r"a position of the source has 280,0[0-9]+ bytes as JSON, 262,144 are the most"):
+        found(write(large, replayable=True), start)
+    with pytest.raises(FatalError, match="262,144 are the most"):
+        found(write(large.replace("140_000", "300_000")))
