@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.errors import FatalError
+from copycat_agent.masks import Mask
 from copycat_agent.sources.datasource.options import DataSourceOptions
+from copycat_agent.sources.datasource.planner import ReaderFaultError, ReaderProcess
 from copycat_agent.sources.datasource.source import DataSourceReader
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ PLANS = """
     def partitions(self, start, end):
         return [InputPartition(0)]
 """
+READS = "    def read(self, partition):\n        yield (1,)\n"
 BEGIN: dict[str, Any] = {"offset": {"n": 0}}
 
 
@@ -107,3 +110,34 @@ def test_an_end_that_is_too_large_to_be_saved_is_refused_before_anything_is_plan
         found(write(large, replayable=True), start)
     with pytest.raises(FatalError, match="262,144 are the most"):
         found(write(large.replace("140_000", "300_000")))
+
+
+def test_what_an_exception_says_is_cut_after_secrets_are_hidden(write: Callable[..., DataSourceOptions]) -> None:
+    secret = "hunter2-secret-token-0123456789"
+    options = write(f"{READS}    def commit(self, end):\n        raise ValueError('x' * 490 + '{secret}')\n")
+    planner = ReaderProcess(options.class_, {}, 30)
+    try:
+        with pytest.raises(ReaderFaultError) as raised:
+            planner.ask("commit", end={"n": 1})
+    finally:
+        planner.close()
+    shown = raised.value.shown(Mask([secret]))
+    assert "hunter" not in shown
+    assert 490 < len(shown) <= 500
+
+
+def test_an_exception_that_cannot_be_told_leaves_the_planner_alive(write: Callable[..., DataSourceOptions]) -> None:
+    options = write(
+        f"{READS}    def commit(self, end):\n"
+        "        class Odd(Exception):\n"
+        "            def __str__(self):\n"
+        "                raise ValueError('no')\n"
+        "        raise Odd\n"
+    )
+    planner = ReaderProcess(options.class_, {}, 30)
+    try:
+        with pytest.raises(ReaderFaultError, match=r"failed \(commit\): Odd at wrong.py:"):
+            planner.ask("commit", end={"n": 1})
+        assert planner.ask("initial").values == {"offset": {"n": 0}}
+    finally:
+        planner.close()
