@@ -11,6 +11,7 @@
         FileError       one file cannot be read now: only that file backs off
         FencedError     somebody else has taken over a lane: read the truth before anything else
         RefusedError    Kafka refused something in a transaction, all of which is undone: look for the record
+        SentInPartError records that go together were sent in part: nothing of them counts
       UnknownConnectorError  a command names a connector that is not there
       BusyError         a command cannot be done now: the connector runs, or the agent stops
       FatalError        retrying cannot help: mark the connector FAILED, the others go on
@@ -115,6 +116,10 @@ class RefusedError(RetriableError):
     def __reduce__(self) -> tuple[type[RefusedError], tuple[DataError]]:
         """Pickle by the reason."""
         return type(self), (self.reason,)
+
+
+class SentInPartError(RetriableError):
+    """Records that go together were sent only in part. None of them counts as settled: all are sent again."""
 
 
 class FatalError(CopycatError):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from copycat_agent.batch.tally import RecordTally
 from copycat_agent.encoding.bulk import NAMED_MAX
 from copycat_agent.encoding.window import BoundWindow
-from copycat_agent.errors import CopycatError, FileError
+from copycat_agent.errors import CopycatError, FileError, SentInPartError
 from copycat_agent.formats import TAIL_BYTES, Chunk, Draft, Gap, LongLine, Parsed, Part, SkippedRest, Text
 from copycat_agent.model import Counts, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
 from copycat_agent.sources.files.reading.stream import Stream
@@ -190,6 +190,13 @@ class Progress:
         except FileError as error:
             self.rewind()
             self.error = error
+
+    def move_before(self) -> None:
+        """See `move`, before a bad record: nothing is settled where its split's records go together."""
+        try:
+            self.move()
+        except SentInPartError:
+            self.rewind()
 
     def settle(self) -> None:
         """Kafka has everything that was sent: the offset moves there, with a fingerprint of what was read."""

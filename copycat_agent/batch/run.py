@@ -8,6 +8,7 @@ then one by one, to find it: repeats stay within the run, the order stays the fi
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,7 +17,7 @@ from copycat_agent.batch.policy import ErrorPolicy, StopAt, messages_of
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sending import ChunkSender, Sender, Tap
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
-from copycat_agent.errors import BlockedError, DamageError, DataError, FileError
+from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, SkippedRest
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.masks import NOTHING_SECRET
@@ -95,8 +96,8 @@ class BatchRun:
         return self._expects and not self._sender.refusals
 
     def _is_over(self) -> bool:
-        """Whether to send nothing more, asked while a frame is sent."""
-        return self._spent()
+        """Whether to send nothing more, asked while a frame is sent. Of what goes as one a part is no use: no budget ends it."""
+        return self._stopping() if any(one.split.goes_as_one for one in self._open) else self._spent()
 
     def _one(self, progress: Progress) -> None:
         """Send one split, as far as the budget goes. A file's own trouble stays with it; a bad record ends the batch."""
@@ -119,7 +120,7 @@ class BatchRun:
                 raise
             self._blocked(progress, error, begun)
         except StopAt as stop:
-            self._settle()
+            self._settle_before(progress)
             if not isinstance(stop.error, BlockedError):
                 raise stop.error from None
             self._blocked(progress, stop.error, begun)
@@ -251,9 +252,20 @@ class BatchRun:
             if progress not in self._open:
                 progress.close()
 
+    def _settle_before(self, progress: Progress) -> None:
+        """Settle what stands before a bad record of this split; nothing of it where its records go together."""
+        try:
+            self._settle()
+        except SentInPartError:
+            progress.rewind()
+
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
-        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
-        until, refused = time.monotonic() + SEARCH_SECONDS, self._sender.refused
+        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it.
+
+        What goes as one cannot be settled up to where the time is over: in it the search goes on to its end.
+        """
+        is_whole = any(progress.split.goes_as_one for progress in pending)
+        until, refused = math.inf if is_whole else time.monotonic() + SEARCH_SECONDS, self._sender.refused
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()
@@ -266,7 +278,7 @@ class BatchRun:
                 progress.rewind()
                 progress.error = error
             except StopAt as stop:
-                progress.move()
+                progress.move_before()
                 raise stop.error from None
             progress.move()
         if self._sender.refused == refused and time.monotonic() < until:

@@ -228,7 +228,7 @@ class SqlRun(BatchRun):
             progress.error = error
             return False
         except StopAt as stop:
-            self._settle()
+            self._settle_before(progress)
             if not isinstance(stop.error, BlockedError):
                 raise stop.error from None
             progress.error = stop.error

@@ -36,6 +36,6 @@ def _looked_at(file: LoadedFile) -> LoadedFile:
 def _finding(definition: Definition, error: CopycatError) -> Finding:
     """What is wrong, where the definition says it: what its data source raises is mostly about its options."""
     is_class = isinstance(error, UnusableReaderError) and error.option == "class"
-    said = error.text if isinstance(error, ReaderFaultError) else ""
-    words = definition.mask.text(f"{error.message}: {said}" if said else error.message)
+    said = error.shown(definition.mask) if isinstance(error, ReaderFaultError) else ""
+    words = definition.mask.text(error.message) + (f": {said}" if said else "")
     return Finding(("source", "class" if is_class else "options"), "data-source", words, error.hint)

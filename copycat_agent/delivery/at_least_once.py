@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Results, Unsaved, is_empty, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan
+from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from copycat_agent.batch.progress import Progress
     from copycat_agent.delivery.base import Report
     from copycat_agent.encoding.encoder import Encoder
     from copycat_agent.logs import Log
@@ -148,8 +149,16 @@ class AtLeastOnceTask:
         finally:
             client = producer.take_view()
             producers.give_back(batch.task, kafka, producer)
-        results = [progress.result(failure) for progress in run.progresses]
+        results = [_result(progress, failure, as_value) for progress in run.progresses]
         samples = tuple(sample for progress in run.progresses for sample in progress.done.samples)
         if results and (samples or client):
             results[0] = replace(results[0], samples=samples, client=client)
         return tuple(results)
+
+
+def _result(progress: Progress, failure: CopycatError | None, as_value: AsValue) -> SplitResult:
+    """The split's result. Where its source cannot say where it is, that is its error and its offset stays: the others keep theirs."""
+    try:
+        return progress.result(failure)
+    except Exception as error:  # noqa: BLE001 - a batch never raises
+        return SplitResult(progress.split, progress.split.offset, error=as_value(error))

@@ -54,6 +54,11 @@ class Split:
     after: SourcePartition | None = None
     stretch: Stretch | None = None
 
+    @property
+    def goes_as_one(self) -> bool:
+        """Whether its records are settled together, or none of them."""
+        return self.stretch is not None and self.stretch.whole
+
     def __reduce__(self) -> Reduced:
         """See `Reduced`."""
         file = (self.inode, self.mtime_ms, self.flush, self.origins, self.after, self.stretch)

@@ -168,7 +168,7 @@ class ContractSource:
             known.reading = True
             self._turns.remove(known.partition.key)
             self._turns.append(known.partition.key)
-        is_whole = any(one.stretch is not None and one.stretch.whole for one in splits)
+        is_whole = any(one.goes_as_one for one in splits)
         return Plan(tuple(splits), max(WHOLE_SECONDS, self._delivery.max_batch_time) if is_whole else self._delivery.max_batch_time)
 
     def _is_ready(self, known: _Partition) -> bool:

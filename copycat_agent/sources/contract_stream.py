@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.errors import CopycatError, FatalError, SentInPartError
 from copycat_agent.formats import Frame, Parsed
 from copycat_agent.model import Fingerprint, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
@@ -135,11 +135,11 @@ class RecordStream:
         return True
 
     def is_still(self, position: int) -> bool:
-        """See `Stream.is_still`. Raises RetriableError where a stretch that goes as one would be settled in part."""
+        """See `Stream.is_still`. Raises SentInPartError where a stretch that goes as one would be settled in part."""
         if self._stretch.whole and self._base < position != self._base + (self._total or 0):
             sent, total = position - self._base, self._total or 0
             words = f"{self._stretch.name}: {sent:,} of {total:,} records were sent before the batch had to end, and they go together"
-            raise RetriableError(words, "they are asked for anew; a stretch of fewer records takes less time")
+            raise SentInPartError(words, "they are asked for anew; a stretch of fewer records takes less time")
         return True
 
     def was_still(self, position: int) -> bool:

@@ -195,7 +195,7 @@ class LaneBatch:
         results = tuple(SplitResult(one.split, one.split.offset, error=one.error) for one in run.progresses)
         if outcome.state != "undone" or not isinstance(why, RefusedError):
             return _Done(outcome, results, why, aside, is_worthwhile=outcome.state == "undone" and bool(aside))
-        if (one := next((one for one in part.splits if one.stretch is not None and one.stretch.whole), None)) is not None:
+        if (one := next((one for one in part.splits if one.goes_as_one), None)) is not None:
             return _Done(outcome, results, _refused_whole(one, why.reason))
         is_first = self._search.refused(part, run.progresses, handle.sent)
         return _Done(outcome, results, why, refused=why.reason if is_first else None, is_worthwhile=True)

@@ -12,8 +12,11 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.masks import Mask
 
 MODULE = "copycat_agent.sources.datasource.process"
+_SHOWN_MOST = 500
+"""Characters of what an exception of a reader says that people are shown."""
 
 
 class Answer(NamedTuple):
@@ -29,6 +32,10 @@ class ReaderFaultError(RetriableError):
     def __init__(self, message: str, hint: str = "", text: str = "") -> None:
         super().__init__(message, hint)
         self.text = text
+
+    def shown(self, mask: Mask) -> str:
+        """The beginning of `text`, with secrets hidden before anything is cut."""
+        return mask.text(self.text)[:_SHOWN_MOST]
 
 
 class UnusableReaderError(FatalError):

@@ -21,8 +21,8 @@ from copycat_agent.sources.datasource.faults import fault
 from copycat_agent.sources.datasource.reader import NotThisError, StreamReader
 
 _PR_SET_PDEATHSIG = 1
-_TEXT_MOST = 500
-"""Characters of what an exception of a reader says, for people who ask for it."""
+_TEXT_MOST = 2**16
+"""Characters of what an exception of a reader says. Far more than anybody is shown: a secret must be whole to be hidden."""
 
 Answer = tuple[dict[str, Any], bytes]
 
@@ -111,7 +111,14 @@ def _failure(error: Exception, name: str) -> dict[str, Any]:
     if isinstance(error, CopycatError):
         option = error.option if isinstance(error, NotThisError) else ""
         return {"error": error.message, "hint": error.hint, "is_fatal": isinstance(error, FatalError), "option": option}
-    return {"error": fault(error, name), "hint": "", "is_fatal": False, "option": "", "text": str(error)[:_TEXT_MOST]}
+    return {"error": fault(error, name), "hint": "", "is_fatal": False, "option": "", "text": _text(error)}
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)[:_TEXT_MOST]
+    except Exception:  # noqa: BLE001 - somebody else's code raises anything
+        return ""
 
 
 def main() -> None:

@@ -137,7 +137,7 @@ class StreamReader:
     def read(self, start: Offset, end: Offset, planned: bytes) -> Iterator[Fields]:
         """The records of all partitions, in order; of a simple reader what it gives between the two offsets."""
         if self._simple is not None:
-            yield from fields_of(self._simple.readBetweenOffsets(start, end), self.names)
+            yield from fields_of(self._simple.readBetweenOffsets(start, end), self.names, "readBetweenOffsets")
             return
         for partition in pickle.loads(planned):  # noqa: S301 - from the process that plans, through the driver
             yield from fields_of(self._planned.read(partition), self.names)

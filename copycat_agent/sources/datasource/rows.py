@@ -14,9 +14,14 @@ from copycat_agent.formats.records.parquet.parquet_values import rows_of, values
 Fields = dict[str, Any]
 
 
-def fields_of(given: Iterable[Any] | None, names: list[str]) -> Iterator[Fields]:
-    """The records of one `read`. Raises FatalError for what does not fit the schema, and whatever the reader raises."""
-    for one in given or ():
+def fields_of(given: Iterable[Any] | None, names: list[str], what: str = "read") -> Iterator[Fields]:
+    """The records that the reader's method `what` gives.
+
+    Raises FatalError for None and for what does not fit the schema, and whatever the reader raises.
+    """
+    if given is None:
+        raise FatalError(f"{what}() returned nothing", "return an iterator, or an empty list")
+    for one in given:
         if isinstance(one, pa.RecordBatch):
             yield from _of_batch(one, names)
         else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Stretch
-from copycat_agent.sources.contract import Found, Position, Record
+from copycat_agent.sources.contract import Found, Position, Record, as_text
 from copycat_agent.sources.contract_kind import source_kind
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import too_large
@@ -70,11 +70,16 @@ class DataSourceReader:
             self._target = [end]  # what comes later is for the next run
         if end == start:
             return [self._found(position)]
+        self._check_size(start, end)
         if answer.get("too_large"):
             if not self._options.replayable:
                 raise FatalError(*too_large(self._stretch(position, end, b"")))
             work = planner.ask("plan", start=start, end=end).work
         return [self._found(position, {"start": start, "end": end}, (_ROWS if answer.get("rows") else _PLAN) + work)]
+
+    def _check_size(self, start: Any, end: Any) -> None:  # noqa: ANN401 - the reader's offsets
+        """Raises FatalError where a position that a batch comes to could not be saved: nothing of it is to be sent then."""
+        as_text({"offset": start, "end": end, "records": 2**62} if self._options.replayable else {"offset": end})
 
     def _found(self, position: Position, end: Position = None, work: bytes = b"") -> Found:
         unread = len(work) if work[:1] == _ROWS else int(end is not None)  # how much a plan stands for nobody knows
@@ -123,8 +128,10 @@ class DataSourceReader:
                 if number > settled:
                     yield fields, None if stretch.whole else {"offset": start, "end": end, "records": number}
         except (CopycatError, MemoryError):
+            self._forget_reader()
             raise
         except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
+            self._forget_reader()
             words = f"the reader {self._options.class_} failed (read): {fault(error, self._options.class_)}"
         if words:
             raise RetriableError(words, "it is tried again")
@@ -135,12 +142,17 @@ class DataSourceReader:
         return self._made().read(stretch.start["offset"], stretch.end, stretch.work[1:])
 
     def _made(self) -> StreamReader:
-        """The reader of this process, made once: as in Spark, its `read` keeps nothing."""
+        """The reader of this process, made once and anew after an error: as in Spark, its `read` keeps nothing."""
         from copycat_agent.sources.datasource.reader import StreamReader  # noqa: PLC0415 - SQL of pyspark, which nobody else needs
 
         with self._lock:
             self._reader = self._reader or StreamReader(self._options.class_, dict(self._options.options))
             return self._reader
+
+    def _forget_reader(self) -> None:
+        """Have it made anew for the next read: its schema may have changed. A process keeps a source as long as its definition."""
+        with self._lock:
+            self._reader = None
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
         """See `AuthorSource.apply`."""

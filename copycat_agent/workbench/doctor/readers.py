@@ -27,6 +27,6 @@ def examine_reader(notes: Notes, definition: Definition) -> PatternResult:
         finally:
             planner.close()
     except CopycatError as error:
-        said = f": {error.text}" if isinstance(error, ReaderFaultError) and error.text else ""
-        notes.fail(name, definition.mask.text(f"{error.message}{said}"), error.hint)
+        said = f": {error.shown(definition.mask)}" if isinstance(error, ReaderFaultError) and error.text else ""
+        notes.fail(name, definition.mask.text(error.message) + said, error.hint)
     return PatternResult()
