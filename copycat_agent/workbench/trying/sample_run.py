@@ -50,6 +50,9 @@ class StandIn(TaskProducer):
         self.broken = False
         self.batch_bytes = self.next_batch_bytes = 0
 
+    def start_with(self, run_bytes: int) -> None:
+        """See `TaskProducer.start_with`: there is no line to learn of."""
+
     def begin(self, stopping: Callable[[], bool]) -> None:
         """See `TaskProducer.begin`."""
         del stopping
