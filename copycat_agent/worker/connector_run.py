@@ -117,8 +117,10 @@ class ConnectorRun:
                 try:
                     self._leave()
                 finally:
-                    self._source.close()
-                    self._delivery.close()
+                    try:
+                        self._source.close()
+                    finally:
+                        self._delivery.close()
 
     def _cycle(self) -> None:
         """One round: look, take in results, hand out work."""

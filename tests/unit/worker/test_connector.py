@@ -509,3 +509,20 @@ def test_a_saved_key_that_is_no_files_is_passed_over_and_told(
     wait_state(worker, State.RUNNING)
     assert len([record for record in caplog.records if "passed over" in record.getMessage()]) == 3
     assert SourcePartition("app", "foo") in store.read("app"), "it is a person's"
+
+
+def test_a_source_that_cannot_be_closed_leaves_the_delivery_closed(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "logs" / "a", "one")
+    worker = run(ScriptedExecutor(otherwise=read_all))
+    wait_until(lambda: worker.statuses()[0].counts.read, message="it runs")
+    connector, closed = rounds(worker), threading.Event()
+
+    def bug() -> None:
+        raise KeyError("close")
+
+    monkeypatch.setattr(connector._source, "close", bug)
+    monkeypatch.setattr(connector._delivery, "close", closed.set)
+    worker.stop(5)
+    assert closed.is_set()
