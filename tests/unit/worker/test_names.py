@@ -248,7 +248,7 @@ def test_a_reset_holds_when_the_connector_gets_another_name_next(host: Host) -> 
 
 def test_where_the_topic_was_made_anew_with_fewer_partitions_a_person_decides_about_earlier_names_too(host: Host) -> None:
     host.kafka.partitions = 25
-    first = next(name for name in "ACDEFGHIJKLMN" if partition_of(host.store._kept.uuid, name, 25))
+    first = next(name for name in "ACDEFGHIJKLMN" if partition_of(host.store._kept.uuid, host.store.identified(name).id, 25))
     host.open(first)
     host.ship(first, "g", 500)
     place = host.store.lanes(first).place
