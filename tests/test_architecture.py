@@ -104,11 +104,6 @@ LATE: dict[tuple[str, str], str] = {
 }
 """Imports inside functions that are meant: (module or package, what it imports) -> reason. A reason is a slow library, never a cycle."""
 
-FOLDER_CYCLES: dict[str, str] = {
-    "sources": "base, following, packing, spool, remote and succession know each other; to be emptied when files are states",
-}
-"""Packages whose folders import each other in a circle -> reason."""
-
 DUPLICATE_CLASSES = frozenset(
     [
         "Address",
@@ -151,10 +146,6 @@ DUPLICATE_CLASSES = frozenset(
 """Names that two classes have in different modules: what is left of many. The list may only get shorter."""
 
 
-ACYCLIC_INSIDE: tuple[str, ...] = ("sources",)
-"""Packages whose modules and folders, at every level, form no import cycle: a folder counts as one."""
-
-
 @dataclass(frozen=True)
 class Import:
     """`module` (dotted, without the package's name) imports `target` (dotted, in full) in line `line`."""
@@ -184,7 +175,8 @@ def problems(root: Path, layers: tuple[tuple[str, ...], ...] = LAYERS) -> list[s
     for each in imports:
         found += [f"{each.module}:{each.line}: {text}" for text in _complaints(each, level)]
     found += [f"import cycle: {' -> '.join(cycle)}" for cycle in _cycles(imports, modules)]
-    return found + [f"folder cycle: {' -> '.join(cycle)}" for name in ACYCLIC_INSIDE for cycle in _folder_cycles(name, imports, modules)]
+    packages = sorted({module.split(".")[0] for module in modules})
+    return found + [f"folder cycle: {' -> '.join(cycle)}" for name in packages for cycle in _folder_cycles(name, imports, modules)]
 
 
 def _complaints(each: Import, level: dict[str, int]) -> list[str]:
@@ -286,36 +278,6 @@ def _cycles_of(graph: dict[str, list[str]]) -> list[list[str]]:
     return cycles
 
 
-def folder_cycles(imports: list[Import], modules: dict[str, Path]) -> set[str]:
-    """Packages whose parts, each folder taken as one, import each other in a circle. Modules of the package itself count one by one."""
-    edges: dict[str, set[tuple[str, str]]] = {}
-    for each in imports:
-        target = each.target.removeprefix(f"{PACKAGE}.")
-        if each.own is None or target not in modules:
-            continue
-        here, there = _parts(each.module, modules), _parts(target, modules)
-        for depth in range(1, min(len(here), len(there))):
-            if here[:depth] == there[:depth] and here[depth] != there[depth]:
-                edges.setdefault(".".join(here[:depth]), set()).add((here[depth], there[depth]))
-    return {package for package, pairs in edges.items() if _is_circular(pairs)}
-
-
-def _parts(module: str, modules: dict[str, Path]) -> list[str]:
-    return [*module.split("."), *(["__init__"] if modules[module].name == "__init__.py" else [])]
-
-
-def _is_circular(pairs: set[tuple[str, str]]) -> bool:
-    """Whether something is left when, again and again, whatever imports nothing that is left is taken away."""
-    left = set(pairs)
-    while left:
-        importers = {importer for importer, _ in left}
-        kept = {(importer, imported) for importer, imported in left if imported in importers}
-        if kept == left:
-            return True
-        left = kept
-    return False
-
-
 def duplicate_classes(modules: dict[str, Path]) -> set[str]:
     """Names of classes that are defined in more than one module."""
     seen: dict[str, set[str]] = {}
@@ -328,10 +290,6 @@ def duplicate_classes(modules: dict[str, Path]) -> set[str]:
 
 def _modules(root: Path) -> dict[str, Path]:
     return {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
-
-
-def test_no_folders_of_a_package_import_each_other_in_a_circle() -> None:
-    assert folder_cycles(_all_imports(), _modules(PROJECT / PACKAGE)) <= set(FOLDER_CYCLES)
 
 
 def test_one_class_has_one_name() -> None:
@@ -347,11 +305,11 @@ def test_a_circle_of_folders_and_a_name_of_two_classes_are_found_in_a_made_up_tr
         "sources/remote/c.py": "",
     }
     _plant(tmp_path, files)
-    for text, found in (("", set()), ("from copycat_agent.sources.spool.a import A", {"sources"})):
+    for text, found in (("", []), ("from copycat_agent.sources.spool.a import A", ["sources.spool", "sources.remote"])):
         (tmp_path / "sources/remote/c.py").write_text(text, "utf-8")
         modules = _modules(tmp_path)
         imports = [one for module, path in modules.items() for one in _imports(module, path, modules)]
-        assert folder_cycles(imports, modules) == found
+        assert {one for cycle in _folder_cycles("sources", imports, modules) for one in cycle} == set(found)
     assert duplicate_classes(_modules(tmp_path)) == {"A"}
 
 
