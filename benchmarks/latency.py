@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +36,11 @@ class Latency:
 def measure(tool: str, job: Job, per_second: int, seconds: float, idle_seconds: float) -> Latency:
     """Append `per_second` lines a second, one write each, for `seconds`, after a warm-up; then watch the tool idle. One file."""
     return measured(lambda: TOOLS[tool].start(job), job, per_second, seconds, idle_seconds)
+
+
+def median(found: Sequence[Latency]) -> Latency:
+    """Column by column."""
+    return Latency(*(statistics.median(getattr(one, field.name) for one in found) for field in fields(Latency)))
 
 
 def measured(

@@ -54,6 +54,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--trickle-seconds", type=float, default=30, help=f"how long {PER_SECOND} lines a second are followed; 0 leaves it out"
     )
+    parser.add_argument("--trickle-rounds", type=int, default=1, help="how often, the tools in turn; medians count")
     parser.add_argument("--idle-seconds", type=float, default=30, help="how long a tool is then watched doing nothing")
     parser.add_argument("--tools", nargs="*", default=present(), choices=list(TOOLS), help="which tools, of those this machine has")
     parser.add_argument("--json", type=Path, help="a file to write the figures to")
@@ -102,14 +103,16 @@ class _Bench:
         return one, two
 
     def trickle(self) -> dict[str, latency.Latency]:
-        """Every tool that follows a file, one after the other."""
+        """Every tool that follows a file, in turn; the median of each figure."""
         options = self._options
-        found = {}
-        for tool in [tool for tool in options.tools if TOOLS[tool].follows and options.trickle_seconds]:
-            with self._job(self._work / f"trickle-{tool}.log") as job:
-                _say(f"following {PER_SECOND} lines a second: {tool}")
-                found[tool] = latency.measure(tool, job, PER_SECOND, options.trickle_seconds, options.idle_seconds)
-        return found
+        tools = [tool for tool in options.tools if TOOLS[tool].follows and options.trickle_seconds]
+        found: dict[str, list[latency.Latency]] = {tool: [] for tool in tools}
+        for number in range(options.trickle_rounds):
+            for tool in tools:
+                with self._job(self._work / f"trickle-{tool}-{number}.log") as job:
+                    _say(f"following {PER_SECOND} lines a second: {tool}")
+                    found[tool].append(latency.measure(tool, job, PER_SECOND, options.trickle_seconds, options.idle_seconds))
+        return {tool: latency.median(each) for tool, each in found.items()}
 
     @contextmanager
     def _job(self, *paths: Path) -> Iterator[Job]:

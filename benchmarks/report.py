@@ -12,6 +12,7 @@ from benchmarks.rate import Rate
 
 NAMES = {
     "copycat": "copycat",
+    "previous": "copycat, the version before",
     "kcat": "`kcat -P -l`",
     "filestream": "Kafka Connect standalone, FileStreamSource",
 }

@@ -62,6 +62,15 @@ class Tool:
 
 def copycat(job: Job) -> list[Process]:
     """The agent as a user runs it, one connector for each file."""
+    return _agent(job, sys.executable)
+
+
+def previous(job: Job) -> list[Process]:
+    """The agent of another checkout, which the environment variable COPYCAT_PREVIOUS names, from its own `.venv`."""
+    return _agent(job, os.path.join(os.environ["COPYCAT_PREVIOUS"], ".venv", "bin", "python"))  # noqa: PTH118 - a link, not to be resolved
+
+
+def _agent(job: Job, python: str) -> list[Process]:
     definitions = job.work / "connectors.d"
     definitions.mkdir(parents=True)
     for path, topic in job.pairs:
@@ -72,8 +81,9 @@ def copycat(job: Job) -> list[Process]:
             "kafka": {"bootstrap_servers": [job.bootstrap]},
         }
         (definitions / f"{topic}.yaml").write_text(json.dumps(definition))
-    command = [sys.executable, "-m", "copycat_agent", "run", str(definitions), "--state-dir", str(job.work / "state")]
-    return [start(job.work, command)]
+    command = [python, "-m", "copycat_agent", "run", str(definitions), "--state-dir", str(job.work / "state")]
+    cwd = None if python == sys.executable else Path(python).parents[2]
+    return [start(job.work, command, cwd)]
 
 
 def kcat(job: Job) -> list[Process]:
@@ -110,14 +120,16 @@ def connect(work: Path, bootstrap: str, connectors: Mapping[str, Mapping[str, st
 
 TOOLS: dict[str, Tool] = {
     "copycat": Tool(copycat, follows=True),
+    "previous": Tool(previous, follows=True),
     "kcat": Tool(kcat, follows=False, needs="kcat"),
     "filestream": Tool(filestream, follows=True),
 }
 
 
 def present() -> list[str]:
-    """Tools that this machine has."""
-    return [name for name, tool in TOOLS.items() if not tool.needs or shutil.which(tool.needs)]
+    """Tools that this machine has; `previous` where COPYCAT_PREVIOUS names a checkout."""
+    known = [name for name, tool in TOOLS.items() if not tool.needs or shutil.which(tool.needs)]
+    return [name for name in known if name != "previous" or "COPYCAT_PREVIOUS" in os.environ]
 
 
 def end(processes: Sequence[Process]) -> None:
@@ -135,11 +147,11 @@ def describe_machine() -> str:
     return f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB, Python {sys.version.split()[0]}"
 
 
-def start(work: Path, command: Sequence[str]) -> Process:
-    """A process whose words go to `output.log` in `work`."""
+def start(work: Path, command: Sequence[str], directory: Path | None = None) -> Process:
+    """A process that runs in `directory`, this one's by default; its output goes to `output.log` in `work`."""
     work.mkdir(parents=True, exist_ok=True)
     with (work / "output.log").open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory)
 
 
 def write_properties(path: Path, values: Mapping[str, str]) -> str:
