@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reach_ins import all_reach_ins, reach_ins
+
 PROJECT = Path(__file__).parents[1]
 PACKAGE = "copycat_agent"
 
@@ -144,6 +146,87 @@ DUPLICATE_CLASSES = frozenset(
     ]
 )
 """Names that two classes have in different modules: what is left of many. The list may only get shorter."""
+
+
+REACH_INS: dict[str, int] = {
+    "tests/cli/test_backfill.py": 1,
+    "tests/cli/test_bundle.py": 3,
+    "tests/cli/test_plan.py": 1,
+    "tests/cli/test_run.py": 6,
+    "tests/cli/test_spool_views.py": 1,
+    "tests/faults/sick_files.py": 1,
+    "tests/faults/test_exactly_state.py": 1,
+    "tests/scenarios/test_dlq_command.py": 1,
+    "tests/scenarios/test_remote.py": 1,
+    "tests/scenarios/test_spool_columns.py": 1,
+    "tests/spark/test_cluster_lanes.py": 1,
+    "tests/spark/test_cluster_parts.py": 1,
+    "tests/spark/test_cluster_words.py": 1,
+    "tests/spark/test_java.py": 1,
+    "tests/spark/test_reasons.py": 1,
+    "tests/spark/test_runner.py": 3,
+    "tests/unit/agent/conftest.py": 1,
+    "tests/unit/agent/test_reload.py": 1,
+    "tests/unit/api/test_port.py": 2,
+    "tests/unit/backfill/test_given.py": 1,
+    "tests/unit/batch/test_lane_outcomes.py": 7,
+    "tests/unit/batch/test_lanes.py": 4,
+    "tests/unit/batch/test_losses.py": 2,
+    "tests/unit/batch/test_packed.py": 2,
+    "tests/unit/batch/test_run_batch.py": 5,
+    "tests/unit/converters/test_registry.py": 2,
+    "tests/unit/converters/test_registry_login.py": 2,
+    "tests/unit/dlq/test_replay.py": 3,
+    "tests/unit/formats/records/test_avro.py": 1,
+    "tests/unit/formats/records/test_jsonl.py": 2,
+    "tests/unit/formats/records/trees.py": 3,
+    "tests/unit/metrics/test_processes.py": 1,
+    "tests/unit/oauth/test_tokens.py": 5,
+    "tests/unit/patterns/test_bounds.py": 2,
+    "tests/unit/producer/test_delivery.py": 7,
+    "tests/unit/producer/test_keeping.py": 13,
+    "tests/unit/producer/test_outage.py": 2,
+    "tests/unit/producer/test_permissions.py": 1,
+    "tests/unit/producer/test_positions.py": 10,
+    "tests/unit/producer/test_statistics.py": 6,
+    "tests/unit/producer/test_tracking.py": 2,
+    "tests/unit/producer/test_transactional.py": 10,
+    "tests/unit/sources/spool/cleaning.py": 3,
+    "tests/unit/sources/spool/test_cleanup_retain.py": 3,
+    "tests/unit/sources/spool/test_spool_attacks.py": 3,
+    "tests/unit/sources/spool/test_spool_remount.py": 1,
+    "tests/unit/sources/test_copied_over.py": 6,
+    "tests/unit/sources/test_forgetting.py": 1,
+    "tests/unit/sources/test_glance.py": 3,
+    "tests/unit/sources/test_kept.py": 1,
+    "tests/unit/sources/test_log_file.py": 2,
+    "tests/unit/sources/test_losses.py": 1,
+    "tests/unit/sources/test_missed.py": 2,
+    "tests/unit/sources/test_model.py": 3,
+    "tests/unit/sources/test_order.py": 3,
+    "tests/unit/sources/test_origins.py": 1,
+    "tests/unit/sources/test_packed_files.py": 5,
+    "tests/unit/sources/test_unpacking.py": 1,
+    "tests/unit/test_dev_broker.py": 3,
+    "tests/unit/test_logs.py": 2,
+    "tests/unit/test_offsets.py": 5,
+    "tests/unit/test_offsets_accounts.py": 1,
+    "tests/unit/test_offsets_damage.py": 1,
+    "tests/unit/test_offsets_ledger.py": 2,
+    "tests/unit/test_registry.py": 2,
+    "tests/unit/test_systemd.py": 2,
+    "tests/unit/transactions/test_canaries.py": 25,
+    "tests/unit/transactions/test_opening.py": 1,
+    "tests/unit/transforms/test_pairs.py": 3,
+    "tests/unit/workbench/doctor/test_kafka.py": 1,
+    "tests/unit/workbench/guessing/test_guessing.py": 5,
+    "tests/unit/worker/test_connector.py": 23,
+    "tests/unit/worker/test_lanes.py": 8,
+    "tests/unit/worker/test_names.py": 10,
+    "tests/unit/worker/test_names_random.py": 1,
+    "tests/unit/worker/test_operations.py": 4,
+}
+"""Test file -> how often it uses private names of the product. A count only goes down; a file that has none leaves the table."""
 
 
 @dataclass(frozen=True)
@@ -323,6 +406,33 @@ def test_the_tables_name_only_what_exists() -> None:
     assert {name for doors in DOORS.values() for name in doors} <= there
     late = {(found.importer, found.target) for found in _all_imports() if found.is_late}
     assert set(LATE) <= late, "a late import that is gone should leave the table"
+
+
+def test_tests_use_private_names_no_more_than_they_did() -> None:
+    counted = all_reach_ins()
+    more = {name: found for name, found in counted.items() if len(found) > REACH_INS.get(name, 0)}
+    assert more == {}, "give the product a public seam instead"
+    fewer = {name: len(counted.get(name, ())) for name, count in REACH_INS.items() if len(counted.get(name, ())) < count}
+    assert fewer == {}, "write the smaller counts into REACH_INS"
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("from copycat_agent.worker import _loop", 1),
+        ("from copycat_agent.worker import loop", 0),
+        ("from tests.rig import _loop", 0),
+        ("thing._store", 1),
+        ("thing.inner._store._store", 2),
+        ("thing._replace(a=1)", 0),
+        ("monkeypatch.setattr(thing, '_store', None)", 1),
+        ("monkeypatch.setattr('copycat_agent.worker._loop', None)", 1),
+        ("class A:\n    def f(self) -> None:\n        self._store, super()._store", 0),
+    ],
+)
+def test_a_use_of_a_private_name_is_found(tmp_path: Path, line: str, count: int) -> None:
+    (tmp_path / "test_it.py").write_text(line, "utf-8")
+    assert len(reach_ins(tmp_path / "test_it.py", {"_store"})) == count
 
 
 def _all_imports() -> list[Import]:
