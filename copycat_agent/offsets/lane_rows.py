@@ -1,18 +1,28 @@
-"""The tables of lanes: what each connector is in Kafka, places and heads by connector and by whose they are, and what it is bound to."""
+"""Rows about exactly-once lanes: ids of connectors, places and heads in Kafka, bindings to a cluster, and marks.
+
+A *mark* is a row of `unpublished`: the offset that is saved of this partition, or that it is deleted, is not in Kafka yet. A mark that a
+person made outranks what Kafka says until the lanes are opened next: up to then Kafka's positions are older than the person's wish,
+afterwards they were made of it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import Head, Place, new_connector_id
+from copycat_agent.model import Head, Place, SourcePartition, new_connector_id
+from copycat_agent.offsets import schema
 from copycat_agent.offsets.schema import checksum
 from copycat_agent.transactions.opening import Adopt, Lanes
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
+    from copycat_agent.model import SourceOffset
     from copycat_agent.offsets.schema import Row
+
+FIRST = "started"
+"""The row that says when a connector first looked (`log_file.followed`): with it in Kafka, a file that Kafka does not know is new."""
 
 
 class Binding(NamedTuple):
@@ -155,3 +165,51 @@ def _save(connection: sqlite3.Connection, table: str, rows: Collection[Row]) -> 
         size = len(next(iter(rows))) + 1
         query = f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * size)})"  # noqa: S608 - a constant
         connection.executemany(query, [(*row, checksum(row)) for row in rows])
+
+
+def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], *, wish: bool) -> None:
+    """What is saved of them is not in Kafka; `wish`: because a person wants it so."""
+    rows = [(*one, int(wish)) for one in partitions]
+    connection.executemany(
+        "INSERT INTO unpublished (connector, key, wish, checksum) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (connector, key) DO UPDATE SET wish = max(wish, excluded.wish)",
+        [(*row, checksum(row[:2])) for row in rows],
+    )
+
+
+def unmark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition]) -> None:
+    """What is saved of them is in Kafka."""
+    connection.executemany("DELETE FROM unpublished WHERE connector = ? AND key = ?", partitions)
+
+
+def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartition], *, wish: bool, is_lost: bool = False) -> None:
+    """Offsets were saved or deleted that no transaction has told: mark those of connectors with lanes.
+
+    While a connector runs without them the next opening takes everything from here anyway: only a person's marks are made then.
+    `is_lost`: the store may have known lanes of connectors that it does not know any more; what a person wants is marked for these, too.
+    """
+    for connector in {one.connector for one in partitions}:
+        may_be_unknown = wish and (is_lost or is_renamed(connection, connector))
+        is_concerned = has_lanes(connection, connector) or (may_be_unknown and not is_known(connection, connector))
+        if is_concerned and (wish or binding(connection, connector).adopt != "local"):
+            mark(connection, [one for one in partitions if one.connector == connector], wish=wish)
+
+
+def told(connection: sqlite3.Connection, also: Mapping[SourcePartition, SourceOffset | None]) -> None:
+    """These offsets were told in a transaction as they stood when it was planned: marks go where that is still what is saved."""
+    for partition, offset in also.items():
+        row = connection.execute(f"{schema.SELECT} WHERE connector = ? AND key = ?", partition).fetchone()
+        if (schema.decode(row)[1] if row else None) == offset:
+            unmark(connection, [partition])
+
+
+def unpublished(connection: sqlite3.Connection, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
+    """Up to `limit` marked ones, None for those that are forgotten. The row `FIRST` comes first, then the oldest marks."""
+    first = connection.execute("SELECT key FROM unpublished WHERE connector = ? AND key = ? LIMIT ?", (connector, FIRST, limit)).fetchall()
+    others = "SELECT key FROM unpublished WHERE connector = ? AND key <> ? ORDER BY number LIMIT ?"
+    keys = [*first, *connection.execute(others, (connector, FIRST, limit - len(first)))]
+    found: dict[SourcePartition, SourceOffset | None] = {}
+    for (key,) in keys:
+        row = connection.execute(f"{schema.SELECT} WHERE connector = ? AND key = ?", (connector, key)).fetchone()
+        found[SourcePartition(connector, key)] = schema.decode(row)[1] if row else None
+    return found

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from copycat_agent.errors import CopiedError, DataError
 from copycat_agent.model import Account, SourcePartition
-from copycat_agent.offsets import accounts as books
-from copycat_agent.offsets import damage, identity, lane_rows, lanes, ledger, names, schema
-from copycat_agent.offsets.held import HeldFile
+from copycat_agent.offsets import identity, lane_rows, lanes, ledger, names, schema
+from copycat_agent.offsets.connection import HeldFile
+from copycat_agent.offsets.state_dir import marker_text
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,7 +43,7 @@ class LaneStore(HeldFile):
     @property
     def identity(self) -> Identity:
         """Who the agent is in Kafka, with the nonce of this start, which is on disk. RetriableError when it cannot be put there."""
-        with self._using() as connection:
+        with self.using() as connection:
             if self._identity is None:
                 self._kept, self._identity = identity.start(self._directory, self._kept, lane_rows.nonces(connection))
             return self._identity
@@ -67,17 +67,17 @@ class LaneStore(HeldFile):
     @property
     def damaged(self) -> str:
         """Why the store was begun anew, "" when it was not: until a person removes the marker, only Kafka's word counts."""
-        return damage.marker_text(Path(self._path)) if self._directory else ""
+        return marker_text(Path(self._path)) if self._directory else ""
 
     def begin_anew(self, connector: str) -> int:
         """Delete all offsets of a connector, on a person's request; returns how many. What Kafka says of it does not count any more."""
         self._leave_identity(connector)
-        with self._writing() as connection:
+        with self.writing() as connection:
             keys = connection.execute("SELECT key FROM offsets WHERE connector = ?", (connector,)).fetchall()
             connection.execute("DELETE FROM offsets WHERE connector = ?", (connector,))
             has_lanes = lane_rows.has_lanes(connection, connector)
             if has_lanes:
-                lanes.mark(connection, [SourcePartition(connector, key) for (key,) in keys], wish=True)
+                lane_rows.mark(connection, [SourcePartition(connector, key) for (key,) in keys], wish=True)
             if has_lanes or self._kept.nonces or self.damaged:  # Kafka may know of lanes: of a store that is lost, of a killed opening
                 lanes.adopt(connection, connector, "local")
         self._give_back_space()
@@ -85,17 +85,17 @@ class LaneStore(HeldFile):
 
     def lanes(self, connector: str) -> KeptLanes:
         """What is known of a connector's lanes."""
-        with self._using() as connection:
+        with self.using() as connection:
             return lanes.kept(connection, connector)
 
     def knows(self, connector: str) -> bool:
         """Whether it is known here what Kafka has of it. A store that was lost knows of nobody."""
-        with self._using() as connection:
+        with self.using() as connection:
             return lane_rows.is_known(connection, connector)
 
     def connectors_with_lanes(self) -> tuple[str, ...]:
         """Names of all connectors that have lanes, whether or not they have offsets."""
-        with self._using() as connection:
+        with self.using() as connection:
             return tuple(lane_rows.named(connection))
 
     def identified(self, connector: str) -> KeptLanes:
@@ -103,18 +103,18 @@ class LaneStore(HeldFile):
         kept = self.lanes(connector)
         if kept.id:
             return kept
-        with self._writing() as connection:
+        with self.writing() as connection:
             lane_rows.identify(connection, connector)
             return lanes.kept(connection, connector)
 
     def looked_up(self, connector: str, found: Iterable[Lanes]) -> None:
         """Kafka was asked for names of the connector of which it was not known here what they are for, and has these lanes."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             names.looked_up(connection, connector, found)
 
     def renamed_since(self, connector: str, key: str) -> None:
         """The id with this key, which the connector has here, is another's in Kafka: this store is older than a rename."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             names.renamed_since(connection, connector, key)
 
     def lanes_opened(
@@ -132,7 +132,7 @@ class LaneStore(HeldFile):
         `published` is `Opening.publish`. Losses of steps that were not known here are entered, and with `keeps_accounts` their counts.
         Returns the positions that count: not those that a row is ahead of, or a later wish of a person.
         """
-        with self._writing() as connection:
+        with self.writing() as connection:
             known = lanes.kept(connection, connector)
             steps = {number: head.seq for number, head in known.heads.items()} if known.adopt == "topic" else {}
             unknown = [one for one in truth.positions if one.seq > steps.get(one.lane, 0)]
@@ -145,26 +145,26 @@ class LaneStore(HeldFile):
         for one in unknown:
             self._ledger.enter(connection, one.losses)
             if keeps_accounts and one.offset is not None:
-                books.add(connection, {one.partition: Account(one.counts, path=one.offset.path)})
+                ledger.add_accounts(connection, {one.partition: Account(one.counts, path=one.offset.path)})
 
     def lanes_refused(self, connector: str, error: PositionsError) -> None:
         """The lanes could not be opened: remember that this host is a copy, or was copied, and save what it has committed itself."""
         if isinstance(error, CopiedError):
-            with self._writing() as connection:
+            with self.writing() as connection:
                 unknown = lanes.refused(connection, connector, cast("tuple[Position, ...]", error.positions))
                 self._enter(connection, unknown, keeps_accounts=False)
 
     def unpublished(self, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
         """Up to `limit` offsets that no transaction has told yet, None for those that are forgotten; the most urgent first."""
-        with self._using() as connection:
-            return lanes.unpublished(connection, connector, limit)
+        with self.using() as connection:
+            return lane_rows.unpublished(connection, connector, limit)
 
     def leave_lanes(self, connector: str) -> None:
         """A run without lanes begins: should they be opened again, what is saved here counts, and not what Kafka says."""
-        with self._using() as connection:
+        with self.using() as connection:
             is_left = not lane_rows.has_lanes(connection, connector) or lanes.kept(connection, connector).unused
         if not is_left:
-            with self._writing() as connection:
+            with self.writing() as connection:
                 lanes.leave(connection, connector)
 
     def adopt(self, connector: str, which: Adopt) -> str:
@@ -174,7 +174,7 @@ class LaneStore(HeldFile):
         may be open. Returns its uuid then, else "".
         """
         changed = self._leave_identity(connector) if which == "local" else ""
-        with self._writing() as connection:
+        with self.writing() as connection:
             lanes.adopt(connection, connector, which)
         return changed
 
@@ -185,12 +185,12 @@ class LaneStore(HeldFile):
         """
         if agent in {self._kept.uuid, *self._kept.former}:
             raise DataError("that is this agent, or was it", "leave --agent out")
-        with self._writing() as connection:
+        with self.writing() as connection:
             names.take_over(connection, connector, agent)
 
     def undecided(self, connector: str) -> str:
         """Why a connector without lanes must not begin, "" when it may: the store was begun anew, and nobody has decided."""
-        with self._using() as connection:
+        with self.using() as connection:
             is_new = lane_rows.is_known(connection, connector) and not lane_rows.has_lanes(connection, connector)
             is_decided = is_new or lane_rows.binding(connection, connector).adopt == "local"
         return "" if is_decided else self.damaged
@@ -203,7 +203,7 @@ class LaneStore(HeldFile):
             kept = identity.another(self._kept)
             if self._directory is not None:
                 identity.save(self._directory, kept)
-            with self._writing() as connection:  # should this fail, the next start does it
+            with self.writing() as connection:  # should this fail, the next start does it
                 schema.set_uuid(connection, kept.uuid)
                 lanes.begin_anew(connection)
             self._kept, self._identity = kept, None

@@ -1,9 +1,6 @@
-"""What is known of lanes here: heads, where they stand in Kafka, and which offsets are not there yet.
+"""What the store knows of a connector's lanes, and how an opening, a person or another guarantee changes that.
 
-Kafka decides and this is the memory of it: see `transactions.opening` for what is done with it, and why it may be behind.
-
-A *mark* is a row of `unpublished`: what is saved of this partition, or that it is forgotten, is not in Kafka. A mark that a person
-made outranks what Kafka says until the lanes are opened: only then is it sure that whatever Kafka says later was made of it.
+Kafka decides, and this is the agent's memory of it, which may be behind: `transactions.opening` compares the two.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.errors import FatalError, PositionsError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
 from copycat_agent.offsets import lane_rows, schema
-from copycat_agent.offsets.schema import checksum
 from copycat_agent.transactions.opening import Adopt, Lanes
 
 if TYPE_CHECKING:
@@ -24,8 +20,6 @@ if TYPE_CHECKING:
     from copycat_agent.model import Position
     from copycat_agent.transactions.opening import Truth
 
-FIRST = "started"
-"""The row that says when a connector first looked (`log_file.followed`): with it in Kafka, a file that Kafka does not know is new."""
 _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka says anew"
 
 
@@ -111,7 +105,7 @@ def opened(
         same = {one.partition for one in news if one.offset is there[one.partition]}  # a lost store has all of them from there
         rows = connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,))
         others = (schema.decode(row) for row in rows if row[:2] not in same)
-        mark(connection, [partition for partition, offset in others if there.get(partition) != offset], wish=False)
+        lane_rows.mark(connection, [partition for partition, offset in others if there.get(partition) != offset], wish=False)
     connection.execute("UPDATE unpublished SET wish = 0 WHERE connector = ? AND wish = 1", (connector,))
     return news
 
@@ -163,7 +157,7 @@ def _apply(connection: sqlite3.Connection, position: Position, *, may_rewind: bo
     if wish or (is_behind and not may_rewind):
         return False
     connection.execute(schema.UPSERT, schema.encode(partition, offset))
-    unmark(connection, [partition])
+    lane_rows.unmark(connection, [partition])
     return True
 
 
@@ -192,54 +186,6 @@ def save_heads(connection: sqlite3.Connection, connector: str, heads: Mapping[in
     """The connector's own lanes are there."""
     key = lane_rows.identify(connection, connector).id
     lane_rows.save_heads(connection, connector, Lanes(key, Place("", -1)), heads)
-
-
-def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], *, wish: bool) -> None:
-    """What is saved of them is not in Kafka; `wish`: because a person wants it so."""
-    rows = [(*one, int(wish)) for one in partitions]
-    connection.executemany(
-        "INSERT INTO unpublished (connector, key, wish, checksum) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (connector, key) DO UPDATE SET wish = max(wish, excluded.wish)",
-        [(*row, checksum(row[:2])) for row in rows],
-    )
-
-
-def unmark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition]) -> None:
-    """What is saved of them is in Kafka."""
-    connection.executemany("DELETE FROM unpublished WHERE connector = ? AND key = ?", partitions)
-
-
-def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartition], *, wish: bool, is_lost: bool = False) -> None:
-    """Offsets were saved or deleted that no transaction has told: mark those of connectors with lanes.
-
-    While a connector runs without them the next opening takes everything from here anyway: only a person's marks are made then.
-    `is_lost`: the store may have known lanes of connectors that it does not know any more; what a person wants is marked for these, too.
-    """
-    for connector in {one.connector for one in partitions}:
-        may_be_unknown = wish and (is_lost or lane_rows.is_renamed(connection, connector))
-        has_lanes = lane_rows.has_lanes(connection, connector) or (may_be_unknown and not lane_rows.is_known(connection, connector))
-        if has_lanes and (wish or lane_rows.binding(connection, connector).adopt != "local"):
-            mark(connection, [one for one in partitions if one.connector == connector], wish=wish)
-
-
-def told(connection: sqlite3.Connection, also: Mapping[SourcePartition, SourceOffset | None]) -> None:
-    """These offsets were told in a transaction as they stood when it was planned: marks go where that is still what is saved."""
-    for partition, offset in also.items():
-        row = connection.execute(f"{schema.SELECT} WHERE connector = ? AND key = ?", partition).fetchone()
-        if (schema.decode(row)[1] if row else None) == offset:
-            unmark(connection, [partition])
-
-
-def unpublished(connection: sqlite3.Connection, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
-    """Up to `limit` marked ones, None for those that are forgotten. The row `FIRST` comes first, then the oldest marks."""
-    first = connection.execute("SELECT key FROM unpublished WHERE connector = ? AND key = ? LIMIT ?", (connector, FIRST, limit)).fetchall()
-    others = "SELECT key FROM unpublished WHERE connector = ? AND key <> ? ORDER BY number LIMIT ?"
-    keys = [*first, *connection.execute(others, (connector, FIRST, limit - len(first)))]
-    found: dict[SourcePartition, SourceOffset | None] = {}
-    for (key,) in keys:
-        row = connection.execute(f"{schema.SELECT} WHERE connector = ? AND key = ?", (connector, key)).fetchone()
-        found[SourcePartition(connector, key)] = schema.decode(row)[1] if row else None
-    return found
 
 
 def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:

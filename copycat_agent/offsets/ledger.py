@@ -1,15 +1,18 @@
-"""The loss ledger: every byte that was given up, with where, why and when; and the operator's wishes for each connector.
+"""What the store keeps beside offsets: losses, the accounts of runs to the end, and what a person asked each connector to be.
 
-Entries are many and only the newest are kept; totals are few and survive the entries. Both are written in the transaction
-that saves the offsets they belong to, so a loss is neither counted twice nor forgotten, whatever is killed when.
+A loss is a stretch of bytes that was given up, with where, why and when. Only the newest entries are kept; totals are few and survive them.
+An account says what a run to the end did with one file: counts, and places in Kafka. Losses and accounts are written in the transaction
+that saves the offsets they belong to. So after a kill nothing is counted twice, and nothing that an offset has passed is left out.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from dataclasses import astuple
 from typing import TYPE_CHECKING, cast
 
-from copycat_agent.model import Loss, LossReason, LossTotal, SourcePartition
+from copycat_agent.model import Account, Counts, Delivered, Loss, LossReason, LossTotal, SourcePartition
 from copycat_agent.offsets.schema import bounded, checksum
 
 if TYPE_CHECKING:
@@ -26,6 +29,10 @@ Totals = dict[tuple[str, LossReason], LossTotal]
 _COLUMNS = "connector, key, path, start, stop, size_bytes, records, reason, detail, at_ms"
 _SELECT = f"SELECT {_COLUMNS}, checksum FROM losses"  # noqa: S608 - constants
 _INSERT = f"INSERT INTO losses ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 11)})"  # noqa: S608
+
+ACCOUNT_COLUMNS = "connector, key, path, state, why, counts, undated, delivered"
+_SELECT_ACCOUNT = f"SELECT {ACCOUNT_COLUMNS}, checksum FROM accounts"  # noqa: S608 - constants
+_UPSERT_ACCOUNT = f"INSERT OR REPLACE INTO accounts ({ACCOUNT_COLUMNS}, checksum) VALUES ({', '.join('?' * 9)})"  # noqa: S608
 
 
 class Ledger:
@@ -156,3 +163,41 @@ def _decode(row: Row) -> Loss:
     connector, key, path, start, end, size_bytes, records, reason, detail, at_ms, _ = row
     partition = SourcePartition(connector, key)
     return Loss(partition, path.decode("utf-8", "surrogateescape"), start, end, size_bytes, records, reason, detail, at_ms)
+
+
+def add_accounts(connection: sqlite3.Connection, accounts: Mapping[SourcePartition, Account]) -> None:
+    """Add to what is known of these files."""
+    for partition, account in accounts.items():
+        row = connection.execute(f"{_SELECT_ACCOUNT} WHERE connector = ? AND key = ?", partition).fetchone()
+        known = _decode_account(row)[1] if row else Account()
+        connection.execute(_UPSERT_ACCOUNT, _encode_account(partition, known + account))
+
+
+def accounts_of(connection: sqlite3.Connection, connector: str) -> dict[SourcePartition, Account]:
+    """All accounts of a connector."""
+    return dict(map(_decode_account, connection.execute(f"{_SELECT_ACCOUNT} WHERE connector = ?", (connector,))))
+
+
+def forget_accounts(connection: sqlite3.Connection, connector: str) -> None:
+    """Begin the connector's accounts anew."""
+    connection.execute("DELETE FROM accounts WHERE connector = ?", (connector,))
+
+
+def rename_accounts(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Accounts of `old` become `new`'s, added to what that has."""
+    add_accounts(connection, {SourcePartition(new, partition.key): account for partition, account in accounts_of(connection, old).items()})
+    forget_accounts(connection, old)
+
+
+def _encode_account(partition: SourcePartition, account: Account) -> Row:
+    why = account.why.encode("utf-8", "backslashreplace").decode()
+    path = account.path.encode("utf-8", "surrogateescape")
+    row = (*partition, path, account.state, why, json.dumps(astuple(account.counts)), account.undated, json.dumps(account.delivered))
+    return (*row, checksum(row))
+
+
+def _decode_account(row: Row) -> tuple[SourcePartition, Account]:
+    connector, key, path, state, why, counts, undated, delivered, _ = row
+    places = tuple(Delivered(*one) for one in json.loads(delivered))
+    account = Account(Counts(*json.loads(counts)), places, path.decode("utf-8", "surrogateescape"), state, why, undated)
+    return SourcePartition(connector, key), account

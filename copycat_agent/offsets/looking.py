@@ -6,14 +6,14 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import schema
-from copycat_agent.offsets.opening import DATABASE
+from copycat_agent.offsets.state_dir import DATABASE
 from copycat_agent.options import Definition
 
 _TRIES = 5
@@ -22,23 +22,10 @@ _TRIES = 5
 def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
     """What is committed, of all connectors; empty when nothing ever was.
 
-    The agent's own connection locks everybody else out, so this reads a copy of the database and its write-ahead log. The log
-    checks itself: a commit that is copied in half is left out. Only a checkpoint meanwhile would spoil it, and is seen.
     Raises FatalError when the store cannot be read, RetriableError when it did not keep still.
     """
-    database = state_dir / DATABASE
-    with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
-        copy = Path(directory) / DATABASE
-        try:
-            if not _copy(database, copy):
-                return {}
-            with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-                return dict(map(schema.decode, connection.execute(schema.select(connection))))
-        except OSError as error:
-            raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error.strerror}", "run it as the agent's user") from None
-        except sqlite3.Error as error:
-            hint = "start the agent: it says what is wrong with the store, and what to do"
-            raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error}", hint) from None
+    with _copy_of(state_dir) as connection:
+        return {} if connection is None else dict(map(schema.decode, connection.execute(schema.select(connection))))
 
 
 def store_outline(state_dir: Path) -> dict[str, object]:
@@ -46,23 +33,38 @@ def store_outline(state_dir: Path) -> dict[str, object]:
 
     Raises what `saved_offsets` raises; empty when there is none.
     """
+    with _copy_of(state_dir) as connection:
+        if connection is None:
+            return {}
+        tables = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+        return {
+            "version": connection.execute("PRAGMA user_version").fetchone()[0],
+            "check": [row[0] for row in connection.execute("PRAGMA quick_check(20)")],
+            "tables": [{"name": name, "sql": sql, "rows": _rows(connection, name)} for name, sql in tables],
+            "offsets": dict(connection.execute("SELECT connector, count(*) FROM offsets GROUP BY connector")),
+        }
+
+
+@contextmanager
+def _copy_of(state_dir: Path) -> Iterator[sqlite3.Connection | None]:
+    """A connection to a copy of the store; None when there is none.
+
+    The agent's own connection locks everybody else out, so the copy is made of the database and its write-ahead log as files. The log
+    checks itself: a commit that is copied in half is left out. Only a checkpoint meanwhile would spoil the copy, and is seen.
+    """
     with tempfile.TemporaryDirectory(prefix="copycat-look-") as directory:
         copy = Path(directory) / DATABASE
         try:
             if not _copy(state_dir / DATABASE, copy):
-                return {}
+                yield None
+                return
             with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-                tables = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
-                return {
-                    "version": connection.execute("PRAGMA user_version").fetchone()[0],
-                    "check": [row[0] for row in connection.execute("PRAGMA quick_check(20)")],
-                    "tables": [{"name": name, "sql": sql, "rows": _rows(connection, name)} for name, sql in tables],
-                    "offsets": dict(connection.execute("SELECT connector, count(*) FROM offsets GROUP BY connector")),
-                }
+                yield connection
         except OSError as error:
-            raise FatalError(f"the store in {state_dir} cannot be read: {error.strerror}", "run it as the agent's user") from None
+            raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error.strerror}", "run it as the agent's user") from None
         except sqlite3.Error as error:
-            raise FatalError(f"the store in {state_dir} cannot be read: {error}") from None
+            hint = "start the agent: it says what is wrong with the store, and what to do"
+            raise FatalError(f"the saved offsets in {state_dir} cannot be read: {error}", hint) from None
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> int:

@@ -110,16 +110,16 @@ def rename(
     `kept` are those that both had: whatever Kafka says of them, what is saved here counts. `is_lost`: see `lanes.changed`.
     """
     for key, wish in connection.execute("SELECT key, wish FROM unpublished WHERE connector = ?", (old,)).fetchall():
-        lanes.mark(connection, [SourcePartition(new, key)], wish=bool(wish))
+        lane_rows.mark(connection, [SourcePartition(new, key)], wish=bool(wish))
     connection.execute("DELETE FROM unpublished WHERE connector = ?", (old,))
     is_known = lane_rows.is_known(connection, old)
     if lane_rows.has_lanes(connection, old):
-        lanes.mark(connection, kept, wish=True)
+        lane_rows.mark(connection, kept, wish=True)
         _hand_over(connection, old, new, moved)
     elif moved and is_lost and not is_known:
         lane_rows.save_place(connection, new, Lanes(old, UNKNOWN))  # Kafka may know more than a store that was lost
     else:
-        lanes.changed(connection, moved, wish=False)
+        lane_rows.changed(connection, moved, wish=False)
     if moved or is_known:
         lane_rows.save_identified(connection, old, _nobodys())
 
@@ -143,7 +143,7 @@ def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collec
         asks = 0 if is_reset or (ours is not None and not ours.asks) else 1
         lane_rows.save_identified(connection, new, theirs._replace(asks=asks, registered=""))
         rows = connection.execute("SELECT connector, key FROM offsets WHERE connector = ?", (new,)).fetchall()
-        lanes.mark(connection, [one for one in (SourcePartition(*row) for row in rows) if one not in set(moved)], wish=False)
+        lane_rows.mark(connection, [one for one in (SourcePartition(*row) for row in rows) if one not in set(moved)], wish=False)
     for group in groups:
         lane_rows.save_place(connection, new, group)
         lane_rows.save_heads(connection, new, group, group.known)

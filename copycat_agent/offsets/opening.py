@@ -1,21 +1,28 @@
-"""From a locked directory to a connection: marker, check, quarantine, creation, migration."""
+"""Opening the store: the marker of a damaged one, the check, the quarantine, creation and migration."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import stat
+import time
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
-from copycat_agent.offsets import damage, identity, lanes, ledger, schema
+from copycat_agent.offsets import identity, lanes, ledger, schema
+from copycat_agent.offsets.connection import is_damage, translate
+from copycat_agent.offsets.state_dir import DATABASE, leave_marker, marker_of
 
 if TYPE_CHECKING:
     from copycat_agent.offsets.state_dir import StateDir
 
-DATABASE = "offsets.db"
-
+_CHECK_SECONDS = 20.0  # half a million rows take about 5 s; a slow disk must not keep the agent from starting
+_PROGRESS_STEPS = 10_000  # SQLite's virtual machine instructions between two looks at the clock
 _MEANS = {
     "losses": "copycat losses shows fewer entries; its totals are right",
     "loss_totals": "totals of copycat losses were counted again from the entries that are left",
@@ -46,14 +53,14 @@ def connect(path: str) -> sqlite3.Connection:
 def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> Opened:
     """A store that is whole and up to date, made anew when there is none. For `accept_empty` and `rebuild` see `OffsetStore.open`."""
     database = directory.path / DATABASE
-    marker = damage.marker_of(database)
+    marker = marker_of(database)
     kept = identity.load(directory.path)
     rebuild = rebuild and kept is not None  # without an identity Kafka would be asked about nobody
     if not accept_empty and not rebuild:
         _refuse_undecided(database)
-    reason = damage.find_damage(database)
+    reason = find_damage(database)
     if reason:
-        failure = damage.quarantine(directory, database, reason)
+        failure = quarantine(directory, database, reason)
         if not (accept_empty or rebuild) or os.path.lexists(database):
             raise failure
         goes_on = "exactly-once connectors take theirs from Kafka" if rebuild else "going on with an empty one"
@@ -72,7 +79,7 @@ def open_existing(directory: StateDir) -> Opened:
     database = directory.path / DATABASE
     if not database.exists():
         _refuse_undecided(database)
-    reason = damage.find_damage(database)
+    reason = find_damage(database)
     if reason:
         msg = f"the offset store is damaged ({reason})"
         raise FatalError(msg, "start the agent: it moves the store aside and says what can be done")
@@ -103,10 +110,10 @@ def nothing_there(path: Path) -> FatalError:
 
 
 def _refuse_undecided(database: Path) -> None:
-    marker = damage.marker_of(database)
+    marker = marker_of(database)
     if marker.exists():
         msg = f"a damaged offset store was moved aside here and nobody has decided yet; see {marker}"
-        raise FatalError(msg, damage.way_out(database))
+        raise FatalError(msg, way_out(database))
 
 
 def _up_to_date(database: Path) -> sqlite3.Connection:
@@ -148,3 +155,98 @@ def _create(directory: StateDir, database: Path, kept: identity.Kept | None) -> 
         Path(f"{database}{suffix}").unlink(missing_ok=True)
     fresh.rename(database)
     directory.sync()
+
+
+def find_damage(database: Path) -> str:
+    """Why the store cannot be trusted, or "". Reads only: the evidence stays as it is. FatalError for a newer version.
+
+    Large stores are checked for at most `_CHECK_SECONDS`.
+    """
+    try:
+        status = database.lstat()
+    except FileNotFoundError:
+        wal = database.with_name(database.name + "-wal")
+        return "the database is gone but its write-ahead log is there" if wal.exists() and wal.stat().st_size else ""
+    if not stat.S_ISREG(status.st_mode):
+        msg = f"{database} is not a regular file"
+        raise FatalError(msg, "move it away")
+    if status.st_size == 0:
+        return "the file is empty"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(os.fsencode(database))}?mode=ro", uri=True, isolation_level=None)) as connection:
+            return _examine(connection, database)
+    except UnicodeDecodeError:  # SQLite's own words about what it found hold a piece of it
+        return "it holds text that is not UTF-8"
+    except sqlite3.Error as error:
+        if is_damage(error):
+            return str(error)
+        raise translate(error) from error
+
+
+def _examine(connection: sqlite3.Connection, database: Path) -> str:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != schema.APPLICATION_ID or version < 1:
+        return "the file is not an offset store"
+    if version > schema.VERSION:
+        msg = f"{database} was written by a newer copycat-agent (schema {version}; this one knows up to {schema.VERSION})"
+        raise FatalError(msg, "install that version again, or restore the state directory from before the upgrade")
+    deadline = time.monotonic() + _CHECK_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _PROGRESS_STEPS)
+    try:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            return str(verdict)
+        return next(schema.broken_rows(connection), "")  # these tables are the same in every version
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            return ""
+        raise
+
+
+def quarantine(directory: StateDir, database: Path, reason: str) -> FatalError:
+    """Move the store aside and return the error to raise. Nothing is overwritten and nothing deleted.
+
+    The marker is durable before the first rename: wherever a crash falls, the next start does not find a clean slate.
+    """
+    target = _free_name(database)
+    try:
+        leave_marker(directory, database, f"the offset store was damaged ({reason}) and moved to {target}")
+        for suffix in ("", "-wal", "-shm"):
+            _move(Path(f"{database}{suffix}"), Path(f"{target}{suffix}"))
+        directory.sync()
+    except OSError as error:
+        msg = f"the offset store {database} is damaged ({reason}) and could not be moved aside: {error.strerror}"
+        return FatalError(msg, f"move {database}* away by hand, then restore a backup")
+    msg = f"the offset store is damaged ({reason}); it was moved to {target}"
+    return FatalError(msg, way_out(database))
+
+
+def way_out(database: Path) -> str:
+    """What a person can do once a store is quarantined."""
+    marker = marker_of(database)
+    return (
+        f"restore a backup as {database}, with no {database.name}-wal beside it, and remove {marker}; or remove only {marker} to start"
+        " without offsets: every file is then read from its start_at again, which repeats what was delivered"
+    )
+
+
+def _free_name(database: Path) -> Path:
+    """A name nobody has: seconds, and a number when two fall into one second."""
+    stem = f"{database.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    taken = {entry.name for entry in database.parent.iterdir()}
+    names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 3)))
+    return database.with_name(next(name for name in names if not any(f"{name}{suffix}" in taken for suffix in ("", "-wal", "-shm"))))
+
+
+def _move(source: Path, target: Path) -> None:
+    """fsync, then rename: the order in which a power cut cannot leave an empty file."""
+    if not os.path.lexists(source):
+        return
+    with suppress(OSError):  # a file on a failing disk is still worth keeping
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    source.rename(target)

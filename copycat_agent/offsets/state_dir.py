@@ -6,6 +6,7 @@ import fcntl
 import os
 import shlex
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +15,7 @@ from copycat_agent.errors import FatalError
 
 _log = logs.get("offsets")
 
+DATABASE = "offsets.db"
 _LOCK = "lock"
 _LINKS = 8
 """Symbolic links followed one after the other."""
@@ -148,3 +150,25 @@ def _is_current(lock_fd: int, directory_fd: int) -> bool:
     except FileNotFoundError:
         return False
     return os.path.samestat(named, os.fstat(lock_fd))
+
+
+def marker_of(database: Path) -> Path:
+    """The file that keeps an agent from starting with an empty store after a quarantine."""
+    return database.with_name(database.name + ".quarantined")
+
+
+def marker_text(database: Path) -> str:
+    """What the marker says, "" when there is none."""
+    try:
+        return marker_of(database).read_text("utf-8", "replace").strip() or "the offset store was damaged"
+    except FileNotFoundError:
+        return ""
+
+
+def leave_marker(directory: StateDir, database: Path, why: str) -> None:
+    """From now on nothing starts without the offsets that were there, until a person decides. OSError when it cannot be left."""
+    with marker_of(database).open("w") as stream:
+        stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {why}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    directory.sync()

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import deque
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Account, SourcePartition
-from copycat_agent.offsets import accounts as books
-from copycat_agent.offsets import identity, ledger, names, schema
-from copycat_agent.offsets.commits import Commit
+from copycat_agent.offsets import identity, lane_rows, lanes, ledger, names, schema
+from copycat_agent.offsets.connection import is_callers, translate, unsaved
 from copycat_agent.offsets.lane_store import LaneStore
 from copycat_agent.offsets.opening import Opened, connect, open_checked, open_existing
-from copycat_agent.offsets.outcomes import translate
 from copycat_agent.offsets.state_dir import StateDir
 
 if TYPE_CHECKING:
@@ -23,9 +22,76 @@ if TYPE_CHECKING:
     from typing import Self
 
     from copycat_agent.model import Head, Loss, LossReason, LossTotal, SourceOffset
+    from copycat_agent.offsets.schema import Row
 
 TARGETS = ("running", "paused", "stopped")
 """What a person may ask a connector to be."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """What one thread wants saved, all or nothing, in a transaction that others may share.
+
+    With `heads`, all of it belongs to `connector`. `settled` is True once it is saved, or refused with `error`. The others are those of
+    `OffsetStore.commit`; `is_lost` is that of `lane_rows.changed`.
+    """
+
+    rows: list[Row]
+    forget: list[SourcePartition]
+    losses: list[Loss]
+    may_rewind: bool
+    error: CopycatError | None = None
+    settled: bool = False
+    accounts: Mapping[SourcePartition, Account] = field(default_factory=dict)
+    heads: Mapping[int, Head] = field(default_factory=dict)
+    connector: str = ""
+    told: Collection[SourcePartition] = ()
+    also: Mapping[SourcePartition, SourceOffset | None] = field(default_factory=dict)
+    is_lost: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to save."""
+        return bool(self.rows or self.forget or self.losses or self.accounts or self.heads or self.told or self.also)
+
+    def backwards(self, connection: sqlite3.Connection) -> FatalError | None:
+        """The refusal when a position or a lane would go back. Positions that are not numbers have no order."""
+        for connector, key, position, *_ in self.rows:
+            found = connection.execute("SELECT position FROM offsets WHERE connector = ? AND key = ?", (connector, key)).fetchone()
+            if found and found[0].isdigit() and position.isdigit() and int(position) < int(found[0]):
+                msg = f"offset of connector {connector}, partition {key} would move backwards from {found[0]} to {position}"
+                return FatalError(msg, "this is a bug in copycat-agent; to go back on purpose: copycat offsets set")
+        return lanes.backwards(connection, self.connector, self.heads) if self.heads else None
+
+    def save(self, connection: sqlite3.Connection, entries: ledger.Ledger) -> bool:
+        """Save all of it, or nothing and set `error`. Returns whether rows were deleted. Raises what is wrong with the store itself.
+
+        Any other error belongs to the caller of this commit, not to those who share its transaction.
+        """
+        connection.execute("SAVEPOINT one")
+        try:
+            self.error = None if self.may_rewind else self.backwards(connection)
+            deleted = self.error is None and self._save(connection, entries)
+        except Exception as error:
+            if not (is_callers(error) and connection.in_transaction):
+                raise
+            self.error, deleted = unsaved(error), False
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+        return deleted
+
+    def _save(self, connection: sqlite3.Connection, entries: ledger.Ledger) -> bool:
+        connection.executemany(schema.UPSERT, self.rows)
+        if self.forget:
+            connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)
+        ledger.add_accounts(connection, self.accounts)
+        saved = [SourcePartition(*row[:2]) for row in self.rows]
+        untold = [one for one in dict.fromkeys((*saved, *self.forget)) if one not in self.told]
+        lane_rows.changed(connection, untold, wish=self.may_rewind, is_lost=self.is_lost)
+        lane_rows.unmark(connection, self.told)
+        lane_rows.told(connection, self.also)
+        if self.heads:
+            lanes.save_heads(connection, self.connector, self.heads)
+        return entries.enter(connection, self.losses) or bool(self.forget)
 
 
 class OffsetStore(LaneStore):
@@ -88,7 +154,7 @@ class OffsetStore(LaneStore):
 
     def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
         """Everything committed for one connector; empty for one that is not known."""
-        with self._using() as connection:
+        with self.using() as connection:
             return dict(map(schema.decode, connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,))))
 
     def offsets(self, connector: str) -> dict[SourcePartition, SourceOffset]:
@@ -97,7 +163,7 @@ class OffsetStore(LaneStore):
 
     def connectors(self) -> tuple[str, ...]:
         """Names of all connectors that have offsets, sorted."""
-        with self._using() as connection:
+        with self.using() as connection:
             return tuple(name for (name,) in connection.execute("SELECT DISTINCT connector FROM offsets ORDER BY connector"))
 
     def commit(  # noqa: PLR0913 - one transaction
@@ -144,33 +210,33 @@ class OffsetStore(LaneStore):
 
         Of each connector about the newest `ledger.KEPT` entries are there; `loss_totals` holds all that ever was.
         """
-        with self._using() as connection:
+        with self.using() as connection:
             return ledger.entries(connection, connector, limit)
 
     def loss_totals(self) -> dict[tuple[str, LossReason], LossTotal]:
         """By connector and reason, everything ever given up."""
-        with self._using() as connection:
+        with self.using() as connection:
             return ledger.totals(connection)
 
     def accounts(self, connector: str) -> dict[SourcePartition, Account]:
         """What runs to the end did with each file since the last `begin_accounts`."""
-        with self._using() as connection:
-            return books.entries(connection, connector)
+        with self.using() as connection:
+            return ledger.accounts_of(connection, connector)
 
     def begin_accounts(self, connector: str) -> None:
         """The next run to the end begins its account with nothing."""
-        with self._writing() as connection:
-            books.forget(connection, connector)
+        with self.writing() as connection:
+            ledger.forget_accounts(connection, connector)
 
     def targets(self) -> dict[str, str]:
         """What a person last asked each connector to be: running, paused or stopped. Others were never asked."""
-        with self._using() as connection:
+        with self.using() as connection:
             return ledger.targets(connection)
 
     def set_target(self, name: str, target: str) -> None:
         """Remember that a person wants connector `name` running, paused or stopped."""
         assert target in TARGETS, target
-        with self._writing() as connection:
+        with self.writing() as connection:
             ledger.set_target(connection, name, target)
 
     def rename(self, old: str, new: str) -> int:
@@ -181,18 +247,23 @@ class OffsetStore(LaneStore):
         """
         if old == new:
             return 0
-        with self._writing() as connection:
+        with self.writing() as connection:
             rows = connection.execute(f"{schema.SELECT} WHERE connector = ?", (old,)).fetchall()
             known = {key for (key,) in connection.execute("SELECT key FROM offsets WHERE connector = ?", (new,))}
             moved = [schema.decode(row) for row in rows if row[1] not in known]
             connection.executemany(schema.UPSERT, [schema.encode(SourcePartition(new, part.key), offset) for part, offset in moved])
             connection.execute("DELETE FROM offsets WHERE connector = ?", (old,))
             ledger.rename(connection, old, new)
-            books.rename(connection, old, new)
+            ledger.rename_accounts(connection, old, new)
             kept = [SourcePartition(new, row[1]) for row in rows if row[1] in known]
             ours = [SourcePartition(new, part.key) for part, _ in moved]
             names.rename(connection, old, new, ours, kept, is_lost=bool(self._kept.nonces))
         return len(moved)
+
+    @property
+    def waiting(self) -> int:
+        """How many commits wait for the one that is being written; the next transaction takes them all."""
+        return len(self._waiting)
 
     def __enter__(self) -> Self:
         """Return the store; `close` follows."""
@@ -219,7 +290,7 @@ class OffsetStore(LaneStore):
         failure: CopycatError = RetriableError("the commit was interrupted")
         written = deleted = False
         try:
-            with self._writing() as connection:
+            with self.writing() as connection:
                 for commit in group:
                     deleted |= commit.save(connection, self._ledger)
             written = True

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore, schema
-from copycat_agent.offsets.commits import Commit
+from copycat_agent.offsets import OffsetStore, ledger, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,10 +208,10 @@ def test_in_a_shared_transaction_one_refused_commit_does_not_hurt_the_others(sto
             outcome[name] = "refused"
 
     threads = [threading.Thread(target=commit, args=(name,)) for name in ("good-1", "bad", "good-2")]
-    with store._lock:  # all three wait, so that the first to go writes for all
+    with store.using():  # all three wait, so that the first to go writes for all
         for thread in threads:
             thread.start()
-        while len(store._waiting) < len(threads):
+        while store.waiting < len(threads):
             pass
     for thread in threads:
         thread.join()
@@ -249,10 +248,10 @@ def test_whatever_a_commit_makes_the_store_raise_is_told_to_who_asked_for_it_and
             outcome[name] = str(error)
 
     threads = [threading.Thread(target=commit, args=(name,)) for name in ("good-1", "bad", "good-2")]
-    with store._lock:  # all three wait, so that the first to go writes for all
+    with store.using():  # all three wait, so that the first to go writes for all
         for thread in threads:
             thread.start()
-        while len(store._waiting) < len(threads):
+        while store.waiting < len(threads):
             pass
     for thread in threads:
         thread.join()
@@ -264,7 +263,7 @@ def test_whatever_a_commit_makes_the_store_raise_is_told_to_who_asked_for_it_and
 
 def test_a_commit_for_which_there_is_no_memory_may_be_repeated(store: OffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Commit, "_save", mock.Mock(side_effect=MemoryError))
+        patch.setattr(ledger, "add_accounts", mock.Mock(side_effect=MemoryError))
         with pytest.raises(RetriableError, match="no memory"):
             store.commit({part(): SourceOffset(5)})
     store.commit({part(): SourceOffset(5)})

@@ -10,7 +10,8 @@ import pytest
 
 from copycat_agent.errors import FatalError
 from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore, accounts
+from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets.ledger import ACCOUNT_COLUMNS
 from copycat_agent.offsets.schema import checksum
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_an_account_of_an_earlier_version_counts_on(tmp_path: Path) -> None:
     with OffsetStore.open(tmp_path / "s") as store:
         store.commit({FILE: SourceOffset(30)}, accounts={FILE: FIRST})
     with closing(sqlite3.connect(tmp_path / "s/offsets.db", isolation_level=None)) as connection:
-        *row, _ = connection.execute(f"SELECT {accounts._COLUMNS}, checksum FROM accounts").fetchone()  # noqa: S608 - a constant
+        *row, _ = connection.execute(f"SELECT {ACCOUNT_COLUMNS}, checksum FROM accounts").fetchone()  # noqa: S608 - a constant
         row[5] = "[3, 30, 2, 1, 0, 0, 0]"
         connection.execute("UPDATE accounts SET counts = ?, checksum = ?", (row[5], checksum(tuple(row))))
     with OffsetStore.open(tmp_path / "s") as store:

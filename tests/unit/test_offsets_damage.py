@@ -18,8 +18,8 @@ import pytest
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.damage import quarantine
-from copycat_agent.offsets.outcomes import RETRIABLE, translate
+from copycat_agent.offsets.connection import RETRIABLE, translate
+from copycat_agent.offsets.opening import quarantine
 from copycat_agent.offsets.state_dir import StateDir
 from tests.rig.disk import mounted
 
@@ -33,7 +33,7 @@ COMMIT_FOREVER = """
 import sys
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.damage import quarantine
+from copycat_agent.offsets.opening import quarantine
 store = OffsetStore.open(sys.argv[1])
 start = max((offset.position for offset in store.read("nginx").values()), default=0)
 for number in range(start + 1, 10**9):
@@ -308,7 +308,7 @@ import ctypes, os, sys
 from copycat_agent.errors import FatalError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.damage import quarantine
+from copycat_agent.offsets.opening import quarantine
 store = OffsetStore.open(sys.argv[1])
 libc = ctypes.CDLL(None)
 libc.setenv(b"FAIL_FILE", sys.argv[2].encode(), 1)
@@ -374,7 +374,7 @@ def test_a_new_process_helps_when_the_disk_failed_and_not_when_the_file_is_gone(
     with OffsetStore.open(tmp_path / "failed") as store:
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR  # what a failed fsync gives
-        with pytest.raises(FatalError), store._using():
+        with pytest.raises(FatalError), store.using():
             raise error
         assert "failed" in str(store.failure)
     assert "failed" in str(store.failure), "also when it is closed"

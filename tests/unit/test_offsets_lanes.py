@@ -11,7 +11,8 @@ import pytest
 from copycat_agent.errors import CopiedError, FatalError, PositionsError
 from copycat_agent.model import OFFSETS_TOPIC, Account, Counts, Head, Loss, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.lanes import FIRST, KeptLanes
+from copycat_agent.offsets.lane_rows import FIRST
+from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.transactions.opening import Lanes, Truth
 

@@ -67,7 +67,7 @@ def test_totals_end_at_the_largest_number_that_can_be_stored(store: OffsetStore)
 def test_totals_of_huge_losses_are_counted_again_when_their_row_is_broken(store: OffsetStore) -> None:
     most = 2**63 - 1
     store.commit({}, losses=[lost(0)._replace(end=most, size_bytes=most), lost(1)])
-    with store._writing() as connection:
+    with store.writing() as connection:
         connection.execute("UPDATE loss_totals SET checksum = 0")
         assert ledger.repair(connection) == {"loss_totals": 1}
     assert store.loss_totals() == {("nginx", "destroyed"): LossTotal(most, 0, 2)}
@@ -94,7 +94,7 @@ def test_offsets_forgotten_ones_and_losses_are_one_transaction(store: OffsetStor
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(store._ledger, "enter", full)
+        patch.setattr(ledger.Ledger, "enter", full)
         with pytest.raises(RetriableError):
             store.commit({PART: SourceOffset(1)}, forget=[old], losses=[lost(1)])
     assert store.read("nginx") == {old: SourceOffset(1)}

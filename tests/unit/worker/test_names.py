@@ -44,14 +44,14 @@ class Host:
     def back_up(self) -> sqlite3.Connection:
         """A copy of `offsets.db`."""
         copy = sqlite3.connect(":memory:", check_same_thread=False)
-        with self.store._using() as connection:
+        with self.store.using() as connection:
             connection.backup(copy)
         return copy
 
     def put_back(self, copy: sqlite3.Connection) -> None:
         """`offsets.db` alone, before a start."""
         self.lose_store()
-        with self.store._using() as connection:
+        with self.store.using() as connection:
             copy.backup(connection)
         copy.close()
 

@@ -1,4 +1,7 @@
-"""The connection to the store's file while somebody holds it: locked, translated, folded, and given up when it can no longer be trusted."""
+"""The connection to the store's file: one lock around it, SQLite's errors translated, the write-ahead log folded.
+
+After an error that is not retriable the connection is given up for the life of the process.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.offsets import damage, identity
-from copycat_agent.offsets.opening import DATABASE
-from copycat_agent.offsets.outcomes import RETRIABLE, is_callers, translate, unsaved
+from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
+from copycat_agent.offsets import identity
+from copycat_agent.offsets.state_dir import DATABASE, leave_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,25 @@ _LOOK_ROWS = 64  # rows between two looks at its size: each writes two pages of 
 _FREE_PAGES_LIMIT = 256  # 1 MiB of unused pages; above this a prune gives them back to the file system
 
 _log = logs.get("offsets")
+
+RETRIABLE = {
+    sqlite3.SQLITE_FULL: "no space is left for the offset store",
+    sqlite3.SQLITE_BUSY: "another program has locked the offset store",
+    sqlite3.SQLITE_LOCKED: "another program has locked the offset store",
+    sqlite3.SQLITE_READONLY: "the offset store is read-only",
+    sqlite3.SQLITE_NOMEM: "no memory is left for the offset store",
+    sqlite3.SQLITE_CANTOPEN: "the offset store cannot be opened",
+    sqlite3.SQLITE_INTERRUPT: "the offset store was interrupted",
+}
+"""Primary result codes after which the same commit may be tried again: SQLite has rolled back and nothing is lost.
+
+Everything else is fatal, above all SQLITE_IOERR: after a failed fsync the kernel may have dropped the pages, and a second
+fsync that succeeds proves nothing.
+"""
+
+_DAMAGE = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR})
+
+_OF_STATEMENTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 
 
 class HeldFile:
@@ -68,7 +89,7 @@ class HeldFile:
                 self._directory.release()
 
     @contextmanager
-    def _using(self) -> Iterator[sqlite3.Connection]:
+    def using(self) -> Iterator[sqlite3.Connection]:
         """The connection, locked; errors of SQLite translated, the fatal ones remembered."""
         with self._lock:
             self._check_usable()
@@ -86,9 +107,9 @@ class HeldFile:
                 raise RetriableError(RETRIABLE[sqlite3.SQLITE_NOMEM]) from error
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """`_using` with a transaction around it: committed at the end, rolled back on any exception."""
-        with self._using() as connection:
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """`using` with a transaction around it: committed at the end, rolled back on any exception."""
+        with self.using() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -114,7 +135,7 @@ class HeldFile:
         failure = FatalError(msg, "the next start takes the positions of exactly-once connectors from Kafka")
         if not os.path.lexists(self._path):
             with suppress(OSError):
-                damage.leave_marker(directory, Path(self._path), "the offset store was removed while the agent ran")
+                leave_marker(directory, Path(self._path), "the offset store was removed while the agent ran")
         self._failure = self._failure or failure
         return failure
 
@@ -146,7 +167,7 @@ class HeldFile:
             if self._directory is None or os.stat(f"{self._path}-wal").st_size <= limit_bytes:  # noqa: PTH116 - a str path
                 return
             try:
-                with self._using() as connection:
+                with self.using() as connection:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             except RetriableError as error:
                 _log.warning("write-ahead log of the offset store keeps growing", error=error)
@@ -162,8 +183,42 @@ class HeldFile:
 
     def _give_back_space(self) -> None:
         """Unused pages go back to the file system. After a commit: that one is durable whatever happens here."""
-        with self._using() as connection:
+        with self.using() as connection:
             (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
             if free_pages > _FREE_PAGES_LIMIT:
                 connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop after one page
                 self._fold_wal(limit_bytes=0)
+
+
+def is_callers(error: Exception) -> bool:
+    """Whether it belongs to who asked for this: a value that cannot be stored, or a bug. The store is as good as before."""
+    return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, _OF_STATEMENTS)
+
+
+def unsaved(error: Exception) -> CopycatError:
+    """The refusal of what somebody asked for, when that `is_callers`."""
+    if isinstance(error, CopycatError):
+        return error
+    return FatalError(f"this cannot be saved: {bug_words(error)}", "this is a bug in copycat-agent: please report it")
+
+
+def primary(error: sqlite3.Error) -> int:
+    """Primary result code; SQLITE_ERROR when Python raised without one (a text that is not UTF-8)."""
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether `error`, met while reading a store, says that the file itself is broken (not its surroundings)."""
+    return primary(error) in _DAMAGE
+
+
+def translate(error: sqlite3.Error) -> CopycatError:
+    """The error of this package that says what the caller can do."""
+    words = RETRIABLE.get(primary(error))
+    if words is not None:
+        return RetriableError(f"{words} ({error})")
+    if is_damage(error):
+        hint = "stop the agent and start it again: it checks the store and moves it aside"
+        return FatalError(f"the offset store is damaged ({error})", hint)
+    return FatalError(f"the offset store failed ({error})", "check the disk (dmesg, smartctl); then start the agent again")
