@@ -12,8 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from copycat_agent.dev_broker.jars import KAFKA_VERSION, cache_dir
-from copycat_agent.dev_broker.java import java, pyspark_jars
+from copycat_agent.dev_broker.jars import KAFKA_VERSION, cache_dir, java, pyspark_jars
 
 _MODULES = ("connect-runtime", "connect-file")
 _FETCH_SECONDS = 600.0

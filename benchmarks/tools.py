@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.connect_jars import class_path
-from copycat_agent.dev_broker.java import java
-from copycat_agent.dev_broker.ports import free_port
+from copycat_agent.dev_broker.broker import free_port
+from copycat_agent.dev_broker.jars import java
 
 CONNECT_JVM = (
     "-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",

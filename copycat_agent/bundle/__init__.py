@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copycat_agent.bundle.archive import Part, line_of, packed
-from copycat_agent.bundle.collecting import Sought, parts
+from copycat_agent.bundle.collecting import BundlePart, Sought, line_of, packed, parts
 from copycat_agent.bundle.redacting import known_secrets
 
-__all__ = ["Part", "Sought", "known_secrets", "line_of", "packed", "parts"]
+__all__ = ["BundlePart", "Sought", "known_secrets", "line_of", "packed", "parts"]

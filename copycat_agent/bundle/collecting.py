@@ -1,23 +1,29 @@
-"""What is in the archive, part by part. Whatever keeps one part from being had is said in its place, and stops no other."""
+"""The archive for a report: what is in it, part by part, and a manifest that says which parts could not be had.
+
+Whatever keeps one part from being had is said in its place, and stops no other.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
+import tarfile
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from copycat_agent import __version__
 from copycat_agent.api import AgentClient
-from copycat_agent.bundle.archive import Part
-from copycat_agent.bundle.processes import processes
 from copycat_agent.bundle.redacting import redacted
 from copycat_agent.definitions import load_directory
 from copycat_agent.definitions.document import FILE_BYTES_MAX
@@ -28,6 +34,72 @@ from copycat_agent.small_files import read_small_file
 from copycat_agent.spark.java import find_java
 from copycat_agent.workbench.doctor import Examined, examine, find_user
 
+PART_BYTES_MAX = 8 * 2**20
+"""Of one part; of a longer one the end is kept."""
+
+
+class BundlePart(NamedTuple):
+    """A file of the archive. Of one that could not be had `content` is empty, and `why` says so."""
+
+    name: str
+    about: str
+    content: str = ""
+    why: str = ""
+
+
+def line_of(part: BundlePart) -> str:
+    """One line about it, for the manifest."""
+    return f"{part.name:<34} {part.about}{f': MISSING, {part.why}' if part.why else ''}"
+
+
+def packed(parts: Sequence[BundlePart], mask: Callable[[str], str], head: str) -> bytes:
+    """A .tar.gz of the parts and a manifest, all of it through `mask`. `head` is how the manifest begins."""
+    stream, folder = io.BytesIO(), f"copycat-bundle-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    manifest = BundlePart("MANIFEST.txt", "", f"{head}\n" + "".join(f"{line_of(part)}\n" for part in parts))
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for part in (manifest, *parts):
+            if part.content:
+                _add(archive, f"{folder}/{part.name}", mask(part.content).encode("utf-8", "backslashreplace")[-PART_BYTES_MAX:])
+    return stream.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
+    archive.addfile(entry, io.BytesIO(content))
+
+
+_PROCESS_FIELDS = re.compile(r"^(Name|State|PPid|VmRSS|VmHWM|VmSwap|Threads|FDSize):\s*(.*)$", re.MULTILINE)
+
+
+def processes(pid: int) -> str:
+    """`pid` and all below it, one line each, and the limits of the first."""
+    children: dict[int, list[int]] = {}
+    found: dict[int, dict[str, str]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = dict(_PROCESS_FIELDS.findall((entry / "status").read_text("utf-8", "replace")))
+            except OSError:  # it has ended
+                continue
+            found[int(entry.name)] = fields
+            children.setdefault(int(fields["PPid"]), []).append(int(entry.name))
+    lines, waiting = [], [(pid, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        lines.append(f"{'  ' * depth}{one} {_line(one, found.get(one, {}))}")
+        waiting += [(child, depth + 1) for child in sorted(children.get(one, ()), reverse=True)]
+    return "\n".join([*lines, "", Path(f"/proc/{pid}/limits").read_text("utf-8")])
+
+
+def _line(pid: int, fields: dict[str, str]) -> str:
+    try:
+        opened = str(sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
+    except OSError:
+        opened = "?"
+    return ", ".join(f"{name} {value}" for name, value in fields.items() if name != "PPid") + f", descriptors {opened}"
+
+
 PART_SECONDS = 60.0
 """How long one part may take: a file system or a broker that hangs must not keep the others."""
 _THREAD = "bundle-"
@@ -35,7 +107,7 @@ _FILES = 1000
 _LOSSES = 1000
 _LOG_LINES = 5000
 _UNIT = "copycat.service"
-_SHOWN = (
+_UNIT_PROPERTIES = (
     "ActiveState,SubState,Result,ExecMainStatus,ExecMainStartTimestamp,NRestarts,MainPID,MemoryCurrent,MemoryPeak,CPUUsageNSec,TasksCurrent,"
     "NFileDescriptorStore,LimitNOFILE,FragmentPath,DropInPaths,User"
 )
@@ -56,7 +128,7 @@ class Sought:
     why_not: str = ""
 
 
-def parts(sought: Sought) -> Iterator[Part]:
+def parts(sought: Sought) -> Iterator[BundlePart]:
     """All parts, as they come. Raises nothing."""
     yield _part("versions.json", "versions of copycat-agent and what it stands on, the host", _versions)
     yield from _definitions(sought)
@@ -73,7 +145,7 @@ def is_hanging() -> bool:
     return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
 
 
-def _part(name: str, about: str, make: Make) -> Part:
+def _part(name: str, about: str, make: Make) -> BundlePart:
     """Made in a thread, which is left behind when it hangs."""
     made: list[str] = []
     why: list[str] = []
@@ -92,8 +164,8 @@ def _part(name: str, about: str, make: Make) -> Part:
     thread.start()
     thread.join(PART_SECONDS)
     if made:
-        return Part(name, about, made[0], "" if made[0] else "there is nothing")
-    return Part(name, about, "", " ".join(why[0].split()) if why else f"it was not had within {PART_SECONDS:.0f} s")
+        return BundlePart(name, about, made[0], "" if made[0] else "there is nothing")
+    return BundlePart(name, about, "", " ".join(why[0].split()) if why else f"it was not had within {PART_SECONDS:.0f} s")
 
 
 def _json(value: object) -> str:
@@ -122,21 +194,21 @@ def _versions() -> str:
     )  # fmt: skip
 
 
-def _definitions(sought: Sought) -> Iterator[Part]:
+def _definitions(sought: Sought) -> Iterator[BundlePart]:
     about = "without secrets, comments and tests"
     if sought.agent_file is not None:
         path = sought.agent_file
         yield _part("agent.yaml", f"the agent's file, {about}", lambda: _redacted(path))
     if sought.why_not:
-        yield Part("agent.yaml", "the agent's options", "", f"they do not load: {sought.why_not}")
+        yield BundlePart("agent.yaml", "the agent's options", "", f"they do not load: {sought.why_not}")
     directory = sought.directory
     if directory is None:
-        yield Part("connectors.d/", "definitions", "", "no directory of definitions was found; name it: copycat bundle DIR")
+        yield BundlePart("connectors.d/", "definitions", "", "no directory of definitions was found; name it: copycat bundle DIR")
         return
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.is_dir())
     except OSError as error:
-        yield Part("connectors.d/", "definitions", "", f"{directory} cannot be read: {error.strerror}")
+        yield BundlePart("connectors.d/", "definitions", "", f"{directory} cannot be read: {error.strerror}")
         return
     for path in files:
         yield _part(f"connectors.d/{path.name}", f"a definition, {about}", partial(_redacted, path))
@@ -146,12 +218,12 @@ def _redacted(path: Path) -> str:
     return redacted(read_small_file(path, FILE_BYTES_MAX).decode("utf-8", "backslashreplace"))
 
 
-def _asked(client: AgentClient) -> Iterator[Part]:
+def _asked(client: AgentClient) -> Iterator[BundlePart]:
     """What the running agent says. When it does not answer once, it is asked no more."""
     first = _part("agent.json", "the running agent", lambda: _json(client.get("/v1")))
     yield first
     if first.why:
-        yield Part("connectors.json", "connectors of the running agent, health, metrics", "", "no agent answered")
+        yield BundlePart("connectors.json", "connectors of the running agent, health, metrics", "", "no agent answered")
         return
     names: list[str] = []
 
@@ -193,7 +265,7 @@ def _store(state_dir: Path) -> str:
 
 
 def _service() -> str:
-    return _said("systemctl", "show", _UNIT, f"--property={_SHOWN}")
+    return _said("systemctl", "show", _UNIT, f"--property={_UNIT_PROPERTIES}")
 
 
 def _log() -> str:

@@ -14,7 +14,7 @@ import typer
 
 from copycat_agent import __version__, logs
 from copycat_agent.agent import Settings
-from copycat_agent.bundle import Part, Sought, known_secrets, line_of, packed, parts
+from copycat_agent.bundle import BundlePart, Sought, known_secrets, line_of, packed, parts
 from copycat_agent.bundle.collecting import PART_SECONDS, is_hanging
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
@@ -83,7 +83,7 @@ def _head() -> str:
     return f"copycat bundle {__version__}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}, {platform.node()}\n{_INSIDE}\n"
 
 
-def _collect(sought: Sought, mask: Masker) -> list[Part]:
+def _collect(sought: Sought, mask: Masker) -> list[BundlePart]:
     found = []
     for part in parts(sought):
         typer.echo(visible(mask(line_of(part))), err=True)

@@ -22,7 +22,7 @@ from copycat_agent.cli.common_options import BootstrapServers, Config, Format, N
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory, render
-from copycat_agent.dlq import Progress, Replay, Survey, group_of, latest, saved_progress, survey
+from copycat_agent.dlq import Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import Definition
 from copycat_agent.producer.consuming import TopicReader
@@ -214,7 +214,7 @@ def _by_topic(definitions: list[Definition]) -> list[list[Definition]]:
 
 def _survey(definitions: list[Definition], name: str | None) -> Survey:
     kafka, topic = definitions[0].kafka, _topic(definitions[0])
-    replayed: dict[str, dict[int, Progress]] = {}
+    replayed: dict[str, dict[int, ReplayProgress]] = {}
     for one in definitions:
         with TopicReader(kafka, topic, group_of(one.name)) as reader:
             replayed |= dict.fromkeys(_names(one), saved_progress(reader, one))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from copycat_agent.cli.shown import visible
-from copycat_agent.dlq import Letter, Report, Survey, Tally
+from copycat_agent.dlq import Letter, ReplayReport, Survey, Tally
 
 _SHOWN_CHARACTERS = 500
 
@@ -83,7 +83,7 @@ def letter_entry(letter: Letter) -> dict[str, Any]:
     return entry
 
 
-def report_text(report: Report, *, dry_run: bool) -> str:
+def report_text(report: ReplayReport, *, dry_run: bool) -> str:
     """The letters that stay, each with its reason, then what became of all."""
     lines = [f"left: {_left(one.letter, report.topic)}: {visible(one.why)}" for one in report.named]
     if report.left > len(report.named):
@@ -102,7 +102,7 @@ def _left(letter: Letter, topic: str) -> str:
     return f"{visible(topic)}[{letter.partition}] {letter.offset}, {visible(letter.path)}, {letter.place}"
 
 
-def report_entry(report: Report) -> dict[str, Any]:
+def report_entry(report: ReplayReport) -> dict[str, Any]:
     """The same for programs."""
     return {
         "connector": report.connector, "topic": report.topic, "tried": report.tried, "sent": report.sent, "dropped": report.dropped,
@@ -111,7 +111,7 @@ def report_entry(report: Report) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _named(report: Report) -> Iterable[dict[str, Any]]:
+def _named(report: ReplayReport) -> Iterable[dict[str, Any]]:
     for letter, why in report.named:
         place = {"partition": letter.partition, "offset": letter.offset}
         yield {**place, "path": letter.path, "start": letter.start, "end": letter.end, "why": why}

@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from copycat_agent.demo.lines import number_of
-from copycat_agent.demo.traffic import Log
+from copycat_agent.demo.traffic import DemoLog, number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class _Seen:
             self.latest = max(self.latest, number)
 
 
-def prove(logs: Iterable[Log], lines: Iterable[bytes]) -> tuple[Proof, ...]:
+def prove(logs: Iterable[DemoLog], lines: Iterable[bytes]) -> tuple[Proof, ...]:
     """Compare `lines`, as they arrived and without their newlines, with what was written to `logs`.
 
     One proof for each log, and one named "?" when lines arrived that belong to none of them.
@@ -73,7 +72,7 @@ def prove(logs: Iterable[Log], lines: Iterable[bytes]) -> tuple[Proof, ...]:
     return (*proofs, Proof("?", 0, strangers, 0, 0, 0, strangers, altered=False)) if strangers else proofs
 
 
-def _proof(log: Log, seen: _Seen) -> Proof:
+def _proof(log: DemoLog, seen: _Seen) -> Proof:
     lost = log.written - len(seen.numbers)
     numbered_right = not (lost or seen.duplicated or seen.out_of_order or seen.unknown)
     altered = numbered_right and seen.digest.digest() != log.digest.digest()

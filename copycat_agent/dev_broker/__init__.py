@@ -5,8 +5,7 @@ Beside the standard library it needs the jars inside PySpark (found, never impor
 
 from __future__ import annotations
 
-from copycat_agent.dev_broker.broker import DevBroker
+from copycat_agent.dev_broker.broker import DevBroker, free_port
 from copycat_agent.dev_broker.jars import KAFKA_VERSION, cache_dir, fetch_kafka
-from copycat_agent.dev_broker.ports import free_port
 
 __all__ = ["KAFKA_VERSION", "DevBroker", "cache_dir", "fetch_kafka", "free_port"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -14,14 +15,38 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from copycat_agent.dev_broker.jars import KAFKA_VERSION, fetch_kafka
-from copycat_agent.dev_broker.java import java, pyspark_jars
-from copycat_agent.dev_broker.ports import free_port, is_free
+from copycat_agent.dev_broker.jars import KAFKA_VERSION, fetch_kafka, java, pyspark_jars
 from copycat_agent.errors import FatalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
+
+_PORTS = range(20_000, 32_000)
+"""Below the range from which Linux takes the client side of connections (32768 up): a port inside that range can be taken
+by any outgoing connection while a broker restarts, and a client that retries it on loopback can even reach itself."""
+_ATTEMPTS = 200
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could bind 127.0.0.1:`port` now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on now, safe to restart a server on. Someone else may still take it first."""
+    numbers = random.SystemRandom()
+    for _ in range(_ATTEMPTS):
+        port = numbers.choice(_PORTS)
+        if is_free(port):
+            return port
+    raise OSError("no free port between 20000 and 32000 on 127.0.0.1")
+
 
 _HOST = "127.0.0.1"
 _READY = b"Kafka Server started"
@@ -140,8 +165,7 @@ class DevBroker:
         class_path = _class_path(fetch_kafka())
         deadline = time.monotonic() + timeout
         if not is_free(self.port):
-            msg = f"{self.address} is taken by another process"
-            raise FatalError(msg, "choose another port; 0 takes any free one")
+            raise FatalError(f"{self.address} is taken by another process", "choose another port; 0 takes any free one")
         self._configure()
         self._format(class_path)
         try:
@@ -154,7 +178,7 @@ class DevBroker:
 
     def stop(self, timeout: float = 20.0) -> None:
         """Clean shutdown: SIGTERM, up to `timeout` seconds of patience, then SIGKILL. Also for a paused or stopped broker."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.pid is not None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
             try:
@@ -165,7 +189,7 @@ class DevBroker:
 
     def kill(self) -> None:
         """SIGKILL, as a power cut would: nothing is flushed. `start` brings the same data back."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.pid is not None:
             self._process.kill()
         self._reap()
 
@@ -194,18 +218,15 @@ class DevBroker:
             return None
 
     def __enter__(self) -> Self:
-        """Start."""
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop, whatever happened."""
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            msg = "the broker does not run"
-            raise FatalError(msg)
+            raise FatalError("the broker does not run")
         return self._process
 
     def _configure(self) -> None:

@@ -1,29 +1,80 @@
-"""Kafka's jars: fetched once, through the Ivy inside PySpark's own jars, checked against pinned hashes, kept in a cache."""
+"""Kafka's jars and the Java that runs them.
+
+The jars are fetched once, through the Ivy inside PySpark's own jars, checked against pinned hashes, and kept in a cache.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from copycat_agent.dev_broker.java import java, pyspark_jars
 from copycat_agent.errors import FatalError, RetriableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_LEAST_JAVA = 17
+_HINT = (
+    "install Java 17 or later (Debian/Ubuntu: apt install openjdk-17-jre-headless; "
+    "Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17) or set JAVA_HOME"
+)
+_PROBE_SECONDS = 30.0
+
+
+def java() -> str:
+    """Path of a Java of version 17 or later: from JAVA_HOME, else from PATH. FatalError with a hint when there is none."""
+    home = os.environ.get("JAVA_HOME")
+    path = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if path is None:
+        where = f"in JAVA_HOME ({home})" if home else "on PATH"
+        msg = f"no java {where}"
+        raise FatalError(msg, _HINT)
+    version = _major_version(path)
+    if version < _LEAST_JAVA:
+        msg = f"{path} is Java {version or '(unknown version)'}, too old for Kafka and Spark"
+        raise FatalError(msg, _HINT)
+    return path
+
+
+def _major_version(path: str) -> int:
+    """17 for `version "17.0.15"`, 8 for `version "1.8.0_402"`, 0 when it does not say."""
+    try:
+        answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match[1]) if match else 0
+
+
+def pyspark_jars(*patterns: str) -> tuple[Path, ...]:
+    """The jars inside PySpark that match the patterns, one each, newest name last. PySpark is located, not imported."""
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        msg = "PySpark is not installed"
+        raise FatalError(msg, "pip install copycat-agent installs it")
+    directory = Path(spec.submodule_search_locations[0], "jars")
+    found = tuple(jar for pattern in patterns for jar in sorted(directory.glob(pattern))[-1:])
+    if len(found) != len(patterns):
+        msg = f"{directory} lacks one of {', '.join(patterns)}"
+        raise FatalError(msg, "reinstall PySpark: pip install --force-reinstall pyspark")
+    return found
+
+
 KAFKA_VERSION = "4.1.0"
-_PAUSES_SECONDS = (2.0, 8.0, 0.0)
+PAUSES_SECONDS = (2.0, 8.0, 0.0)
 """After each failed attempt; what Ivy has already downloaded stays in its cache, so that an attempt resumes the one before."""
 _FETCH_SECONDS = 900.0
 _NETWORK_HINT = (
@@ -55,7 +106,7 @@ def fetch_kafka(cache: Path | None = None) -> Path:
     return target
 
 
-def _pinned() -> dict[str, str]:
+def pinned() -> dict[str, str]:
     """File name -> SHA-256, in the form that `sha256sum -c` reads."""
     lines = files("copycat_agent.dev_broker").joinpath("kafka_jars.sha256").read_text("ascii").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
@@ -63,7 +114,7 @@ def _pinned() -> dict[str, str]:
 
 def _is_intact(directory: Path) -> bool:
     """Whether every pinned jar is there with its pinned content (45 files, 43 MB: about 0.1 s)."""
-    return all((directory / name).is_file() and _sha256(directory / name) == digest for name, digest in _pinned().items())
+    return all((directory / name).is_file() and _sha256(directory / name) == digest for name, digest in pinned().items())
 
 
 def _sha256(path: Path) -> str:
@@ -107,16 +158,16 @@ def _saying(text: str) -> Iterator[None]:
 
 def _drop_unpinned(jars: Path) -> None:
     """What is not pinned never reaches a class path."""
-    pinned = _pinned()
+    kept = pinned()
     for jar in jars.iterdir():
-        if jar.name not in pinned:
+        if jar.name not in kept:
             jar.unlink()
 
 
 def _retrieve(cache: Path, jars: Path) -> None:
     """Run Ivy until it succeeds; RetriableError with Ivy's own last words when no attempt does."""
     words = ""
-    for pause in _PAUSES_SECONDS:
+    for pause in PAUSES_SECONDS:
         ok, words = _run_ivy(cache, jars)
         if ok:
             return

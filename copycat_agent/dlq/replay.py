@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from copycat_agent.dlq.letter import Letter, parse
-from copycat_agent.dlq.progress import Progress, group_of
-from copycat_agent.dlq.rows import record_of
-from copycat_agent.dlq.saved import saved_progress
+from copycat_agent.dlq.letter import Letter, parse, record_of
+from copycat_agent.dlq.survey import ReplayProgress, group_of, saved_progress
 from copycat_agent.encoding import letters
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.parts import PartOfRecord
@@ -43,7 +41,7 @@ class Left(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class ReplayReport:
     """What became of a connector's dead letters.
 
     `sent` were acknowledged (in a dry run: would be sent); `dropped` by a transform of the definition; `left` stay in the
@@ -80,12 +78,14 @@ class Replay:
         self._names = frozenset((definition.name, *definition.renamed_from))
         self._stopping = stopping
         self._dry_run = dry_run
-        self._progress: dict[int, Progress] = {}
+        self._progress: dict[int, ReplayProgress] = {}
         self._bound: tuple[tuple[object, ...], SplitEncoder] | None = None
         self._first_part = ("", ""), Draft(b"")
-        self.report = Report(definition.name, definition.errors.dlq.topic)
+        self.report = ReplayReport(definition.name, definition.errors.dlq.topic)
 
-    def run(self, *, limit: int | None = None, everything: bool = False, told: Callable[[Report], None] = lambda _: None) -> Report:
+    def run(
+        self, *, limit: int | None = None, everything: bool = False, told: Callable[[ReplayReport], None] = lambda _: None
+    ) -> ReplayReport:
         """Replay what was not replayed yet, or, with `everything`, all that is there; at most `limit` letters.
 
         `told` hears how far it is after each group. Raises RetriableError when Kafka cannot be reached, BlockedError when it

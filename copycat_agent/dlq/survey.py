@@ -1,15 +1,120 @@
-"""What lies in a dead-letter topic."""
+"""What lies in a dead-letter topic, and which letters of it have been replayed.
+
+A consumer group keeps what has been replayed. It saves one number, but letters that failed again stay among others that went. So the number
+is the first letter that is left, and the words beside it say what else is: `copycat1 END LEFT`, everything before END is done except LEFT,
+in ranges.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from copycat_agent.dlq.letter import Letter, parse
-from copycat_agent.dlq.progress import Progress
-from copycat_agent.producer.consuming import Received, TopicReader
+from copycat_agent.options import Definition
+from copycat_agent.producer.consuming import Position, Received, TopicReader
+
+_WORDS_MAX = 4000
+"""Characters; a broker takes 4096 bytes by default (offset.metadata.max.bytes)."""
+
+_WORDS = re.compile(r"copycat1 (\d{1,19}) ((?:\d{1,19}-\d{1,19},?)*)")
+
+
+def group_of(connector: str) -> str:
+    """The consumer group that keeps the replays of a connector's dead letters."""
+    return f"copycat-dlq-{connector}"
+
+
+class ReplayProgress:
+    """Everything before `end` is done, but for what is `left`."""
+
+    def __init__(self, end: int = 0, left: Iterable[int] = ()) -> None:
+        self._end = end
+        self._left = set(left)
+
+    def forget(self, begin: int, end: int) -> None:
+        """The topic now holds `begin` to `end`: what lay before has been deleted. If it never was so long, it is another topic."""
+        if self._end > end:
+            self._end, self._left = 0, set()
+        self._left = {offset for offset in self._left if offset >= begin}
+        self._end = max(self._end, begin)
+
+    @property
+    def begin(self) -> int:
+        """The first letter that is not done."""
+        return min(self._left, default=self._end)
+
+    def is_done(self, offset: int) -> bool:
+        """Whether nothing is to be done for this letter any more."""
+        return offset < self._end and offset not in self._left
+
+    def done(self, offset: int) -> None:
+        """It went, or is none of ours. Letters are told in the order of the partition, from `begin` or before on."""
+        self._left.discard(offset)
+        self._end = max(self._end, offset + 1)
+
+    def leave(self, offset: int) -> None:
+        """It failed again and stays for another time."""
+        self._left.add(offset)
+        self._end = max(self._end, offset + 1)
+
+    def saved(self) -> Position:
+        """What the group keeps. When there is not room for all that is left, the letters behind will be sent again."""
+        text, end = "", self._end
+        for low, high in _ranges(sorted(self._left)):
+            more = f"{low}-{high},"
+            if len(text) + len(more) > _WORDS_MAX:
+                end = low
+                break
+            text += more
+        return Position(self.begin, f"copycat1 {end} {text.rstrip(',')}" if text else "")
+
+    @classmethod
+    def of(cls, position: Position | None) -> ReplayProgress:
+        """What the group kept; words of somebody else's are not ours to read, their number counts."""
+        if position is None:
+            return cls()
+        match = _WORDS.fullmatch(position.words)
+        if match is None:
+            return cls(position.offset)
+        end = int(match[1])
+        pairs = [tuple(map(int, one.split("-"))) for one in match[2].split(",") if one]
+        if any(not position.offset <= low <= high < end for low, high in pairs):
+            return cls(position.offset)
+        return cls(end, (offset for low, high in pairs for offset in range(low, high + 1)))
+
+
+def _ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of consecutive numbers, each as its first and last."""
+    begin = 0
+    for index in range(len(offsets)):
+        if index + 1 == len(offsets) or offsets[index + 1] != offsets[index] + 1:
+            yield offsets[begin], offsets[index]
+            begin = index + 1
+
+
+def saved_progress(reader: TopicReader, definition: Definition) -> dict[int, ReplayProgress]:
+    """By partition, from the group of the connector that `reader` reads for; where that is new, from those of its former names.
+
+    Raises as `TopicReader` does.
+    """
+    saved = reader.positions()
+    if len(saved) < len(reader.ranges):
+        for name in definition.renamed_from:
+            for number, position in _of_group(reader, definition, group_of(name)).items():
+                saved.setdefault(number, position)
+    progress = {number: ReplayProgress.of(saved.get(number)) for number in reader.ranges}
+    for number, (begin, end) in reader.ranges.items():
+        progress[number].forget(begin, end)
+    return progress
+
+
+def _of_group(reader: TopicReader, definition: Definition, group: str) -> dict[int, Position]:
+    with TopicReader(definition.kafka, reader.topic, group) as other:
+        return other.positions()
 
 
 class Kind(NamedTuple):
@@ -49,7 +154,7 @@ class Survey:
     foreign: int = 0
 
 
-Replayed = Mapping[str, Mapping[int, Progress]]
+Replayed = Mapping[str, Mapping[int, ReplayProgress]]
 """By connector's name, as letters give it, and by partition."""
 
 
@@ -63,7 +168,7 @@ def survey(reader: TopicReader, replayed: Replayed, seen: Callable[[int], None] 
             continue
         kind = Kind(letter.connector, letter.stage, letter.error)
         progress = replayed.get(letter.connector)
-        is_done = None if progress is None else progress.get(letter.partition, Progress()).is_done(letter.offset)
+        is_done = None if progress is None else progress.get(letter.partition, ReplayProgress()).is_done(letter.offset)
         found.tallies.setdefault(kind, Tally()).add(letter, is_done=is_done)
     return found
 

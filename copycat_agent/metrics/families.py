@@ -1,16 +1,155 @@
-"""Every metric: name, kind, labels, meaning, and where its samples come from. One table; `docs/metrics.md` repeats it, a test compares.
+"""Every metric: name, kind, labels, meaning, and where its samples come from.
 
-Labels have few values: connectors, states, reasons, error classes, brokers; never a path. Counters grow while the process lives.
+`docs/metrics.md` repeats the table, and a test compares the two. Labels have few values: connectors, states, reasons, error classes,
+brokers; never a path. Counters grow while the process lives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import platform
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
-from copycat_agent.metrics import samples
-from copycat_agent.metrics.samples import Sample, Snapshot
+from copycat_agent.control import AgentView
+from copycat_agent.metrics.processes import Process
+from copycat_agent.model import ClientView, LossReason, LossTotal
+from copycat_agent.worker import State, Status
+from copycat_agent.worker.status import Timing
+
+FRESH_SECONDS = 60.0
+"""A producer's word on its brokers that is older tells nothing any more: a connector without work asks nobody."""
+
+Sample = tuple[tuple[str, ...], float | Timing]
+
+
+class Snapshot(NamedTuple):
+    """The agent at one moment. `stalled_seconds` by connector, see `Health.stalled`; `now` in epoch seconds."""
+
+    view: AgentView
+    statuses: tuple[Status, ...]
+    losses: Mapping[tuple[str, LossReason], LossTotal]
+    stalled_seconds: Mapping[str, float]
+    now: float
+    processes: tuple[Process, ...] = ()
+
+
+def each(read: Callable[[Status], float | Timing]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """One sample per connector."""
+    return lambda snapshot: (((status.name,), read(status)) for status in snapshot.statuses)
+
+
+def agent(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """One sample."""
+    return lambda snapshot: iter([((), read(snapshot))])
+
+
+def dropped(snapshot: Snapshot) -> Iterator[Sample]:
+    """By connector and why they were not sent."""
+    for status in snapshot.statuses:
+        yield (status.name, "filtered"), status.counts.dropped
+        yield (status.name, "rejected"), status.counts.rejected
+
+
+def errors(snapshot: Snapshot) -> Iterator[Sample]:
+    """By connector, stage and class."""
+    for status in snapshot.statuses:
+        for (stage, kind), count in status.errors.items():
+            yield (status.name, stage, kind), count
+
+
+def transactions(snapshot: Snapshot) -> Iterator[Sample]:
+    """By connector and outcome, from 0 on; of those whose guarantee is exactly_once."""
+    for status in snapshot.statuses:
+        if status.guarantee == "exactly_once":
+            for outcome in ("committed", "undone", "unknown"):
+                yield (status.name, outcome), status.delivery_outcomes.get(outcome, 0)
+
+
+def lanes_opened(snapshot: Snapshot) -> Iterator[Sample]:
+    """By connector, of those whose guarantee is exactly_once."""
+    for status in snapshot.statuses:
+        if status.guarantee == "exactly_once":
+            yield (status.name,), status.delivery_outcomes.get("openings", 0)
+
+
+def states(snapshot: Snapshot) -> Iterator[Sample]:
+    """One-hot: every connector has every state."""
+    for status in snapshot.statuses:
+        for state in State:
+            yield (status.name, str(state)), float(status.state is state)
+
+
+def gaps(snapshot: Snapshot) -> Iterator[Sample]:
+    """By connector and reason, from 0 on: a series that begins with its first loss would hide that one from `increase`."""
+    none = {(status.name, reason): 0 for status in snapshot.statuses for reason in get_args(LossReason)}
+    return iter((none | {key: total.size_bytes for key, total in snapshot.losses.items()}).items())
+
+
+def oldest_unread(snapshot: Snapshot) -> Iterator[Sample]:
+    """The wall clock tells; a step back of it gives 0, not less."""
+    for status in snapshot.statuses:
+        since_ms = status.lag.oldest_unread_ms
+        yield (status.name,), max(0.0, snapshot.now - since_ms / 1000) if since_ms else 0.0
+
+
+def stalled(snapshot: Snapshot) -> Iterator[Sample]:
+    """As `Health` judges."""
+    return (((name,), seconds) for name, seconds in snapshot.stalled_seconds.items())
+
+
+def _fresh(snapshot: Snapshot) -> Iterator[tuple[Status, tuple[ClientView, ...]]]:
+    """Connectors whose producers have said something lately, with that."""
+    for status in snapshot.statuses:
+        views = tuple(view for view in status.clients if snapshot.now - view.at <= FRESH_SECONDS)
+        if views:
+            yield status, views
+
+
+def broker_up(snapshot: Snapshot) -> Iterator[Sample]:
+    """A broker is up when one of the connector's producers has it up."""
+    for status, views in _fresh(snapshot):
+        brokers = [broker for view in views for broker in view.brokers]
+        for name in sorted({broker.name for broker in brokers}):
+            yield (status.name, name), float(any(broker.name == name and broker.state == "UP" for broker in brokers))
+
+
+def round_trip(snapshot: Snapshot) -> Iterator[Sample]:
+    """The slowest of the connector's producers."""
+    for status, views in _fresh(snapshot):
+        times = [(broker.name, broker.rtt_ms) for view in views for broker in view.brokers if broker.rtt_ms is not None]
+        slowest = {name: ms / 1000 for name, ms in sorted(times, key=lambda one: one[1])}
+        yield from (((status.name, name), seconds) for name, seconds in slowest.items())
+
+
+def queued(read: Callable[[ClientView], int]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """The sum over the connector's producers."""
+    return lambda snapshot: (((status.name,), sum(map(read, views))) for status, views in _fresh(snapshot))
+
+
+def process(read: Callable[[Process], float | None]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """One sample per process of the agent, of those that the kernel tells."""
+    return lambda snapshot: (((one.name,), value) for one in snapshot.processes if (value := read(one)) is not None)
+
+
+def reloads(snapshot: Snapshot) -> Iterator[Sample]:
+    """Both results from the start on."""
+    return (((result,), snapshot.view.reloads.get(result, 0)) for result in ("ok", "problems"))
+
+
+def build(snapshot: Snapshot) -> Iterator[Sample]:
+    """One sample that is always 1."""
+    yield (snapshot.view.version, platform.python_version()), 1.0
+
+
+def broken(snapshot: Snapshot) -> float:
+    """Definitions that do not load."""
+    return len(snapshot.view.last_reload.kept) if snapshot.view.last_reload else 0
+
+
+def differing(snapshot: Snapshot) -> float:
+    """Options that need a restart."""
+    return len(snapshot.view.last_reload.restart) if snapshot.view.last_reload else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,99 +168,99 @@ _P = ("process",)
 
 # fmt: off
 FAMILIES: tuple[Family, ...] = (
-    Family("records_read_total", "counter", _C, samples.each(lambda s: s.counts.read),
+    Family("records_read_total", "counter", _C, each(lambda s: s.counts.read),
         "Records that were read and are settled: acknowledged, dead-lettered or dropped."),
-    Family("read_bytes_total", "counter", _C, samples.each(lambda s: s.counts.read_bytes),
+    Family("read_bytes_total", "counter", _C, each(lambda s: s.counts.read_bytes),
         "Bytes of input that were read and are settled, delimiters included."),
-    Family("records_acknowledged_total", "counter", _C, samples.each(lambda s: s.counts.acknowledged),
+    Family("records_acknowledged_total", "counter", _C, each(lambda s: s.counts.acknowledged),
         "Records that Kafka has acknowledged, dead letters not counted."),
-    Family("records_dropped_total", "counter", (*_C, "reason"), samples.dropped,
+    Family("records_dropped_total", "counter", (*_C, "reason"), dropped,
         "Records that were not sent. filtered: by a transform or an option. rejected: bad ones, passed over because there is no "
         "dead-letter topic."),
-    Family("records_kept_total", "counter", _C, samples.each(lambda s: s.counts.kept),
+    Family("records_kept_total", "counter", _C, each(lambda s: s.counts.kept),
         "Acknowledged records that went on as they were though a step failed, because its on_error is keep."),
-    Family("records_too_long_total", "counter", _C, samples.each(lambda s: s.counts.too_long),
+    Family("records_too_long_total", "counter", _C, each(lambda s: s.counts.too_long),
         "Records over line.max_bytes or the limits of multiline, whatever became of them. One in parts counts once."),
-    Family("dlq_records_total", "counter", _C, samples.each(lambda s: s.counts.dead_lettered),
+    Family("dlq_records_total", "counter", _C, each(lambda s: s.counts.dead_lettered),
         "Records that the dead-letter topic has acknowledged."),
-    Family("errors_total", "counter", (*_C, "stage", "type"), samples.errors,
+    Family("errors_total", "counter", (*_C, "stage", "type"), errors,
         "Errors by class and stage. Bad records: their stage, see errors.md; beyond ten per file and batch, that of the tenth. "
         "read: a file. send: whatever else ended a batch, FAILED included. save: offsets. open: lanes. connector: its own loop."),
-    Family("retries_total", "counter", _C, samples.each(lambda s: s.retries),
+    Family("retries_total", "counter", _C, each(lambda s: s.retries),
         "Times a batch had to be tried again."),
-    Family("transactions_total", "counter", (*_C, "outcome"), samples.transactions,
+    Family("transactions_total", "counter", (*_C, "outcome"), transactions,
         "Transactions of exactly_once connectors. committed. undone: given up, no reader sees any of it. "
         "unknown: Kafka had to be asked what became of it, and it counts as one of the others as well by then."),
-    Family("lanes_opened_total", "counter", _C, samples.lanes_opened,
+    Family("lanes_opened_total", "counter", _C, lanes_opened,
         "Times an exactly_once connector took over its lanes in Kafka and read its positions there: at a start, after an unknown outcome."),
-    Family("lag_bytes", "gauge", _C, samples.each(lambda s: s.lag.bytes),
+    Family("lag_bytes", "gauge", _C, each(lambda s: s.lag.bytes),
         "Bytes that are there and not yet settled."),
-    Family("lag_files", "gauge", _C, samples.each(lambda s: s.lag.files),
+    Family("lag_files", "gauge", _C, each(lambda s: s.lag.files),
         "Files with such bytes."),
-    Family("oldest_unread_seconds", "gauge", _C, samples.oldest_unread,
+    Family("oldest_unread_seconds", "gauge", _C, oldest_unread,
         "For how long the longest waiting bytes have been waiting; 0 when nothing waits."),
-    Family("stalled_seconds", "gauge", _C, samples.stalled,
+    Family("stalled_seconds", "gauge", _C, stalled,
         "For how long nothing has been acknowledged although something waits; 0 when all is well. What /healthz judges."),
-    Family("delivery_seconds", "histogram", _C, samples.each(lambda s: s.delivery_seconds),
+    Family("delivery_seconds", "histogram", _C, each(lambda s: s.delivery_seconds),
         "From handing a batch to a task to having its end acknowledged: an upper bound for each of its records."),
-    Family("commit_seconds", "histogram", _C, samples.each(lambda s: s.commit_seconds),
+    Family("commit_seconds", "histogram", _C, each(lambda s: s.commit_seconds),
         "How long saving offsets took."),
-    Family("last_acknowledged_timestamp_seconds", "gauge", _C, samples.each(lambda s: s.acknowledged_at),
+    Family("last_acknowledged_timestamp_seconds", "gauge", _C, each(lambda s: s.acknowledged_at),
         "When something was last acknowledged, in epoch seconds; 0 for never."),
-    Family("in_flight", "gauge", _C, samples.each(lambda s: s.tasks),
+    Family("in_flight", "gauge", _C, each(lambda s: s.tasks),
         "Batches under way."),
-    Family("files_known", "gauge", _C, samples.each(lambda s: s.lag.known_files),
+    Family("files_known", "gauge", _C, each(lambda s: s.lag.known_files),
         "Files that are followed."),
-    Family("files_open", "gauge", _C, samples.each(lambda s: s.lag.open_files),
+    Family("files_open", "gauge", _C, each(lambda s: s.lag.open_files),
         "Files that are held open."),
-    Family("files_troubled", "gauge", _C, samples.each(lambda s: s.lag.troubled_files),
+    Family("files_troubled", "gauge", _C, each(lambda s: s.lag.troubled_files),
         "Files and directories that match and cannot be read now."),
-    Family("files_blocked", "gauge", _C, samples.each(lambda s: s.lag.blocked_files),
+    Family("files_blocked", "gauge", _C, each(lambda s: s.lag.blocked_files),
         "Files that wait because their topic is missing or closed to the agent."),
-    Family("files_rotated_total", "counter", _C, samples.each(lambda s: s.lag.rotated_files),
+    Family("files_rotated_total", "counter", _C, each(lambda s: s.lag.rotated_files),
         "Files renamed out of their patterns or away."),
-    Family("files_truncated_total", "counter", _C, samples.each(lambda s: s.lag.truncated_files),
+    Family("files_truncated_total", "counter", _C, each(lambda s: s.lag.truncated_files),
         "Files cut or rewritten in place."),
-    Family("gap_bytes_total", "counter", (*_C, "reason"), samples.gaps,
+    Family("gap_bytes_total", "counter", (*_C, "reason"), gaps,
         "Bytes given up for good, over all runs of the agent. destroyed: gone before they were read. too_long: beyond line.max_bytes. "
         "rejected: bad records, passed over. damaged: the rest of packed files that cannot be unpacked. "
         "hole: NUL bytes that nobody wrote."),
-    Family("connector_state", "gauge", (*_C, "state"), samples.states,
+    Family("connector_state", "gauge", (*_C, "state"), states,
         "1 for the state that the connector is in, 0 for the others."),
-    Family("kafka_broker_up", "gauge", (*_C, "broker"), samples.broker_up,
+    Family("kafka_broker_up", "gauge", (*_C, "broker"), broker_up,
         "Whether a producer of the connector is connected to the broker. Absent when the connector has sent nothing for a minute, "
         "and until it has sent for some seconds."),
-    Family("kafka_rtt_seconds", "gauge", (*_C, "broker"), samples.round_trip,
+    Family("kafka_rtt_seconds", "gauge", (*_C, "broker"), round_trip,
         "Mean round trip to the broker in the last seconds, the slowest producer's. Absent like kafka_broker_up."),
-    Family("kafka_queue_records", "gauge", _C, samples.queued(lambda v: v.queue_records),
+    Family("kafka_queue_records", "gauge", _C, queued(lambda v: v.queue_records),
         "Records in the producers' queues, not yet acknowledged. Absent like kafka_broker_up."),
-    Family("kafka_queue_bytes", "gauge", _C, samples.queued(lambda v: v.queue_bytes),
+    Family("kafka_queue_bytes", "gauge", _C, queued(lambda v: v.queue_bytes),
         "Bytes in the producers' queues, not yet acknowledged. Absent like kafka_broker_up."),
-    Family("reloads_total", "counter", ("result",), samples.reloads,
+    Family("reloads_total", "counter", ("result",), reloads,
         "Reloads of the definitions. ok: every file loads. problems: some do not."),
-    Family("definitions_broken", "gauge", (), samples.agent(samples.broken),
+    Family("definitions_broken", "gauge", (), agent(broken),
         "Definitions that do not load as of the last reload; the last good version of each goes on, where there is one."),
-    Family("restart_needed", "gauge", (), samples.agent(samples.differing),
+    Family("restart_needed", "gauge", (), agent(differing),
         "Options of agent.yaml that differ from those that hold and need a restart."),
-    Family("offsets_unsaved", "gauge", (), samples.agent(lambda s: float(bool(s.view.offsets_unsaved))),
+    Family("offsets_unsaved", "gauge", (), agent(lambda s: float(bool(s.view.offsets_unsaved))),
         "1 while offsets cannot be saved: what is sent now would be sent again after a crash."),
-    Family("spark_up", "gauge", (), samples.agent(lambda s: float(s.view.spark == "running")),
+    Family("spark_up", "gauge", (), agent(lambda s: float(s.view.spark == "running")),
         "1 while the Spark session is up."),
-    Family("process_cpu_seconds_total", "counter", _P, samples.process(lambda p: p.cpu_seconds),
+    Family("process_cpu_seconds_total", "counter", _P, process(lambda p: p.cpu_seconds),
         "CPU time of each process of the agent: driver, jvm, daemon (Spark's, for its Python workers), worker-1 and so on."),
-    Family("process_resident_memory_bytes", "gauge", _P, samples.process(lambda p: p.resident_bytes),
+    Family("process_resident_memory_bytes", "gauge", _P, process(lambda p: p.resident_bytes),
         "Memory of each process. Pages that several share count in each: workers share most of theirs."),
-    Family("process_proportional_memory_bytes", "gauge", _P, samples.process(lambda p: p.proportional_bytes),
+    Family("process_proportional_memory_bytes", "gauge", _P, process(lambda p: p.proportional_bytes),
         "Memory of each process, where a page that several share counts in parts: the sum is what the agent takes. "
         "Absent where the kernel does not tell."),
-    Family("process_open_fds", "gauge", _P, samples.process(lambda p: p.open_fds),
+    Family("process_open_fds", "gauge", _P, process(lambda p: p.open_fds),
         "Open descriptors of each process."),
-    Family("process_max_fds", "gauge", _P, samples.process(lambda p: p.max_fds),
+    Family("process_max_fds", "gauge", _P, process(lambda p: p.max_fds),
         "Descriptors that each process may have."),
-    Family("process_threads", "gauge", _P, samples.process(lambda p: p.threads),
+    Family("process_threads", "gauge", _P, process(lambda p: p.threads),
         "Threads of each process."),
-    Family("start_time_seconds", "gauge", (), samples.agent(lambda s: s.view.started),
+    Family("start_time_seconds", "gauge", (), agent(lambda s: s.view.started),
         "When the agent was started, in epoch seconds."),
-    Family("build_info", "gauge", ("version", "python"), samples.build,
+    Family("build_info", "gauge", ("version", "python"), build,
         "Always 1; the labels say what runs."),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copycat_agent.oauth.asking import where_of
-from copycat_agent.oauth.kept import Tokens, tokens_of
 from copycat_agent.oauth.needs import token_problems
+from copycat_agent.oauth.token_cache import Tokens, tokens_of
+from copycat_agent.oauth.token_requests import where_of
 
 __all__ = ["KAFKA_OAUTH", "REGISTRY_OAUTH", "Tokens", "token_problems", "tokens_of", "where_of"]
 

@@ -22,7 +22,7 @@ import pytest
 from copycat_agent.api import client as api_client
 from copycat_agent.cli.main import main
 from copycat_agent.dev_broker import DevBroker
-from copycat_agent.dev_broker.ports import free_port
+from copycat_agent.dev_broker.broker import free_port
 from tests.cli.conftest import COMMAND, Done
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic, unique_topic, values

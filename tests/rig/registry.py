@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent.dev_broker import cache_dir, free_port
-from copycat_agent.dev_broker.java import java, pyspark_jars
+from copycat_agent.dev_broker.jars import java, pyspark_jars
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:

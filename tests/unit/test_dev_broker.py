@@ -10,8 +10,8 @@ import pytest
 
 from copycat_agent.dev_broker import cache_dir, fetch_kafka, free_port
 from copycat_agent.dev_broker import jars as jars_module
-from copycat_agent.dev_broker.java import java
-from copycat_agent.dev_broker.ports import is_free
+from copycat_agent.dev_broker.broker import is_free
+from copycat_agent.dev_broker.jars import java
 from copycat_agent.errors import FatalError, RetriableError
 
 _JAVA = """#!/bin/sh
@@ -46,8 +46,8 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _FakeJava:
     """Its own JAVA_HOME; Ivy's work is a line of shell; two jars' worth of pins; no pauses."""
     (tmp_path / "jdk").mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    monkeypatch.setattr(jars_module, "_pinned", lambda: _JARS)
-    monkeypatch.setattr(jars_module, "_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(jars_module, "pinned", lambda: _JARS)
+    monkeypatch.setattr(jars_module, "PAUSES_SECONDS", (0.0, 0.0))
     return _FakeJava(tmp_path / "jdk")
 
 
@@ -107,7 +107,7 @@ def test_callers_at_the_same_time_fetch_once(fake_java: _FakeJava, tmp_path: Pat
     fake_java.install(f"sleep 0.3; {_GOOD}")
     script = (
         "import pathlib, sys; from copycat_agent.dev_broker import jars; "
-        f"jars._pinned = lambda: {_JARS!r}; jars.fetch_kafka(pathlib.Path(sys.argv[1]))"
+        f"jars.pinned = lambda: {_JARS!r}; jars.fetch_kafka(pathlib.Path(sys.argv[1]))"
     )
     callers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "cache")]) for _ in range(3)]
     assert [caller.wait(30) for caller in callers] == [0, 0, 0]
@@ -115,7 +115,7 @@ def test_callers_at_the_same_time_fetch_once(fake_java: _FakeJava, tmp_path: Pat
 
 
 def test_the_pins_are_those_of_one_kafka() -> None:
-    pinned = jars_module._pinned()
+    pinned = jars_module.pinned()
     assert len(pinned) == 45
     assert f"kafka_2.13-{jars_module.KAFKA_VERSION}.jar" in pinned
 

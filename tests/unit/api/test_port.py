@@ -22,7 +22,7 @@ from copycat_agent.api import renewed, serving
 from copycat_agent.api.handlers import ENDPOINTS
 from copycat_agent.api.logins import Logins, line_of
 from copycat_agent.api.server import ApiServer
-from copycat_agent.dev_broker.ports import free_port
+from copycat_agent.dev_broker.broker import free_port
 from copycat_agent.errors import FatalError
 from copycat_agent.metrics import PATHS
 from copycat_agent.options import ApiOptions

@@ -22,7 +22,7 @@ from copycat_agent.api import client as api_client
 from copycat_agent.api import server as api_server
 from copycat_agent.api.server import ApiServer
 from copycat_agent.api.sockets import UnixListener, listen_tcp, listen_unix, socket_path
-from copycat_agent.dev_broker.ports import free_port
+from copycat_agent.dev_broker.broker import free_port
 from copycat_agent.errors import FatalError
 from copycat_agent.options import ApiOptions
 from tests.rig.waiting import wait_until

@@ -11,7 +11,7 @@ import yaml
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.oauth import kept
+from copycat_agent.oauth import token_cache
 from copycat_agent.options import AgentOptions, SchemaRegistryOptions
 from copycat_agent.workbench.doctor.registry_checks import examine_registries, registries
 from copycat_agent.workbench.doctor.steps import CheckVerdict
@@ -74,7 +74,7 @@ def test_a_registry_is_asked_with_a_token_that_is_fetched_once(
 def test_a_token_that_the_registry_refuses_blocks_and_is_replaced(
     registry_front: RegistryFront, authority: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "_TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr(token_cache, "TRUSTED_SECONDS", 0.0)
     convert = converter(tmp_path, url=registry_front.url, oauth=oauth(authority))
     assert convert({"id": "a"}, topic(), None)
     authority.turn_keys()
@@ -87,7 +87,7 @@ def test_a_token_that_the_registry_refuses_blocks_and_is_replaced(
 def test_what_keeps_a_token_from_coming_is_told_without_the_secret(
     registry_front: RegistryFront, authority: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "_FAILED_SECONDS", 0.0)
+    monkeypatch.setattr(token_cache, "FAILED_SECONDS", 0.0)
     convert = converter(tmp_path, url=registry_front.url, oauth=oauth(authority))
     authority.secret = "another"
     with pytest.raises(BlockedError, match=r"HTTP 401: invalid_client.*correct converters.schema_registry.oauth") as caught:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.dlq import Progress
+from copycat_agent.dlq import ReplayProgress
 from copycat_agent.producer.consuming import Position
 
 OUTCOMES = st.lists(st.booleans(), max_size=300)
@@ -14,10 +14,10 @@ OUTCOMES = st.lists(st.booleans(), max_size=300)
 
 @given(OUTCOMES)
 def test_what_is_saved_is_what_was_done(outcomes: list[bool]) -> None:
-    progress = Progress()
+    progress = ReplayProgress()
     for offset, went in enumerate(outcomes):
         (progress.done if went else progress.leave)(offset)
-    again = Progress.of(progress.saved())
+    again = ReplayProgress.of(progress.saved())
     for kept in (progress, again):
         assert [kept.is_done(offset) for offset in range(len(outcomes) + 5)] == [*outcomes, *[False] * 5]
         assert kept.begin == (outcomes.index(False) if False in outcomes else len(outcomes))
@@ -25,19 +25,19 @@ def test_what_is_saved_is_what_was_done(outcomes: list[bool]) -> None:
 
 @given(st.integers(0, 10**12), st.integers(1, 3000))
 def test_words_never_outgrow_what_a_broker_takes_and_never_claim_too_much(first: int, count: int) -> None:
-    progress = Progress(first)
+    progress = ReplayProgress(first)
     for offset in range(first, first + 2 * count, 2):
         progress.leave(offset)
         progress.done(offset + 1)
     saved = progress.saved()
     assert len(saved.words) < 4096
-    again = Progress.of(saved)
+    again = ReplayProgress.of(saved)
     assert not any(again.is_done(offset) for offset in range(first, first + 2 * count, 2))
     assert again.begin == first
 
 
 def test_a_second_try_takes_it_off_the_list() -> None:
-    progress = Progress()
+    progress = ReplayProgress()
     progress.leave(0)
     progress.done(1)
     progress.done(0)
@@ -45,13 +45,13 @@ def test_a_second_try_takes_it_off_the_list() -> None:
 
 
 def test_a_letter_of_long_ago_can_be_left_again() -> None:
-    progress = Progress(10)
+    progress = ReplayProgress(10)
     progress.leave(3)
     assert (progress.begin, progress.is_done(3), progress.is_done(9)) == (3, False, True)
 
 
 def test_letters_that_the_topic_has_deleted_are_forgotten() -> None:
-    progress = Progress(10, {3, 8})
+    progress = ReplayProgress(10, {3, 8})
     progress.forget(5, 12)
     assert (progress.begin, progress.saved()) == (8, Position(8, "copycat1 10 8-8"))
     progress.forget(20, 30)
@@ -60,15 +60,15 @@ def test_letters_that_the_topic_has_deleted_are_forgotten() -> None:
 
 @pytest.mark.parametrize("words", ["", "somebody else's", "copycat1 x", "copycat1 9 1-2", "copycat1 9 8-7", "copycat1 9 5-9"])
 def test_words_that_are_not_ours_or_cannot_be_leave_the_number(words: str) -> None:
-    progress = Progress.of(Position(5, words))
+    progress = ReplayProgress.of(Position(5, words))
     assert (progress.begin, progress.is_done(4), progress.is_done(5)) == (5, True, False)
 
 
 def test_without_a_position_nothing_is_done() -> None:
-    assert Progress.of(None).begin == 0
+    assert ReplayProgress.of(None).begin == 0
 
 
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning() -> None:
-    progress = Progress(10, {3, 8})
+    progress = ReplayProgress(10, {3, 8})
     progress.forget(0, 9)
     assert (progress.begin, progress.is_done(0)) == (0, False)

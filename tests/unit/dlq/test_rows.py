@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from copycat_agent.dlq.letter import Letter, parse
-from copycat_agent.dlq.rows import record_of
+from copycat_agent.dlq.letter import Letter, parse, record_of
 from copycat_agent.encoding.letters import COLUMNS, PLACES, RENDERED, dead_letter, rendered, with_raw
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, LineFrames, LineOptions, Unparsed

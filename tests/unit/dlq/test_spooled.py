@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from copycat_agent.dlq.letter import Letter
-from copycat_agent.dlq.rows import record_of
+from copycat_agent.dlq.letter import Letter, record_of
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.sources import SOURCES
 

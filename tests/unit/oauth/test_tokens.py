@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey, RSAKey
 
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
-from copycat_agent.oauth import Tokens, asking, kept, tokens_of
+from copycat_agent.oauth import Tokens, token_cache, token_requests, tokens_of
 from copycat_agent.options import OauthOptions
 from tests.rig.oauth import CLIENT_ID, JWT_BEARER, SECRET, TokenServer
 from tests.rig.secured import make_authority, sign
@@ -73,7 +73,7 @@ def test_a_client_is_given_the_token_with_its_end_and_the_extensions(server: Tok
 
 
 def test_the_next_token_is_fetched_before_this_one_ends(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(token_cache, "LEAST_SECONDS", 0.1)
     server.lifetime_seconds = 2.0
     asker = tokens(server)
     first = asker.token()
@@ -83,7 +83,7 @@ def test_the_next_token_is_fetched_before_this_one_ends(server: TokenServer, mon
 
 
 def test_a_good_token_is_used_while_no_new_one_comes(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(token_cache, "LEAST_SECONDS", 0.1)
     server.lifetime_seconds = 3.0
     asker = tokens(server)
     first = asker.token()
@@ -121,7 +121,7 @@ def test_a_token_that_a_broker_refuses_is_replaced_unless_it_is_new(server: Toke
     first = asker.token()
     asker.distrust()
     assert asker.token() == first
-    monkeypatch.setattr(kept, "_TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr(token_cache, "TRUSTED_SECONDS", 0.0)
     asker.distrust()
     assert asker.token() != first
 
@@ -135,7 +135,7 @@ def test_a_wrong_secret_blocks_without_telling_it(server: TokenServer) -> None:
 
 
 def test_an_endpoint_that_is_away_is_asked_again(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_FAILED_SECONDS", 0.0)
+    monkeypatch.setattr(token_cache, "FAILED_SECONDS", 0.0)
     server.stop()
     asker = tokens(server)
     why = refused(asker)
@@ -147,7 +147,7 @@ def test_an_endpoint_that_is_away_is_asked_again(server: TokenServer, monkeypatc
 
 
 def test_an_endpoint_that_hangs_is_waited_for_once_by_all(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(token_cache, "ANSWER_SECONDS", 0.3)
     server.hold_seconds = 30.0
     asker = tokens(server)
     with ThreadPoolExecutor(4) as threads:
@@ -156,8 +156,8 @@ def test_an_endpoint_that_hangs_is_waited_for_once_by_all(server: TokenServer, m
 
 
 def test_a_trickling_answer_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(kept, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(token_requests, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(token_cache, "ANSWER_SECONDS", 0.3)
     is_over, before = threading.Event(), {*threading.enumerate()}
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -232,7 +232,7 @@ def test_a_certificate_of_nobody_known_blocks_and_one_of_ca_file_is_good(server:
 
 
 def test_an_assertion_from_a_file_is_read_anew_each_time(server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr(token_cache, "TRUSTED_SECONDS", 0.0)
     server.assertions = RSAKey.generate_key(2048)
     signer = TokenServer()
     signer._key = server.assertions

@@ -1,6 +1,6 @@
 """One question for a token, and what its answer means. Only to the address in the definition: no proxy, no redirect.
 
-Every way asks at most once; who calls has the back-off and bounds the time.
+Every method asks at most once; the caller has the back-off and bounds the time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
-from copycat_agent.oauth.msk_iam import signed
 from copycat_agent.options import OauthOptions, TokenOptions
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _TOO_MANY, _TIME_OUT, _SERVER, _OK = 429, 408, 500, 200
 _REFUSED = (400, 401, 403)
 
 
-class Answer(NamedTuple):
+class IssuedToken(NamedTuple):
     """A token, and for how many seconds from now it is good."""
 
     token: str
@@ -61,10 +60,10 @@ class _Asked(NamedTuple):
     headers: Mapping[str, str]
 
 
-def ask(options: TokenOptions, ca_file: str | None, section: str) -> Answer:
+def ask(options: TokenOptions, ca_file: str | None, section: str) -> IssuedToken:
     """Ask for a token. `section` is where the options stand. Raises RetriableError or BlockedError, without any secret."""
     if isinstance(options, OauthOptions) and options.method == "msk_iam":
-        return Answer(*signed(options))
+        return IssuedToken(*signed(options))
     asked, where = _QUESTIONS[options.method](options), where_of(options)
     context = _authorities(ca_file, section) if asked.url.startswith("https:") else None
     try:
@@ -205,7 +204,7 @@ def _unreachable(error: Exception, where: str, section: str) -> CopycatError:
     return RetriableError(f"no token from {where}: {said or type(error).__name__}", _UP)
 
 
-def _understood(status: int, body: bytes, where: str, section: str) -> Answer:
+def _understood(status: int, body: bytes, where: str, section: str) -> IssuedToken:
     """Of what the endpoint says only the code of its error is repeated: some describe what they were sent."""
     try:
         said = json.loads(body)
@@ -224,7 +223,7 @@ def _understood(status: int, body: bytes, where: str, section: str) -> Answer:
     seconds = _lifetime(said.get("expires_in"), token)
     if not seconds > 0:
         raise BlockedError(f"{where} gives tokens that have expired", "set the clocks of this host and of that one right")
-    return Answer(token, min(seconds, _LONGEST_SECONDS))
+    return IssuedToken(token, min(seconds, _LONGEST_SECONDS))
 
 
 def _lifetime(told: object, token: str) -> float:
@@ -239,3 +238,31 @@ def _lifetime(told: object, token: str) -> float:
         return float(claims["exp"]) - time.time()
     except (IndexError, KeyError, TypeError, ValueError):
         return _DEFAULT_SECONDS
+
+
+_WHERE = "give the agent's process credentials as AWS's libraries find them: an instance role, a profile, AWS_ACCESS_KEY_ID"
+
+
+def signed(options: OauthOptions) -> tuple[str, float]:
+    """A token, and for how many seconds it is good. Raises BlockedError, or RetriableError when AWS does not answer."""
+    try:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer  # noqa: PLC0415 - an extra, and slow to import
+        from botocore.exceptions import ClientError, HTTPClientError  # noqa: PLC0415 - comes with it
+    except ImportError:
+        words = "a login to Amazon MSK needs a Python package that is not installed"
+        raise BlockedError(words, "pip install 'copycat-agent[msk-iam]'") from None
+    try:
+        if options.role_arn is not None:
+            token, until_ms = Signer.generate_auth_token_from_role_arn(options.region, options.role_arn)
+        else:
+            token, until_ms = Signer.generate_auth_token(options.region)
+    except HTTPClientError as error:
+        raise RetriableError(f"AWS does not answer: {type(error).__name__}", "the agent asks again by itself") from None
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "no reason given")
+        raise BlockedError(f"AWS refuses to lend role_arn: {code}", "grant sts:AssumeRole on it to the agent's credentials") from None
+    except AttributeError:  # the signer's way to say that there are none
+        raise BlockedError("no AWS credentials are found", _WHERE) from None
+    except Exception as error:  # noqa: BLE001 - its words may show what was sent
+        raise BlockedError(f"the AWS credentials cannot be used: {type(error).__name__}", _WHERE) from None
+    return token, until_ms / 1000 - time.time()

@@ -12,16 +12,16 @@ import time
 from typing import NamedTuple
 
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.oauth.asking import ANSWER_SECONDS, Answer, ask, where_of
+from copycat_agent.oauth.token_requests import ANSWER_SECONDS, IssuedToken, ask, where_of
 from copycat_agent.options import TokenOptions
 
 _RENEW_PART = 0.75
 """Of a token's life. librdkafka asks for the next one at 0.8 of what it was told."""
-_LEAST_SECONDS = 1.0
+LEAST_SECONDS = 1.0
 """A token that is good for less is not given to a client: it would have expired when the broker looks at it."""
-_FAILED_SECONDS = 2.0
+FAILED_SECONDS = 2.0
 """So long after a failure nobody asks again: clients that are made side by side do not wait for the same silence one after the other."""
-_TRUSTED_SECONDS = 10.0
+TRUSTED_SECONDS = 10.0
 """A token younger than this is not replaced because a broker refuses it: the next one would be refused as well."""
 _TOKENS_MAX = 64
 
@@ -75,13 +75,13 @@ class Tokens:
     def distrust(self) -> None:
         """The token was refused: the next client gets a new one. Keys may have been changed, or the token revoked."""
         kept = self._kept
-        if kept is not None and time.monotonic() - kept.got > _TRUSTED_SECONDS:
+        if kept is not None and time.monotonic() - kept.got > TRUSTED_SECONDS:
             self._kept = None
 
     def _good(self) -> _Kept | None:
         """The token, if it can be given to a client. It is renewed in the background where it is time for that."""
         kept, now = self._kept, time.monotonic()
-        if kept is None or now > kept.until - _LEAST_SECONDS:
+        if kept is None or now > kept.until - LEAST_SECONDS:
             return None
         if now > kept.renew:
             self._renew_soon()
@@ -117,11 +117,11 @@ class Tokens:
         return self._kept
 
     def _failed_just_now(self) -> CopycatError | None:
-        return self._failure if time.monotonic() - self._failed < _FAILED_SECONDS else None
+        return self._failure if time.monotonic() - self._failed < FAILED_SECONDS else None
 
-    def _in_time(self) -> Answer:
+    def _in_time(self) -> IssuedToken:
         """On a thread, since no library bounds the whole of an exchange, and some not even the look-up of a name."""
-        outcome: list[Answer | CopycatError] = []
+        outcome: list[IssuedToken | CopycatError] = []
 
         def run() -> None:
             try:
