@@ -147,7 +147,6 @@ DUPLICATE_CLASSES = frozenset(
 
 DUPLICATE_MODULES = frozenset(
     [
-        "accounts",
         "backfill",
         "backoff",
         "catalog",
