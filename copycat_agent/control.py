@@ -1,22 +1,24 @@
 """What a running agent can be asked and told: the seam between the agent and its socket, metrics and health.
 
-`agent.Agent` implements `Control`; `api` serves it over HTTP, `metrics` reads it. Every method is thread-safe and may be called
+`agent.Agent` is the `Control`; `api` serves it over HTTP, `metrics` reads it. Every method is thread-safe and may be called
 while data flows. Methods that change something wait until it has happened and return what came of it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from copycat_agent.errors import Problem
 from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
 from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.sources import FileView
-from copycat_agent.worker import Status
+from copycat_agent.worker import Status, Worker
 
 if TYPE_CHECKING:
+    from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import AgentOptions, Definition
     from copycat_agent.transactions.opening import Adopt
 
@@ -86,72 +88,102 @@ class AgentView:
     log_until: float | None = None
 
 
-class Control(Protocol):
+class Control(ABC):
     """See the module. Methods that take a name raise `UnknownConnectorError` for one that is not there."""
 
+    worker: Worker
+    _store: OffsetStore
+
     @property
+    @abstractmethod
     def options(self) -> AgentOptions:
         """The agent's options as they hold."""
 
+    @abstractmethod
     def view(self) -> AgentView:
         """The agent as it is now."""
 
     def statuses(self) -> tuple[Status, ...]:
         """Every connector, by name, those included that are disabled, stopped or failed."""
+        return self.worker.statuses()
 
     def status(self, name: str) -> Status:
         """One connector."""
+        return self.worker.status(name)
 
     def definition(self, name: str) -> Definition:
         """The definition that runs: after a broken change, the last good one."""
+        return self.worker.definition(name)
 
+    @abstractmethod
     def path(self, name: str) -> str:
         """The file that holds the definition."""
 
     def files(self, name: str) -> tuple[FileView, ...]:
         """The files that the connector follows, and where it is in each. Empty when it does not run."""
+        return self.worker.files(name)
 
     def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
         """Up to `limit` records as they are sent from now on, for at most `seconds`. Slows nothing down; may skip records."""
+        return self.worker.tap(name, limit, seconds)
 
+    @abstractmethod
     def reload(self) -> Reload:
         """Read the definitions now and make them run."""
 
+    @abstractmethod
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:
         """Log from this level up, for so long; None: until the agent ends. Nothing of it is saved."""
 
     def pause(self, name: str) -> Status:
         """Stop reading, settle what is in flight, keep files open. Remembered over restarts of the agent."""
+        return self.worker.pause(name)
 
     def resume(self, name: str) -> Status:
         """End a pause or a stop. A connector that failed is started again."""
+        return self.worker.resume(name)
 
     def stop(self, name: str) -> Status:
         """Settle what is in flight and let go of everything. Remembered over restarts of the agent."""
+        return self.worker.halt(name)
 
     def restart(self, name: str) -> Status:
         """Stop and start again, also when it has failed."""
+        return self.worker.restart(name)
 
     def offset_connectors(self) -> tuple[str, ...]:
         """Names with saved offsets, running or not."""
+        return self._store.connectors()
 
     def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
         """What is saved for a connector, running or not, known or not."""
+        return self._store.read(name)
 
     def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
         """Save these over what is there; others stay. Raises `BusyError` unless the connector is stopped.
 
         With `force` a connector that runs is stopped for it and goes on afterwards.
         """
+        assert all(partition.connector == name for partition in offsets), "offsets of another connector"
+        with self.worker.at_rest(name, force=force):
+            self._store.reset(offsets)
 
     def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
         """Delete these offsets, all of the connector's with None; returns how many. As `set_offsets` otherwise.
 
         With None what Kafka says of the connector does not count any more either. `adopt_offsets` says what that is for a copied host.
         """
+        if partitions is None:
+            with self.worker.at_rest(*self._sharing_identity(name), force=force):
+                return self._store.begin_anew(name)
+        with self.worker.at_rest(name, force=force):
+            chosen = self._store.read(name).keys() & set(partitions)
+            self._store.forget(chosen)
+            return len(chosen)
 
     def offset_lanes(self, name: str) -> KeptLanes:
         """What is known of a connector's exactly-once lanes, running or not, known or not."""
+        return self._store.lanes(name)
 
     def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
         """Decide which positions it goes on from when it starts next: "local" or "topic". As `set_offsets` otherwise.
@@ -160,12 +192,28 @@ class Control(Protocol):
         identity of its own and has all its exactly-once connectors go on from their positions here, so none of them may run. Returns its
         uuid then, else "".
         """
+        if agent:
+            with self.worker.at_rest(name, force=force):
+                self._store.take_over(name, agent)
+            return ""
+        with self.worker.at_rest(*(self._sharing_identity(name) if which == "local" else (name,)), force=force):
+            return self._store.adopt(name, which)
 
     def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
         """Give the offsets of `old` to `new`; returns how many moved. As `set_offsets` otherwise."""
+        return self.worker.rename_offsets(old, new, force=force)
 
     def losses(self, name: str | None, limit: int) -> tuple[Loss, ...]:
         """The latest entries of the loss ledger, newest first; of all connectors with None."""
+        return self._store.losses(name, limit)
 
     def loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
         """By connector and reason, everything ever given up on."""
+        return self._store.loss_totals()
+
+    def _sharing_identity(self, name: str) -> tuple[str, ...]:
+        """Who has to be at rest when this one leaves what Kafka says of it: everybody, where the agent leaves its identity with that."""
+        if not self._store.lanes(name).copied:
+            return (name,)
+        lanes = {one.name for one in self.worker.definitions().values() if one.delivery.guarantee == "exactly_once"}
+        return tuple({name, *lanes})

@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from copycat_agent.errors import RetriableError
@@ -53,28 +55,36 @@ class _Armed(NamedTuple):
 
 
 def _parse(text: str) -> _Armed | None:
-    """What the variable asks for. ValueError, with what would be right, for anything else."""
     if not text:
         return None
     name, *rest = text.split(":")
     nth = rest.pop(0) if rest and _NUMBER.fullmatch(rest[0]) else "1"
     action = rest.pop(0) if rest else "kill"
     if name not in NAMES or action not in ACTIONS or rest:
-        msg = f"{VARIABLE} is not name[:nth][:kill|hang|error] with a name that copycat --failpoints lists"
-        raise ValueError(msg)
+        raise ValueError(f"{VARIABLE} is not name[:nth][:kill|hang|error] with a name that copycat --failpoints lists")
     return _Armed(name, int(nth), action)
 
 
-def _read() -> tuple[_Armed | None, str]:
-    try:
-        return _parse(os.environ.get(VARIABLE, "")), ""
-    except ValueError as error:  # whoever imports this need not know of it: the command line says so
-        return None, str(error)
-
-
-_armed, _problem = _read()
+_armed: _Armed | None = None
+_problem = ""
 _lock = threading.Lock()
 _times = 0
+
+
+def arm(text: str) -> None:
+    """Wait for a place from now on, as the variable asks for it; "" for none. ValueError, with what would be right, for anything else."""
+    global _armed, _times
+    _armed, _times = _parse(text), 0
+
+
+@contextlib.contextmanager
+def armed(text: str) -> Iterator[None]:
+    """Within the block this process is armed like that. For tests of one process."""
+    arm(text)
+    try:
+        yield
+    finally:
+        arm("")
 
 
 def problem() -> str:
@@ -104,8 +114,7 @@ def _act(armed: _Armed) -> None:
     elif armed.action == "hang":
         threading.Event().wait(_HANG_SECONDS)
     else:
-        msg = f"failpoint {armed.name}"
-        raise RetriableError(msg, f"unset {VARIABLE}")
+        raise RetriableError(f"failpoint {armed.name}", f"unset {VARIABLE}")
 
 
 def _is_first() -> bool:
@@ -120,3 +129,9 @@ def _is_first() -> bool:
     with os.fdopen(fd, "w") as made:
         made.write(f"{os.getpid()}\n")
     return True
+
+
+try:
+    arm(os.environ.get(VARIABLE, ""))
+except ValueError as error:  # whoever imports this need not know of it: the command line says so
+    _problem = str(error)

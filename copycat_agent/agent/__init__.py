@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copycat_agent.agent.agent import Agent
-from copycat_agent.agent.files import DefinitionFiles, Wanted
-from copycat_agent.agent.settings import Settings
+from copycat_agent.agent.agent import Agent, Settings
+from copycat_agent.agent.files import DefinitionFiles, WantedDefinitions
 
-__all__ = ["Agent", "DefinitionFiles", "Settings", "Wanted"]
+__all__ = ["Agent", "DefinitionFiles", "Settings", "WantedDefinitions"]

@@ -8,36 +8,82 @@ import resource
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from copycat_agent import __version__, failpoints, logs
-from copycat_agent.agent.following import Follower
+from copycat_agent.agent.files import Follower
 from copycat_agent.agent.kept_files import KeptFiles, known_files
-from copycat_agent.agent.pulse import Pulse
 from copycat_agent.agent.reloading import Reloader
 from copycat_agent.api.server import ApiServer
-from copycat_agent.control import AgentView, Reload
+from copycat_agent.control import AgentView, Control, Reload
 from copycat_agent.errors import BusyError, FatalError, UnknownConnectorError
-from copycat_agent.model import Account, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition, TaskId
+from copycat_agent.model import Account, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
+from copycat_agent.options import AgentOptions
 from copycat_agent.spark import workers_lock
 from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.watch import Wake, Watcher
-from copycat_agent.worker import STUCK_SECONDS, Status, Worker
+from copycat_agent.worker import STUCK_SECONDS, Worker
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
-    from copycat_agent.agent.files import DefinitionFiles, Wanted
-    from copycat_agent.agent.settings import Settings
-    from copycat_agent.offsets.lanes import KeptLanes
-    from copycat_agent.options import AgentOptions, Definition
-    from copycat_agent.sources import FileView
-    from copycat_agent.transactions.opening import Adopt
+    from copycat_agent.agent.files import DefinitionFiles, WantedDefinitions
+    from copycat_agent.options import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The agent's options as they hold for this call, where state is kept, and where it answers (None: nowhere)."""
+
+    agent: AgentOptions
+    state_dir: Path
+    socket_path: Path | None = None
+
+
+BEAT_SECONDS = 1.0
+"""From one round to the next."""
+
+
+class Heartbeat:
+    """A thread that asks each of `questions` again and again. One that hangs stops it; one that raises has answered.
+
+    A connector that hangs in its own files is none of its business: the service manager would restart the whole agent for one bad mount.
+    """
+
+    def __init__(self, questions: Sequence[Callable[[], object]]) -> None:
+        self._questions = questions
+        self._beat_at = time.monotonic()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    @property
+    def age(self) -> float:
+        """Seconds since everything had answered. For any thread."""
+        return time.monotonic() - self._beat_at
+
+    def start(self) -> None:
+        """Begin. Called once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """No question is asked from now on; one that hangs is left behind."""
+        self._closing.set()
+        self._thread.join(BEAT_SECONDS)
+
+    def _run(self) -> None:
+        while not self._closing.wait(BEAT_SECONDS):
+            for question in self._questions:
+                with contextlib.suppress(Exception):  # an error is an answer, too
+                    question()
+            self._beat_at = time.monotonic()
+
 
 RUN_DIRECTORY = "run"
 """Below the state directory: sockets, Spark's temporary files."""
@@ -48,7 +94,7 @@ _NOBODY, _NOTHING = TaskId("", 0), Wake()
 _log = logs.get("agent")
 
 
-class Agent:
+class Agent(Control):
     """Everything between definitions and Kafka, in this process and those it starts: a `Control`. Use as a context manager."""
 
     def __init__(
@@ -95,9 +141,9 @@ class Agent:
                 self._store, executor, self._watcher, until_idle=until_idle, accounts=until_idle, tracked=tracked, keeper=self._kept
             )
             answers = (self._store.targets, lambda: executor.settle(_NOBODY), lambda: self._watcher.unwatch(_NOTHING))
-            self._pulse = Pulse((self.worker.tell_of_hangs, *answers))
-            self._pulse.start()
-            undo.callback(self._pulse.close)
+            self._heartbeat = Heartbeat((self.worker.tell_of_hangs, *answers))
+            self._heartbeat.start()
+            undo.callback(self._heartbeat.close)
             if settings.socket_path:
                 self._api = ApiServer(self, settings.socket_path, None if until_idle else settings.agent.api, self._mounts)
                 self._api.start()
@@ -114,7 +160,7 @@ class Agent:
         """Run exactly these definitions, which come from no files."""
         self.worker.apply(definitions)
 
-    def follow(self, files: DefinitionFiles, first: Wanted, *, once: bool = False) -> Reload:
+    def follow(self, files: DefinitionFiles, first: WantedDefinitions, *, once: bool = False) -> Reload:
         """Run what the files define, from now on as they change; `once`: as they are now. `first` is what they were loaded as."""
         self._reloader = Reloader(files, self.worker, self._store, self._settings.agent)
         outcome = self._reloader.reload(first)
@@ -138,7 +184,7 @@ class Agent:
         api = self._api.heartbeat() if self._api else 0.0
         if api > STUCK_SECONDS / 2:
             _log.error("the API takes no connections: its thread hangs or has ended", hangs_s=round(api))
-        return max(self._pulse.age, api)
+        return max(self._heartbeat.age, api)
 
     def close(self) -> None:
         """Stop reading, settle what is in flight, save it, and end everything that was started."""
@@ -180,18 +226,6 @@ class Agent:
             log_until=self._log_level.until,
         )
 
-    def statuses(self) -> tuple[Status, ...]:
-        """See `Control.statuses`."""
-        return self.worker.statuses()
-
-    def status(self, name: str) -> Status:
-        """See `Control.status`."""
-        return self.worker.status(name)
-
-    def definition(self, name: str) -> Definition:
-        """See `Control.definition`."""
-        return self.worker.definition(name)
-
     def path(self, name: str) -> str:
         """See `Control.path`."""
         path = self._reloader.paths.get(name) if self._reloader else None
@@ -199,22 +233,6 @@ class Agent:
             msg = f"no file defines a connector {name}"
             raise UnknownConnectorError(msg)
         return str(path)
-
-    def files(self, name: str) -> tuple[FileView, ...]:
-        """See `Control.files`. BusyError when the connector does not answer in time."""
-        return self.worker.files(name)
-
-    def tap(self, name: str, limit: int, seconds: float) -> Iterator[Sample]:
-        """See `Control.tap`."""
-        return self.worker.tap(name, limit, seconds)
-
-    def losses(self, name: str | None, limit: int) -> tuple[Loss, ...]:
-        """See `Control.losses`."""
-        return self._store.losses(name, limit)
-
-    def loss_totals(self) -> Mapping[tuple[str, LossReason], LossTotal]:
-        """See `Control.loss_totals`."""
-        return self._store.loss_totals()
 
     def reload(self) -> Reload:
         """See `Control.reload`."""
@@ -229,30 +247,6 @@ class Agent:
         _log.info("log level is changed", always=True, log_level=level, seconds=seconds)
         return self.view()
 
-    def pause(self, name: str) -> Status:
-        """See `Control.pause`."""
-        return self.worker.pause(name)
-
-    def resume(self, name: str) -> Status:
-        """See `Control.resume`."""
-        return self.worker.resume(name)
-
-    def stop(self, name: str) -> Status:
-        """See `Control.stop`."""
-        return self.worker.halt(name)
-
-    def restart(self, name: str) -> Status:
-        """See `Control.restart`."""
-        return self.worker.restart(name)
-
-    def offset_connectors(self) -> tuple[str, ...]:
-        """See `Control.offset_connectors`."""
-        return self._store.connectors()
-
-    def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
-        """See `Control.offsets`."""
-        return self._store.read(name)
-
     def accounts(self, name: str) -> Mapping[SourcePartition, Account]:
         """What runs to the end did with each file since the last `begin_accounts`."""
         return self._store.accounts(name)
@@ -260,46 +254,6 @@ class Agent:
     def begin_accounts(self, name: str) -> None:
         """The next run to the end begins its account with nothing."""
         self._store.begin_accounts(name)
-
-    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
-        """See `Control.set_offsets`."""
-        assert all(partition.connector == name for partition in offsets), "offsets of another connector"
-        with self.worker.at_rest(name, force=force):
-            self._store.reset(offsets)
-
-    def forget_offsets(self, name: str, partitions: Collection[SourcePartition] | None, *, force: bool = False) -> int:
-        """See `Control.forget_offsets`."""
-        if partitions is None:
-            with self.worker.at_rest(*self._sharing_identity(name), force=force):
-                return self._store.begin_anew(name)
-        with self.worker.at_rest(name, force=force):
-            chosen = self._store.read(name).keys() & set(partitions)
-            self._store.forget(chosen)
-            return len(chosen)
-
-    def offset_lanes(self, name: str) -> KeptLanes:
-        """See `Control.offset_lanes`."""
-        return self._store.lanes(name)
-
-    def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
-        """See `Control.adopt_offsets`."""
-        if agent:
-            with self.worker.at_rest(name, force=force):
-                self._store.take_over(name, agent)
-            return ""
-        with self.worker.at_rest(*(self._sharing_identity(name) if which == "local" else (name,)), force=force):
-            return self._store.adopt(name, which)
-
-    def _sharing_identity(self, name: str) -> tuple[str, ...]:
-        """Who has to be at rest when this one leaves what Kafka says of it: everybody, where the agent leaves its identity with that."""
-        if not self._store.lanes(name).copied:
-            return (name,)
-        lanes = {one.name for one in self.worker.definitions().values() if one.delivery.guarantee == "exactly_once"}
-        return tuple({name, *lanes})
-
-    def rename_offsets(self, old: str, new: str, *, force: bool = False) -> int:
-        """See `Control.rename_offsets`."""
-        return self.worker.rename_offsets(old, new, force=force)
 
     def __enter__(self) -> Self:
         return self

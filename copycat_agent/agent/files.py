@@ -1,21 +1,26 @@
-"""The definitions as they stand in files: what is wanted now, and the last good version of what is broken."""
+"""The definitions as they stand in files: what is wanted now, the last good version of what is broken, and who follows them."""
 
 from __future__ import annotations
 
 import os
 import re
+import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from copycat_agent import logs
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.small_files import read_small_file
+from copycat_agent.watch import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from copycat_agent.options import AgentOptions, Definition
+    from copycat_agent.watch import Watcher
 
 AGENT_FILE = "agent.yaml"
 """Under this name a broken agent.yaml is told."""
@@ -28,7 +33,7 @@ _SCHEMA = re.compile(rb"""\bschema["']?:[ \t]*["']?(/[^\n"',{}#]*[^\s"',{}#])"""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedDefinitions:
     """What the files ask for. `definitions` and `paths` by name, disabled ones too; where a file is broken, its last good version.
 
     `kept` says of each broken file (by the connector's name, or the file's when it has none) why, and what goes on instead.
@@ -68,7 +73,7 @@ class DefinitionFiles:
         self.agent_file: Path | None = None
         """The agent.yaml that was read last, None when there was none."""
 
-    def load(self) -> Wanted:
+    def load(self) -> WantedDefinitions:
         """Read everything now. Raises DefinitionError for a broken agent.yaml the first time only: later the last good one holds."""
         self.seen = self.look()
         options, agent_problems = self._load_options()
@@ -76,7 +81,7 @@ class DefinitionFiles:
         self._loaded = options, {file.path: file for file in loaded.files if file.digest and not file.problems}
         if not loaded.files and any(problem.path == str(self.directory) for problem in loaded.problems):
             return self._all_kept(options, agent_problems, loaded.problems)
-        wanted = Wanted(options, problems=(*agent_problems, *loaded.problems), warnings=loaded.warnings)
+        wanted = WantedDefinitions(options, problems=(*agent_problems, *loaded.problems), warnings=loaded.warnings)
         self._note_agent_file(wanted, agent_problems)
         good = {file.path: file.definition for file in loaded.files if file.definition and self._can_run(file.definition)}
         for path, definition in good.items():
@@ -136,7 +141,7 @@ class DefinitionFiles:
     def _can_run(self, definition: Definition) -> bool:
         return bool(not definition.enabled or not self._needs_kafka or definition.kafka.bootstrap_servers)
 
-    def _keep(self, file: LoadedFile, present: Collection[Path], wanted: Wanted) -> None:
+    def _keep(self, file: LoadedFile, present: Collection[Path], wanted: WantedDefinitions) -> None:
         """A file that does not load: its last good version goes on, also when the file has got another name meanwhile."""
         path, last = file.path, self._good.get(file.path)
         if last is None and file.name:
@@ -150,20 +155,20 @@ class DefinitionFiles:
         else:
             wanted.kept.setdefault(file.name or file.path.name, f"{why}; it is not run")
 
-    def _all_kept(self, options: AgentOptions, agent_problems: tuple[Problem, ...], problems: tuple[Problem, ...]) -> Wanted:
+    def _all_kept(self, options: AgentOptions, agent_problems: tuple[Problem, ...], problems: tuple[Problem, ...]) -> WantedDefinitions:
         """The directory cannot be read: that is not to say that everything in it was removed."""
-        wanted = Wanted(options, problems=(*agent_problems, *problems))
+        wanted = WantedDefinitions(options, problems=(*agent_problems, *problems))
         self._note_agent_file(wanted, agent_problems)
         for path, definition in self._good.items():
             wanted.definitions[definition.name], wanted.paths[definition.name] = definition, path
         wanted.kept[str(self.directory)] = f"{problems[0].text}; everything goes on as it was"
         return self._chosen(wanted)
 
-    def _note_agent_file(self, wanted: Wanted, problems: tuple[Problem, ...]) -> None:
+    def _note_agent_file(self, wanted: WantedDefinitions, problems: tuple[Problem, ...]) -> None:
         if problems:
             wanted.kept[AGENT_FILE] = f"{_in_words(problems[0], len(problems))}; its last good version holds"
 
-    def _chosen(self, wanted: Wanted) -> Wanted:
+    def _chosen(self, wanted: WantedDefinitions) -> WantedDefinitions:
         if self._only:
             for name in wanted.definitions.keys() - self._only:
                 wanted.left_out.add(name)
@@ -185,3 +190,85 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         return read_small_file(path, _SEEN_BYTES_MAX)
     except OSError as error:
         return f"{error.errno}".encode()
+
+
+SCAN_SECONDS = 10.0
+"""Between two looks without an event: events may be lost, and what is behind links and references causes none."""
+QUIET_SECONDS = 0.3
+"""So long nothing may happen before what is there is taken as it is: editors write in steps."""
+UNQUIET_SECONDS = 2.0
+"""Longest wait for that."""
+_JOIN_SECONDS = 5.0
+
+_log = logs.get("reload")
+
+
+class Follower:
+    """A thread. `reload` is called in it when something differs from what was seen last, or when somebody asks."""
+
+    def __init__(self, files: DefinitionFiles, watcher: Watcher, reload: Callable[[], object], scan_seconds: float = SCAN_SECONDS) -> None:
+        """`files` have been loaded before."""
+        self._files = files
+        self._watcher = watcher
+        self._reload = reload
+        self._scan_seconds = scan_seconds
+        self._wake = Wake()
+        self._asked = self._again = self._busy = False
+        self._closing = False
+        self._thread = threading.Thread(target=self._follow, name="definitions", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Reload soon, whatever the files look like. Returns at once."""
+        self._asked = True
+        self._wake.nudge()
+
+    @property
+    def reloading(self) -> bool:
+        """Whether a reload that was asked for is not over yet, or another one is under way."""
+        return self._asked or self._busy
+
+    def close(self) -> None:
+        """No reload begins from now on; waits a little for one under way."""
+        self._closing = True
+        self._wake.nudge()
+        self._thread.join(_JOIN_SECONDS)
+        self._watcher.unwatch(self._wake)
+
+    def _follow(self) -> None:
+        while not self._closing:
+            self._watch()
+            self._wait()
+            if not self._closing:
+                self._look()
+
+    def _watch(self) -> None:
+        """The directory, and that of agent.yaml when there is one."""
+        directories = {self._files.directory, *([self._files.agent_file.parent] if self._files.agent_file else [])}
+        self._watcher.watch(self._wake, [str(one.absolute()) for one in directories])
+
+    def _wait(self) -> None:
+        """Until an event and then some quiet, or the time of the next look."""
+        self._wake.wait(self._scan_seconds)
+        until = time.monotonic() + UNQUIET_SECONDS
+        while self._happened() and not (self._asked or self._closing) and time.monotonic() < until:
+            self._wake.wait(QUIET_SECONDS, deaf=True)
+
+    def _happened(self) -> bool:
+        grown, other = self._wake.take()
+        return bool(grown) or other
+
+    def _look(self) -> None:
+        self._busy = True
+        asked, again, self._asked, self._again = self._asked, self._again, False, False
+        try:
+            if asked or again or self._files.look() != self._files.seen:
+                self._reload()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the definitions are to be followed
+            self._again = True  # what is there has been seen, but does not run
+            _log.error("definitions could not be reloaded, everything goes on as it was", error=error)
+        finally:
+            self._busy = False

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
@@ -48,9 +48,10 @@ class KeptFiles:
     are first take the place of others.
     """
 
-    def __init__(self, manager: ServiceManager, owners: Mapping[str, set[str]] | None) -> None:
+    def __init__(self, manager: ServiceManager, owners: Mapping[str, set[str]] | None, clock: Callable[[], float] = time.monotonic) -> None:
         """`owners`: see `known_files`. What nobody knows of what was passed is removed and closed."""
         self._manager = manager
+        self._clock = clock
         self._lock = threading.Lock()
         self._frozen = False
         self._owners: dict[str, set[str]] = {}
@@ -149,10 +150,10 @@ class KeptFiles:
         return self._heard(self._manager.store(name, fd))
 
     def _is_heard(self) -> bool:
-        return time.monotonic() >= self._deaf_until
+        return self._clock() >= self._deaf_until
 
     def _heard(self, told: bool) -> bool:  # noqa: FBT001 - what the manager has answered
         """A service manager that takes no message keeps its sender waiting: not one file after the other."""
         if not told:
-            self._deaf_until = time.monotonic() + DEAF_SECONDS
+            self._deaf_until = self._clock() + DEAF_SECONDS
         return told

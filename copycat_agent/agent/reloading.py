@@ -5,22 +5,86 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.agent import renames
-from copycat_agent.agent.differences import differences
 from copycat_agent.control import Reload
+from copycat_agent.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from copycat_agent.agent.files import DefinitionFiles, Wanted
+    from copycat_agent.agent.files import DefinitionFiles, WantedDefinitions
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import AgentOptions, Definition
     from copycat_agent.worker import Worker
+
+
+def differences(before: Options, after: Options, at: str = "") -> tuple[str, ...]:
+    """Dotted options that differ, in the order of their sections: `("record.topic", "kafka.client.linger.ms")`.
+
+    An option of another kind, or a list, is named as a whole. A value that is the same but has become a secret, or none any
+    more, counts: it is shown differently.
+    """
+    if type(before) is not type(after):
+        return (at.rstrip("."),)
+    found: list[str] = []
+    for name, info in type(before).model_fields.items():
+        key = f"{at}{info.alias or name}"
+        one, other = getattr(before, name), getattr(after, name)
+        if isinstance(one, Options) and isinstance(other, Options):
+            found += differences(one, other, f"{key}.")
+        elif isinstance(one, dict) and isinstance(other, dict):
+            found += [f"{key}.{inner}" for inner in {**one, **other} if one.get(inner) != other.get(inner)]
+        elif one != other:
+            found.append(key)
+    found += [f"{at}{name}" for name in sorted(before.hidden ^ after.hidden) if f"{at}{name}" not in found]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """`taken`: by new name the old names whose offsets it takes over. `refused`: by new name why it may not run as it stands.
+
+    `in_use`: pairs of a new and an old name that another definition still has, so that its offsets stay with it. `earlier`: by new name
+    all old names that nobody else has or claims, whether or not anything is saved for them: Kafka may know more than a store that was lost.
+    """
+
+    taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    in_use: list[tuple[str, str]] = field(default_factory=list)
+    earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def find_renames(definitions: Mapping[str, Definition], saved: Collection[str], there: Collection[str]) -> Renames:
+    """Decide for all definitions at once; `saved` are the names that have offsets, or lanes, `there` those that files define.
+
+    That is more than `definitions` where a file is broken or was not asked for: its offsets stay with it all the same.
+
+    Offsets that two definitions claim go to neither of them, and neither runs on: like two files with one name, it is not for
+    us to guess, and to start from the beginning would send everything again. A claim on a name without either (they have been
+    taken over) is no claim, so that `renamed_from` may stay in a definition for ever.
+    """
+    found = Renames()
+    claims = {name: [old for old in one.renamed_from if old in saved and old != name] for name, one in definitions.items()}
+    for name, olds in claims.items():
+        found.in_use.extend((name, old) for old in olds if old in there)
+    free = {name: [old for old in olds if old not in there] for name, olds in claims.items()}
+    claimants = Counter(old for olds in free.values() for old in olds)
+    for name, olds in free.items():
+        twice = [old for old in olds if claimants[old] > 1]
+        if twice:
+            others = ", ".join(other for other, theirs in free.items() if twice[0] in theirs and other != name)
+            found.refused[name] = f"renamed_from: the offsets of {twice[0]} are claimed by {others} too; leave it in one of them"
+        elif olds:
+            found.taken[name] = tuple(olds)
+    named = Counter(old for one in definitions.values() for old in dict.fromkeys(one.renamed_from))
+    for name, one in definitions.items():
+        found.earlier[name] = tuple(old for old in dict.fromkeys(one.renamed_from) if old not in there and named[old] == 1)
+    return found
+
 
 _log = logs.get("reload")
 
@@ -45,7 +109,7 @@ class Reloader:
         self._told: tuple[object, ...] = ()
         self._warned: set[tuple[str, str]] = set()
 
-    def reload(self, loaded: Wanted | None = None) -> Reload:
+    def reload(self, loaded: WantedDefinitions | None = None) -> Reload:
         """Load everything, unless that has just been done, and run it: equal definitions go on untouched.
 
         Raises what the offset store raises.
@@ -68,14 +132,14 @@ class Reloader:
             self.last = replace(outcome, at=time.time())
             return self.last
 
-    def _moves(self, wanted: Wanted) -> renames.Renames:
+    def _moves(self, wanted: WantedDefinitions) -> Renames:
         """Who takes over whose offsets; definitions that may not are taken out of `wanted`, or stay as they run."""
         if not any(definition.renamed_from for definition in wanted.definitions.values()):
-            return renames.Renames()
+            return Renames()
         running = self._worker.definitions()
         leaving = running.keys() - wanted.definitions.keys()  # these may save their first offsets only when they end
         there = wanted.definitions.keys() | wanted.left_out | wanted.kept.keys()
-        moves = renames.find(wanted.definitions, {*self._store.connectors(), *self._store.connectors_with_lanes(), *leaving}, there)
+        moves = find_renames(wanted.definitions, {*self._store.connectors(), *self._store.connectors_with_lanes(), *leaving}, there)
         for name, why in moves.refused.items():
             if name in running:
                 wanted.definitions[name] = running[name]
@@ -89,14 +153,14 @@ class Reloader:
             _log.warning("renamed_from names a definition that is still there", connector=pair[0], renamed_from=pair[1], hint=hint)
         return moves
 
-    def _warn(self, wanted: Wanted) -> None:
+    def _warn(self, wanted: WantedDefinitions) -> None:
         """What is allowed and probably not meant, once; that of the first load has been shown to who started the agent."""
         for one in wanted.warnings:
             if (one.path, one.text) not in self._warned and self.last is not None:
                 _log.warning("definition may not do what is meant", file=one.path, line=one.line, why=one.text, hint=one.hint)
             self._warned.add((one.path, one.text))
 
-    def _outcome(self, before: Mapping[str, Definition], wanted: Wanted, moves: renames.Renames) -> Reload:
+    def _outcome(self, before: Mapping[str, Definition], wanted: WantedDefinitions, moves: Renames) -> Reload:
         after = wanted.definitions
         options = differences(self._started_with, wanted.options)
         both = sorted(after.keys() & before.keys())

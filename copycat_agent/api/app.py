@@ -15,14 +15,14 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BaseConverter, Map, Rule
 
 from copycat_agent import logs
-from copycat_agent.api.errors import MissingError, RefusedError
+from copycat_agent.api.client import MissingError, RefusedError
 from copycat_agent.api.handlers import CHANGES, ENDPOINTS, STREAMS, Request
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from copycat_agent.api.logins import Logins
+    from copycat_agent.api.port_access import Logins
     from copycat_agent.control import Control
 
 CHANGES_MAX = 2

@@ -1,4 +1,4 @@
-"""The client of the commands: JSON over HTTP over the agent's unix socket."""
+"""The client of the commands: JSON over HTTP over the agent's unix socket, and what it raises."""
 
 from __future__ import annotations
 
@@ -12,8 +12,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from copycat_agent.api.errors import AgentUnreachableError, MissingError, RefusedError
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
+
+
+class AgentUnreachableError(CopycatError):
+    """No agent answers at this socket: none runs, it runs elsewhere, it is another user's, or it went away."""
+
+
+class RefusedError(CopycatError):
+    """The agent understood nothing it could do with this request: a value is wrong, too large, or of the wrong kind."""
+
+
+class MissingError(CopycatError):
+    """There is nothing at this address."""
+
 
 ANSWER_SECONDS = 10.0
 """An agent that lives answers its simplest question within so long, also under load. It is asked that before anything else, so that

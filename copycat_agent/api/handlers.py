@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 from copycat_agent import logs
 from copycat_agent.api import views
-from copycat_agent.api.client import is_name
-from copycat_agent.api.errors import RefusedError
+from copycat_agent.api.client import RefusedError, is_name
 from copycat_agent.control import Control
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copycat_agent.api import AgentClient, address
-from copycat_agent.api.sockets import runtime_dir
+from copycat_agent.api.server import runtime_dir
 from copycat_agent.definitions import load_agent
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import SourceOffset, SourcePartition

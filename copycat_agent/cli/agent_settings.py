@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from copycat_agent.agent import Settings
-from copycat_agent.api.sockets import socket_path
+from copycat_agent.api.server import socket_path
 from copycat_agent.definitions import find_agent_file, load_agent
 
 

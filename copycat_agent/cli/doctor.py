@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.api.sockets import socket_path
+from copycat_agent.api.server import socket_path
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from copycat_agent.api.logins import line_of
+from copycat_agent.api.port_access import line_of
 
 
 def passwd(name: Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]) -> None:

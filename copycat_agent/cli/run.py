@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from copycat_agent import logs
-from copycat_agent.agent import Agent, DefinitionFiles, Wanted
+from copycat_agent.agent import Agent, DefinitionFiles, WantedDefinitions
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_settings import overrides, settle_settings
@@ -185,7 +185,7 @@ def _exit_code(statuses: Iterable[Status], summaries: Iterable[Summary], *, unti
     return exits.INTERRUPTED if until_idle and stopped else exits.GOOD
 
 
-def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> Wanted:
+def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> WantedDefinitions:
     """The definitions to run. Problems go to stderr; leaves with 78 or 2 when nothing is left to run."""
     loaded = files.load()
     for problem in loaded.problems:

@@ -8,7 +8,7 @@ An event is a few constant words, what varies goes into fields::
 - No value can forge a line: control characters, bidirectional overrides and lone surrogates are escaped.
 - An exception is one line, type and message; its stack follows, on the same line, only at level debug.
 - Repeats are counted instead of written, see `repeats`; but for changes (`always=True`), of which the last has to be seen.
-- A reader that is slow or gone, or a full disk, costs lines and never holds up the agent for long, see `sink`.
+- A reader that is slow or gone, or a full disk, costs lines and never holds up the agent for long, see `writing`.
 - Fields name things of the agent (connector, path, offset, counts). Data of users and secrets never go into a log line:
   that is a rule for callers, nothing here can check it.
 
@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from typing import TextIO
 
-from copycat_agent.logs.event import ROOT
-from copycat_agent.logs.handler import Handler
-from copycat_agent.logs.level import PassingLevel, level, set_level
-from copycat_agent.logs.lines import journal_json_line, journal_line, json_line, text_line
-from copycat_agent.logs.sink import Sink
+from copycat_agent.logs.events import ROOT, journal_json_line, journal_line, json_line, text_line
+from copycat_agent.logs.writing import Handler, Sink
 
 __all__ = ["Log", "PassingLevel", "get", "level", "recent", "setup"]
 
@@ -98,3 +97,62 @@ def setup(level: str = "info", format: str = "auto", stream: TextIO | None = Non
     root.addHandler(handler)
     set_level(level)
     logging.captureWarnings(capture=True)
+
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def level() -> str:
+    """The level that holds now."""
+    number = logging.getLogger(ROOT).getEffectiveLevel()
+    return next((name for name, least in LEVELS.items() if number <= least), "error")
+
+
+def set_level(name: str) -> None:
+    """`name` is one of `LEVELS`; other packages are heard from warning up."""
+    logging.getLogger().setLevel(max(LEVELS[name], logging.WARNING))
+    logging.getLogger(ROOT).setLevel(LEVELS[name])
+    logging.getLogger("py4j").setLevel(max(LEVELS[name], logging.WARNING))  # it sets its own level when it is imported
+
+
+class PassingLevel:
+    """A level for a while, and then the one that the process was started with. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Remembers the level of this moment."""
+        self._first = level()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._is_set = False
+        self.until: float | None = None
+        """When the first one holds again, in epoch seconds; None when nothing will change by itself."""
+
+    def set(self, name: str, seconds: float | None) -> None:
+        """From now on; None: until the process ends."""
+        with self._lock:
+            self._cancel()
+            set_level(name)
+            self._is_set = True
+            if seconds is not None:
+                self.until = time.time() + seconds
+                self._timer = threading.Timer(seconds, self._end)
+                self._timer.name, self._timer.daemon = "log-level", True
+                self._timer.start()
+
+    def close(self) -> None:
+        """The first one, at once, if it was ever changed here."""
+        with self._lock:
+            self._cancel()
+            if self._is_set:
+                set_level(self._first)
+
+    def _end(self) -> None:
+        with self._lock:
+            if threading.current_thread() is self._timer:  # else it was set again in this very moment
+                self._cancel()
+                set_level(self._first)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.until = None

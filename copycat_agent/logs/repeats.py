@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from copycat_agent.logs.event import Event
+from copycat_agent.logs.events import Event
 
 REPEAT_SECONDS = 60.0
 REPEAT_VARIANTS = 20
@@ -39,6 +39,10 @@ class Repeats:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._windows: OrderedDict[tuple[object, ...], _Window] = OrderedDict()  # by start: oldest first
+
+    def __len__(self) -> int:
+        """How many events are remembered; `REPEAT_EVENTS` at most."""
+        return len(self._windows)
 
     def admit(self, event: Event) -> list[Event]:
         """The lines to write now: counts of minutes that are over, then the event itself unless it is a repeat."""

@@ -25,6 +25,7 @@ class Process(NamedTuple):
     open_fds: int | None
     max_fds: int | None
     threads: int
+    pid: int
 
 
 class _Stat(NamedTuple):
@@ -91,7 +92,7 @@ def _process(name: str, stat: _Stat) -> Process:
         descriptors = len(os.listdir(f"/proc/{stat.pid}/fd"))  # noqa: PTH208 - there may be thousands
     return Process(
         name, stat.cpu_seconds, stat.resident_bytes, int(pss[1]) * 1024 if pss else None, descriptors, int(most[1]) if most else None,
-        stat.threads,
+        stat.threads, stat.pid,
     )  # fmt: skip
 
 

@@ -4,21 +4,14 @@ A *connector* has up to `tasks_max` *tasks*. A task owns *partitions* (here: fil
 one partition) from committed *offsets*, sends them to a runner as one *batch* per task, and gets one *split result* for each.
 """
 
-from copycat_agent.model.accounts import Account, AccountState, Counts, Delivered, Loss, LossReason, LossTotal, Rejection, StepFailure
 from copycat_agent.model.batches import (
     AT_LEAST_ONCE,
+    OFFSETS_TOPIC,
     AtLeastOncePlan,
     Batch,
     BrokerView,
     ClientView,
     DeliveryPlan,
-    Sample,
-    Split,
-    SplitResult,
-    Stretch,
-)
-from copycat_agent.model.lanes import (
-    OFFSETS_TOPIC,
     Head,
     LaneId,
     LaneOutcome,
@@ -26,12 +19,33 @@ from copycat_agent.model.lanes import (
     LaneState,
     Place,
     Position,
+    Sample,
+    Split,
+    SplitResult,
+    Stretch,
     connector_id_of,
     is_connector_id,
     new_connector_id,
 )
-from copycat_agent.model.offsets import Fingerprint, Reduced, SourceOffset, SourcePartition, TaskId
-from copycat_agent.model.records import Column, Record, Schema
+from copycat_agent.model.records import (
+    Account,
+    AccountState,
+    Column,
+    Compact,
+    Counts,
+    Delivered,
+    Fingerprint,
+    Loss,
+    LossReason,
+    LossTotal,
+    Record,
+    Rejection,
+    Schema,
+    SourceOffset,
+    SourcePartition,
+    StepFailure,
+    TaskId,
+)
 
 __all__ = [
     "AT_LEAST_ONCE",
@@ -43,6 +57,7 @@ __all__ = [
     "BrokerView",
     "ClientView",
     "Column",
+    "Compact",
     "Counts",
     "Delivered",
     "DeliveryPlan",
@@ -58,7 +73,6 @@ __all__ = [
     "Place",
     "Position",
     "Record",
-    "Reduced",
     "Rejection",
     "Sample",
     "Schema",

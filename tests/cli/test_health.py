@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from copycat_agent import probe
-from copycat_agent.api.logins import logins
+from copycat_agent.api.port_access import logins
 from copycat_agent.api.server import ApiServer
 from copycat_agent.cli.main import app
 from copycat_agent.metrics import PATHS, health_app

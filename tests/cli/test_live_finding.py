@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from copycat_agent import probe
 from copycat_agent.api import client as api_client
-from copycat_agent.api.sockets import listen_unix
+from copycat_agent.api.server import listen_unix
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.main import app
 

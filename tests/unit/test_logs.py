@@ -23,9 +23,8 @@ from hypothesis import strategies as st
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.logs import repeats
-from copycat_agent.logs.handler import Handler
-from copycat_agent.logs.lines import json_line
-from copycat_agent.logs.sink import Sink
+from copycat_agent.logs.events import Event, json_line
+from copycat_agent.logs.writing import Handler, Sink
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -310,15 +309,13 @@ def test_a_change_is_written_each_time_and_nothing_is_added_to_its_line() -> Non
 
 
 def test_the_memory_of_repeats_is_bounded() -> None:
-    stream, log = handled(Clock())
+    clock = Clock()
+    seen, written = repeats.Repeats(clock), []
     for number in range(3000):
-        words = f"event {number}"
-        log.warning(words)
-        log.warning(words)
-    handler = next(handler for handler in logging.getLogger().handlers if isinstance(handler, Handler))
-    assert len(handler._repeats._windows) <= 1000
-    handler.close()
-    assert sum(event.get("repeated", 1) for event in events(stream)) == 6000
+        event = Event(clock(), logging.WARNING, "worker", f"event {number}")
+        written += [*seen.admit(event), *seen.admit(event)]
+        assert len(seen) <= 1000
+    assert sum(int(str(event.fields.get("repeated", 1))) for event in [*written, *seen.drain()]) == 6000
 
 
 def test_lines_of_many_threads_do_not_mix() -> None:

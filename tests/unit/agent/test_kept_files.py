@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from copycat_agent.agent.kept_files import KeptFiles, known_files
+from copycat_agent.agent.kept_files import DEAF_SECONDS, KeptFiles, known_files
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.systemd import ServiceManager
 from tests.rig.service_manager import ServiceManager as Systemd
@@ -89,17 +89,19 @@ class Deaf(ServiceManager):
         return self.hears
 
 
-def test_a_service_manager_that_takes_no_message_is_not_waited_for_with_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_manager_that_takes_no_message_is_not_waited_for_with_every_file() -> None:
     manager = Deaf({"NOTIFY_SOCKET": "/nowhere"})
-    kept = KeptFiles(manager, {})
+    now = [0.0]
+    kept = KeptFiles(manager, {}, lambda: now[0])
     for number in range(100):
         kept.keep("app", f"f{number}", 0)
     assert manager.told == ["+f0"]
-    monkeypatch.setattr("copycat_agent.agent.kept_files.DEAF_SECONDS", 0.0)
-    manager.hears, kept._deaf_until = True, 0.0
+    now[0] += DEAF_SECONDS
+    manager.hears = True
     kept.keep("app", "kept", 0)
     manager.hears = False
     kept.release("app", "kept")
+    now[0] += DEAF_SECONDS
     manager.hears = True
     kept.keep("app", "next", 0)
     assert manager.told == ["+f0", "+kept", "-kept", "-kept", "+next"], "what could not be removed is removed later"

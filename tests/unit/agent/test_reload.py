@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.agent.differences import differences
-from copycat_agent.agent.following import Follower
+from copycat_agent.agent.files import Follower
+from copycat_agent.agent.reloading import differences
 from copycat_agent.errors import DefinitionError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import AgentOptions, KafkaOptions

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from copycat_agent.control import AgentView, Reload
+from copycat_agent.control import AgentView, Control, Reload
 from copycat_agent.definitions import load_directory
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
@@ -26,8 +26,10 @@ SAMPLES = (
 )
 
 
-class MemoryControl:
+class MemoryControl(Control):
     """A `Control` over the definitions of a directory. `fail` is raised by the next question; `hold` delays changes until it is set."""
+
+    options = AgentOptions()
 
     def __init__(self, directory: Path, agent: AgentOptions | None = None, environ: Mapping[str, str] | None = None) -> None:
         self.options = agent or AgentOptions()

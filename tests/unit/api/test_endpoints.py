@@ -11,8 +11,7 @@ import pytest
 
 from copycat_agent import logs
 from copycat_agent.api import AgentClient, RefusedError, address, views
-from copycat_agent.api.client import HOST
-from copycat_agent.api.errors import MissingError
+from copycat_agent.api.client import HOST, MissingError
 from copycat_agent.api.server import ApiServer
 from copycat_agent.api.views import sample
 from copycat_agent.errors import BusyError, CopycatError, FatalError, UnknownConnectorError

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.api import AgentClient, RefusedError, serving
+from copycat_agent.api import AgentClient, RefusedError, connections
 from copycat_agent.api.app import CHANGES_MAX, STREAMS_MAX
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import BusyError
@@ -83,7 +83,7 @@ def test_a_body_that_is_no_map_is_refused(send: Callable[..., Answer], body: byt
 
 def test_a_body_beyond_the_limit_is_refused_before_it_is_sent(server: ApiServer, socket_path: Path) -> None:
     with connect(socket_path) as one:
-        length = serving.COMMANDS.body_bytes + 1
+        length = connections.COMMANDS.body_bytes + 1
         one.sendall(f"PUT /v1/offsets/app HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode())
         answer = _everything(one)
     assert answer.startswith(b"HTTP/1.1 413")
@@ -183,12 +183,12 @@ def test_who_asks_whether_to_send_its_body_is_told(client: AgentClient, control:
 
 def test_more_than_the_server_takes_is_not_even_sent(client: AgentClient) -> None:
     with pytest.raises(RefusedError, match="do it in several parts"):
-        client.put("/v1/offsets/app", {"offsets": "x" * serving.COMMANDS.body_bytes})
+        client.put("/v1/offsets/app", {"offsets": "x" * connections.COMMANDS.body_bytes})
 
 
 def test_headers_without_end_are_refused(server: ApiServer, socket_path: Path) -> None:
     with connect(socket_path) as one:
-        one.sendall((b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: ").ljust(serving.COMMANDS.header_bytes + 1, b"x"))
+        one.sendall((b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: ").ljust(connections.COMMANDS.header_bytes + 1, b"x"))
         answer = _everything(one)
     assert b" 431 " in answer.splitlines()[0]
     assert b'"kind": "refused"' in answer
@@ -196,7 +196,7 @@ def test_headers_without_end_are_refused(server: ApiServer, socket_path: Path) -
 
 def test_headers_that_are_too_long_are_refused_with_their_end_too(client: AgentClient, socket_path: Path) -> None:
     with connect(socket_path) as one:
-        one.sendall((b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: ").ljust(2 * serving.COMMANDS.header_bytes, b"x") + b"\r\n\r\n")
+        one.sendall((b"GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: ").ljust(2 * connections.COMMANDS.header_bytes, b"x") + b"\r\n\r\n")
         assert _everything(one).startswith(b"HTTP/1.1 431 ")
 
 
@@ -289,7 +289,7 @@ def _is_refused(client: AgentClient) -> bool:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow clients get a second instead of half a minute."""
-    monkeypatch.setattr(serving, "CONNECTION_SECONDS", 1.0)
+    monkeypatch.setattr(connections, "CONNECTION_SECONDS", 1.0)
 
 
 def test_requests_that_trickle_in_hold_a_place_only_so_long(
@@ -297,7 +297,7 @@ def test_requests_that_trickle_in_hold_a_place_only_so_long(
 ) -> None:
     """Each sends a byte now and then, for ever; with all places taken, one of them makes room for the next client."""
     client.get("/v1")
-    crowd = [connect(socket_path) for _ in range(serving.COMMANDS.connections)]
+    crowd = [connect(socket_path) for _ in range(connections.COMMANDS.connections)]
     over = threading.Event()
 
     def trickle() -> None:

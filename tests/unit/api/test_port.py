@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.api import logins as api_logins
-from copycat_agent.api import renewed, serving
+from copycat_agent.api import connections, port_access
 from copycat_agent.api.handlers import ENDPOINTS
-from copycat_agent.api.logins import Logins, line_of
+from copycat_agent.api.port_access import Logins, line_of
 from copycat_agent.api.server import ApiServer
 from copycat_agent.dev_broker.broker import free_port
 from copycat_agent.errors import FatalError
@@ -145,7 +144,7 @@ def users(tmp_path: Path) -> Path:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong password costs no second."""
-    monkeypatch.setattr(api_logins, "WRONG_SECONDS", 0.0)
+    monkeypatch.setattr(port_access, "WRONG_SECONDS", 0.0)
 
 
 def basic(name: str, password: str) -> str:
@@ -183,14 +182,14 @@ def test_the_socket_asks_for_no_login(listen: Open, users: Path, socket_path: Pa
 def test_a_login_that_was_right_is_not_hashed_again_and_a_wrong_one_waits(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape every few seconds must cost nothing, and guessing must not cost the host its processor."""
     hashed: list[str] = []
-    digest = api_logins._digest
+    digest = port_access.digest
 
     def counted(password: str, salt: bytes, rounds: int) -> bytes:
         hashed.append(password)
         return digest(password, salt, rounds)
 
-    monkeypatch.setattr(api_logins, "_digest", counted)
-    known: Logins = api_logins.logins(str(users))()
+    monkeypatch.setattr(port_access, "digest", counted)
+    known: Logins = port_access.logins(str(users))()
     assert all(known.allow(basic("prometheus", PASSWORD)) for _ in range(100))
     assert hashed == [PASSWORD]
     guesses = [threading.Thread(target=known.allow, args=(basic("prometheus", str(number)),)) for number in range(2)]
@@ -207,7 +206,7 @@ def test_a_login_that_was_right_is_not_hashed_again_and_a_wrong_one_waits(users:
 def test_logins_that_change_hold_at_once_and_a_broken_file_changes_nothing(
     listen: Open, users: Path, patient: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(renewed, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(port_access, "AGAIN_SECONDS", 0.0)
     port = listen("127.0.0.1", users=str(users))
     first, second = basic("prometheus", PASSWORD), basic("prometheus", "another")
     assert port.ask("/metrics", Authorization=first).status == 200
@@ -249,7 +248,7 @@ def test_a_file_of_users_that_is_not_there_says_so(listen: Open, tmp_path: Path)
 def test_a_hash_is_that_of_passlib(users: Path) -> None:
     """From passlib's own documentation: so lines of other tools are taken."""
     users.write_text("a:$pbkdf2-sha256$6400$.6UI/S.nXIk8jcbdHx3Fhg$98jZicV16ODfEsEZeYPGHU3kbrUrvUEXOPimVSQDD44\n")
-    assert api_logins.logins(str(users))().allow(basic("a", "password"))
+    assert port_access.logins(str(users))().allow(basic("a", "password"))
 
 
 def test_passwords_in_clear_are_warned_of(listen: Open, users: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -306,7 +305,7 @@ def test_old_versions_of_tls_are_refused(listen: Open, pems: Path, pair: dict[st
 def test_a_certificate_that_is_renewed_is_taken_without_a_restart(
     listen: Open, pems: Path, pair: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(renewed, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(port_access, "AGAIN_SECONDS", 0.0)
     port = listen("127.0.0.1", tls=pair)
     assert port.ask("/livez", context=trusting(pems, 1)).status == 200
     shutil.copy(pems / "2.crt", pair["cert_file"])
@@ -338,12 +337,12 @@ def test_a_crowd_that_asks_nothing_takes_no_place_from_a_probe(
     context = trusting(pems, 1) if tls else None
     with contextlib.ExitStack() as crowd:
         for _ in range(3):
-            for _ in range(serving.MOUNTS.connections):
+            for _ in range(connections.MOUNTS.connections):
                 one = crowd.enter_context(port.connect())
                 one.sendall(sent)
             began = time.monotonic()
             assert port.ask("/livez", context=context).status == 200
-            assert time.monotonic() - began < serving.CONNECTION_SECONDS / 2
+            assert time.monotonic() - began < connections.CONNECTION_SECONDS / 2
 
 
 def test_a_crowd_that_does_not_read_takes_no_place_from_a_probe(control: MemoryControl, socket_path: Path) -> None:
@@ -357,7 +356,7 @@ def test_a_crowd_that_does_not_read_takes_no_place_from_a_probe(control: MemoryC
     port = Port(server, number)
     try:
         with contextlib.ExitStack() as deaf:
-            for _ in range(serving.MOUNTS.connections + 4):
+            for _ in range(connections.MOUNTS.connections + 4):
                 deaf.enter_context(port.connect()).sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert port.ask("/livez").status == 200
     finally:
@@ -365,7 +364,7 @@ def test_a_crowd_that_does_not_read_takes_no_place_from_a_probe(control: MemoryC
 
 
 def test_who_sends_slowly_is_thrown_out_and_its_thread_ends(listen: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTION_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "CONNECTION_SECONDS", 0.5)
     with listen("127.0.0.1").connect() as one:
         one.sendall(b"GET /livez HTTP/1.1\r\n")
         assert one.recv(10) == b""

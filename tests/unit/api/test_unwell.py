@@ -14,8 +14,8 @@ import pytest
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.api import client as api_client
+from copycat_agent.api.connections import COMMANDS, Limits, Server
 from copycat_agent.api.server import ApiServer
-from copycat_agent.api.serving import COMMANDS, Limits, Server
 from copycat_agent.errors import CopycatError
 from tests.rig.descriptors import no_descriptors_left
 from tests.rig.waiting import wait_until

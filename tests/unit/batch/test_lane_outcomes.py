@@ -151,13 +151,10 @@ def test_a_next_producer_that_is_not_ready_costs_the_next_batch_a_look_at_the_he
 
 
 @pytest.mark.parametrize("name", ["begun", "sending", "positions-sent", "committed"])
-def test_a_failpoint_that_fails_is_never_taken_for_a_commit(
-    world: World, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failpoint_that_fails_is_never_taken_for_a_commit(world: World, tmp_path: Path, name: str) -> None:
     path = write(tmp_path / "f", b"a")
-    monkeypatch.setattr(failpoints, "_armed", failpoints._parse(f"{name}:error"))
-    monkeypatch.setattr(failpoints, "_times", 0)
-    state, (result,) = world.state(split_of(path))
+    with failpoints.armed(f"{name}:error"):
+        state, (result,) = world.state(split_of(path))
     assert state == {"begun": "idle", "committed": "unknown"}.get(name, "undone")
     assert isinstance(result.error, RetriableError)
     assert world.broker.values == ([b"a"] if name == "committed" else [])

@@ -90,12 +90,10 @@ def unread(*_: object) -> int:
 
 
 def test_an_undone_batch_leaves_nothing_for_readers_of_what_is_committed(
-    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane, monkeypatch: pytest.MonkeyPatch
+    producers: Producers, broker: DevBroker, topic: str, tmp_path: Path, lane: OneLane
 ) -> None:
     connector, split = definition(broker.bootstrap, topic), split_of(write(tmp_path / "f", b"one", b"two"))
-    with monkeypatch.context() as context:
-        context.setattr(failpoints, "_armed", failpoints._parse("sending:error"))
-        context.setattr(failpoints, "_times", 0)
+    with failpoints.armed("sending:error"):
         assert lane.heard(run_batch(lane.batch(connector, split), producers, never)).state == "undone"
     assert lane.heard(run_batch(lane.batch(connector, split), producers, never)).state == "committed"
     assert committed(broker.bootstrap, topic) == [b"one", b"two"]

@@ -69,7 +69,7 @@ def test_a_worker_keeps_its_name_when_another_dies(family: int) -> None:
 
     wait_until(lambda: min(files().values()) >= 20 and max(files().values()) >= 40)
     before = files()
-    os.kill(processes._names["worker-1"][0], signal.SIGKILL)
+    os.kill(named(processes.look(family))["worker-1"].pid, signal.SIGKILL)
     wait_until(lambda: "worker-1" not in files())
     assert files() == {"worker-2": before["worker-2"]}
 

@@ -311,13 +311,12 @@ def test_a_stop_request_long_ago_leaves_time_to_commit(here: World) -> None:
 
 
 @pytest.mark.parametrize("action", ["committing:error", "committing:99:error"])
-def test_the_failpoint_of_a_commit_is_between_request_and_answer(here: World, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+def test_the_failpoint_of_a_commit_is_between_request_and_answer(here: World, action: str) -> None:
     handle = here.begun()
     here.steps.send(handle, here.place, head(1))
     here.steps.flush(handle)
-    monkeypatch.setattr(failpoints, "_armed", failpoints._parse(action))
-    monkeypatch.setattr(failpoints, "_times", 0)
-    with pytest.raises(RetriableError, match="failpoint committing") if "99" not in action else contextlib.nullcontext():
+    fails = pytest.raises(RetriableError, match="failpoint committing") if "99" not in action else contextlib.nullcontext()
+    with failpoints.armed(action), fails:
         here.steps.commit(handle)
     if "99" in action:
         assert here.seqs() == [b"1"]

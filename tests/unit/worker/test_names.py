@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent.agent import renames
+from copycat_agent.agent.reloading import find_renames
 from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, Attempt, Opener
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, Place, Position, SourceOffset, SourcePartition
@@ -239,7 +239,7 @@ def test_a_reset_holds_when_the_connector_gets_another_name_next(host: Host) -> 
     host.ship("A", "g", 500)
     host.store.begin_anew("A")
     definitions: Any = {"B": SimpleNamespace(renamed_from=["A"])}
-    found = renames.find(definitions, {*host.store.connectors(), *host.store.connectors_with_lanes()}, {"B"})
+    found = find_renames(definitions, {*host.store.connectors(), *host.store.connectors_with_lanes()}, {"B"})
     for old in found.taken["B"]:
         host.store.rename(old, "B")
     host.open("B", found.earlier["B"])

@@ -1,4 +1,4 @@
-"""The pulse beats while everything answers, and stands still with the first that does not."""
+"""The heartbeat goes on while everything answers, and stands still with the first that does not."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from copycat_agent.agent import pulse as module
-from copycat_agent.agent.pulse import Pulse
+from copycat_agent.agent import agent as module
+from copycat_agent.agent.agent import Heartbeat
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets import OffsetStore, ledger
 from tests.rig.waiting import wait_until
@@ -29,14 +29,14 @@ def test_one_question_without_an_answer_stops_the_pulse_until_there_is_one() -> 
         hangs.set()
         go_on.wait(60)
 
-    pulse = Pulse([refuses, hanging])
-    pulse.start()
+    heartbeat = Heartbeat([refuses, hanging])
+    heartbeat.start()
     assert hangs.wait(30)
-    age = pulse.age
-    wait_until(lambda: pulse.age > age + 0.2, message="it stands still")
+    age = heartbeat.age
+    wait_until(lambda: heartbeat.age > age + 0.2, message="it stands still")
     go_on.set()
-    wait_until(lambda: pulse.age < 0.2, message="it beats again, also where an answer is a refusal")
-    pulse.close()
+    wait_until(lambda: heartbeat.age < 0.2, message="it beats again, also where an answer is a refusal")
+    heartbeat.close()
 
 
 def test_a_store_whose_disk_hangs_stops_the_pulse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,20 +51,20 @@ def test_a_store_whose_disk_hangs_stops_the_pulse(monkeypatch: pytest.MonkeyPatc
     saving = threading.Thread(target=store.set_target, args=("app", "paused"))
     saving.start()
     assert hangs.wait(30)
-    pulse = Pulse([store.targets])
-    pulse.start()
-    wait_until(lambda: pulse.age > 0.3, message="it stands still")
+    heartbeat = Heartbeat([store.targets])
+    heartbeat.start()
+    wait_until(lambda: heartbeat.age > 0.3, message="it stands still")
     go_on.set()
-    wait_until(lambda: pulse.age < 0.2, message="it beats again")
+    wait_until(lambda: heartbeat.age < 0.2, message="it beats again")
     saving.join(30)
-    pulse.close()
+    heartbeat.close()
     store.close()
 
 
 def test_a_pulse_that_hangs_holds_up_no_end() -> None:
     hangs, go_on = threading.Event(), threading.Event()
-    pulse = Pulse([hangs.set, lambda: go_on.wait(60)])
-    pulse.start()
+    heartbeat = Heartbeat([hangs.set, lambda: go_on.wait(60)])
+    heartbeat.start()
     assert hangs.wait(30)
-    pulse.close()
+    heartbeat.close()
     go_on.set()

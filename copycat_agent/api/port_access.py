@@ -1,6 +1,6 @@
-"""Who may ask at the port: the names and hashed passwords of `api.users`.
+"""Who may ask at the API's port, and over which certificate: the files of `api.users` and `api.tls`, as they are on disk now.
 
-A line is `name:$pbkdf2-sha256$ROUNDS$SALT$HASH`, the form of passlib's `pbkdf2_sha256`; `copycat passwd NAME` makes one.
+A line of `api.users` is `name:$pbkdf2-sha256$ROUNDS$SALT$HASH`, the form of passlib's `pbkdf2_sha256`; `copycat passwd NAME` makes one.
 """
 
 from __future__ import annotations
@@ -11,17 +11,60 @@ import hashlib
 import hmac
 import os
 import re
+import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from copycat_agent import logs
-from copycat_agent.api.renewed import Renewed
 from copycat_agent.errors import FatalError
 from copycat_agent.small_files import read_small_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+AGAIN_SECONDS = 5.0
+"""Between two tries to take files that are no good: a certificate may be there a moment before its key."""
+
+Made = TypeVar("Made")
+_log = logs.get("api")
+
+
+class Renewed(Generic[Made]):
+    """A value made by `make`, which reads `files` and raises FatalError when they are no good. Call it for the value. Thread-safe."""
+
+    def __init__(self, files: Sequence[str], make: Callable[[], Made]) -> None:
+        """Raises FatalError: at the start there is nothing older to go on with."""
+        self._files, self._make = files, make
+        self._lock = threading.Lock()
+        self._seen = self._look()
+        self._made = make()
+        self._failed_at = float("-inf")
+
+    def __call__(self) -> Made:
+        """As the files are now, else as they were when they were good last."""
+        seen = self._look()
+        with self._lock:
+            if seen != self._seen and time.monotonic() - self._failed_at > AGAIN_SECONDS:
+                try:
+                    self._made, self._seen = self._make(), seen
+                    _log.info("files of the API are new", files=self._files)
+                except FatalError as error:
+                    self._failed_at = time.monotonic()
+                    _log.warning("files of the API cannot be used; what they held before goes on", error=error)
+            return self._made
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        return [_state(path) for path in self._files]
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    try:
+        info = os.stat(path)  # noqa: PTH116 - follows links, as renewal tools make them
+    except OSError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns
+
 
 ROUNDS = 600_000
 ROUNDS_MIN, ROUNDS_MAX = 1_000, 5_000_000
@@ -33,8 +76,6 @@ _REMEMBERED_MAX = 100
 _SALT_BYTES = 16
 _NAME = re.compile(r"[^\s:#$][^\s:]{0,63}")
 _LINE = re.compile(r"([^\s:]+):\$pbkdf2-sha256\$([0-9]{1,8})\$([A-Za-z0-9./]{1,100})\$([A-Za-z0-9./]{43})")
-
-_log = logs.get("api")
 
 
 class _Hashed(NamedTuple):
@@ -52,7 +93,7 @@ def line_of(name: str, password: str, rounds: int = ROUNDS) -> str:
     if not _NAME.fullmatch(name):
         raise FatalError("a user's name has 1 to 64 characters without blanks and colons, and begins with neither # nor $")
     salt = os.urandom(_SALT_BYTES)
-    return f"{name}:$pbkdf2-sha256${rounds}${_encoded(salt)}${_encoded(_digest(password, salt, rounds))}"
+    return f"{name}:$pbkdf2-sha256${rounds}${_encoded(salt)}${_encoded(digest(password, salt, rounds))}"
 
 
 def logins(path: str) -> Callable[[], Logins]:
@@ -93,7 +134,7 @@ class Logins:
 
 def _fits(user: _Hashed | None, password: str) -> bool:
     known = user or _NOBODY
-    return hmac.compare_digest(_digest(password, known.salt, known.rounds), known.digest) and user is not None
+    return hmac.compare_digest(digest(password, known.salt, known.rounds), known.digest) and user is not None
 
 
 def _login(authorization: str) -> tuple[str, str] | None:
@@ -137,7 +178,8 @@ def _parsed(line: str) -> tuple[str, _Hashed | None]:
         return "", None
 
 
-def _digest(password: str, salt: bytes, rounds: int) -> bytes:
+def digest(password: str, salt: bytes, rounds: int) -> bytes:
+    """What is kept of a password; takes as long as `rounds` says."""
     return hashlib.pbkdf2_hmac("sha256", password.encode("utf-8", "surrogateescape"), salt, rounds)
 
 
@@ -148,3 +190,26 @@ def _encoded(data: bytes) -> str:
 
 def _decoded(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), b"./")
+
+
+def contexts(cert_file: str, key_file: str) -> Callable[[], ssl.SSLContext]:
+    """Call it for the context of a new connection. Raises FatalError when the files cannot be used."""
+    return Renewed((cert_file, key_file), lambda: _context(cert_file, key_file))
+
+
+def _context(cert_file: str, key_file: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert_file, key_file, password=_no_password)
+    except (OSError, ValueError) as error:
+        why = (error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)) or "it cannot be read"
+        words = f"api.tls: the certificate {cert_file} with the key {key_file} cannot be used: {why}"
+        hint = "both are PEM files that the agent's user may read, the key without a password; the certificate first, then its chain"
+        raise FatalError(words, hint) from None
+    return context
+
+
+def _no_password() -> str:
+    """An agent has nobody to ask."""
+    raise ValueError("the key is encrypted")

@@ -1,0 +1,204 @@
+"""Writes events as lines to a descriptor whose reader may be slow, stuck or gone, and keeps the latest ones in memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TextIO
+
+from copycat_agent.logs.events import Event, event_of, text_line
+from copycat_agent.logs.repeats import Repeats
+
+PATIENCE_SECONDS = 1.0
+"""How long a line waits for a reader that does not read. Once one waited in vain, the next ones do not wait until one gets through."""
+_CHUNK_BYTES = 4096
+"""PIPE_BUF of Linux: a pipe that says it is writable takes this much without waiting."""
+
+
+class Sink:
+    """Writes whole lines to a stream's descriptor; to the stream itself when it has none (`io.StringIO`), to nowhere when it is None.
+
+    Not thread-safe: the handler's lock is held.
+    """
+
+    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._fd = _descriptor(stream)
+        self._waits = self._fd is not None and not stat.S_ISREG(os.fstat(self._fd).st_mode)
+        self._stuck = False
+        self._torn = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person reads along."""
+        try:
+            return self._stream is not None and self._stream.isatty()
+        except ValueError:  # closed
+            return False
+
+    @property
+    def is_journal(self) -> bool:
+        """Whether journald reads: systemd names the socket it has made in $JOURNAL_STREAM, see systemd.exec(5)."""
+        named = os.environ.get("JOURNAL_STREAM", "")
+        if self._fd is None or not named:
+            return False
+        info = os.fstat(self._fd)
+        return named == f"{info.st_dev}:{info.st_ino}"
+
+    def write(self, line: str) -> bool:
+        """Write `line` and its end. False when it could not be written, or not all of it; raises nothing."""
+        try:
+            if self._fd is None:
+                return self._write_stream(line)
+            return self._write_all((line + "\n").encode(self._encoding, "backslashreplace"))
+        except (OSError, ValueError):
+            return False
+
+    def _write_stream(self, line: str) -> bool:
+        if self._stream is None:
+            return False
+        self._stream.write(line + "\n")
+        self._stream.flush()
+        return True
+
+    def _write_all(self, data: bytes) -> bool:
+        assert self._fd is not None
+        if self._torn:  # half a line stands there: it ends here
+            data = b"\n" + data
+        deadline = self._clock() + (0.0 if self._stuck else PATIENCE_SECONDS)
+        view = memoryview(data)
+        while view:
+            if self._waits and not self._is_writable(deadline):
+                self._stuck = True
+                self._torn = self._torn or len(view) < len(data)
+                return False
+            try:
+                view = view[os.write(self._fd, view[:_CHUNK_BYTES] if self._waits else view) :]
+            except BlockingIOError:  # somebody has made it non-blocking
+                if self._clock() >= deadline:
+                    self._stuck = True
+                    self._torn = self._torn or len(view) < len(data)
+                    return False
+                self._is_writable(deadline)
+        self._stuck = self._torn = False
+        return True
+
+    def _is_writable(self, deadline: float) -> bool:
+        assert self._fd is not None
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        return bool(poll.poll(max(0.0, deadline - self._clock()) * 1000))
+
+
+def _descriptor(stream: TextIO | None) -> int | None:
+    """The stream's descriptor, as long as it is open."""
+    try:
+        number = stream.fileno() if stream is not None else None
+        if number is not None:
+            os.fstat(number)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return number
+
+
+LINES_MAX = 2000
+BYTES_MAX = 512 * 1024
+"""In characters: lines are nearly all ASCII."""
+
+
+class Recent:
+    """The last `LINES_MAX` lines, of at most `BYTES_MAX` characters together. Not thread-safe: the handler's lock is held."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque()
+        self._size = 0
+
+    def add(self, line: str) -> None:
+        """Keep this line, and let go of the oldest ones that there is no room for."""
+        self._lines.append(line)
+        self._size += len(line)
+        while len(self._lines) > LINES_MAX or self._size > BYTES_MAX:
+            self._size -= len(self._lines.popleft())
+
+    def lines(self) -> tuple[str, ...]:
+        """Oldest first."""
+        return tuple(self._lines)
+
+
+_SLACK_SECONDS = 0.05
+"""So much later than due a count is written, so that it is over by any clock."""
+
+
+class Handler(logging.Handler):
+    """Turns log records into lines. Never raises, never prints about itself: a broken log must not stop the agent."""
+
+    def __init__(self, sink: Sink, line: Callable[[Event], str], clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._sink = sink
+        self._line = line
+        self._repeats = Repeats(clock)
+        self._recent = Recent()
+        self._lost = 0
+        self._timer: threading.Timer | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging, under this handler's lock."""
+        try:
+            for event in self._repeats.admit(event_of(record)):
+                self._put(event)
+            self._set_timer()
+        except Exception:  # noqa: BLE001 - see the class
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Drop the line: the standard library would write a stack trace with the message into stderr."""
+
+    def close(self) -> None:
+        """Write what was only counted so far. Called by `setup` and, through `logging.shutdown`, at exit."""
+        with self.lock or threading.RLock():
+            for event in self._repeats.drain():
+                self._put(event)
+            if self._timer is not None:
+                self._timer.cancel()
+        super().close()
+
+    def recent(self) -> tuple[str, ...]:
+        """The latest lines as text, oldest first, those included that could not be written."""
+        with self.lock or threading.RLock():
+            return self._recent.lines()
+
+    def _put(self, event: Event) -> None:
+        """Write a line, and before it how many could not be written."""
+        self._recent.add(text_line(event))
+        if self._lost:
+            words = f"{self._lost} lines of this log could not be written"
+            if not self._sink.write(self._line(Event(event.created, logging.WARNING, "logs", words, {"lines": self._lost}))):
+                self._lost += 1
+                return
+            self._lost = 0
+        if not self._sink.write(self._line(event)):
+            self._lost += 1
+
+    def _set_timer(self) -> None:
+        """Counts are written when their minute is over, also when nothing else happens then."""
+        wait = self._repeats.next_due_seconds
+        if wait is None or (self._timer is not None and self._timer.is_alive()):
+            return
+        self._timer = threading.Timer(wait + _SLACK_SECONDS, self._tick)
+        self._timer.name, self._timer.daemon = "log-repeats", True
+        self._timer.start()
+
+    def _tick(self) -> None:
+        with self.lock or threading.RLock():
+            self._timer = None
+            for event in self._repeats.due():
+                self._put(event)
+            self._set_timer()
