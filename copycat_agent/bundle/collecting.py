@@ -26,7 +26,7 @@ from copycat_agent import __version__
 from copycat_agent.api import AgentClient
 from copycat_agent.bundle.redacting import redacted
 from copycat_agent.definitions import load_directory
-from copycat_agent.definitions.document import FILE_BYTES_MAX
+from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX
 from copycat_agent.errors import CopycatError
 from copycat_agent.offsets.looking import store_outline
 from copycat_agent.options import AgentOptions

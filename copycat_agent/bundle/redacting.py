@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from copycat_agent.definitions.document import FILE_BYTES_MAX, Node, SyntaxProblem, decode, parse_mapping
 from copycat_agent.definitions.masking import LINES_MAX, Masker, behind_secret_name, masked_lines
-from copycat_agent.definitions.reading import Reader
+from copycat_agent.definitions.reader import Reader
 from copycat_agent.definitions.references import ReferenceProblem, has_reference, resolve
+from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, Node, SyntaxProblem, decode, parse_mapping
 from copycat_agent.small_files import read_small_file
 
 _COMMENT = re.compile(r"(^|\s)#.*")

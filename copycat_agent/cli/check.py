@@ -16,7 +16,7 @@ from copycat_agent.cli.check_readers import with_readers
 from copycat_agent.cli.common_options import Format, Output
 from copycat_agent.cli.query_checks import with_queries
 from copycat_agent.definitions import NO_ADDRESS, Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
-from copycat_agent.definitions.schema import definition_schema
+from copycat_agent.definitions.models import definition_schema
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from copycat_agent.definitions.document import printable
 from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile
 from copycat_agent.definitions.loading import digest_of, find_agent_file, load_agent, load_content, load_directory, load_file
-from copycat_agent.definitions.origins import Origin, lines_of, origins, problem_in
-from copycat_agent.definitions.rendering import render
-from copycat_agent.definitions.wording import Finding
+from copycat_agent.definitions.problems import Finding, render
+from copycat_agent.definitions.provenance import Origin, lines_of, origins, problem_in
+from copycat_agent.definitions.yaml_tree import printable
 
 __all__ = [
     "NO_ADDRESS",

@@ -1,7 +1,8 @@
 """What may stand under `kafka.client`: librdkafka properties that tune, never those that carry the promises.
 
 Three kinds of names are refused, each with the place where the same thing is said, or the reason: what the agent decides
-itself, what carries a secret, and what loads code or runs a command.
+itself, what carries a secret, and what loads code or runs a command. The table of properties is the library's own
+(`rd_kafka_conf_properties_show`), as `tests/unit/definitions/test_client_settings.py` checks, which also prints it anew.
 """
 
 from __future__ import annotations
@@ -9,7 +10,163 @@ from __future__ import annotations
 import difflib
 import re
 
-from copycat_agent.definitions.librdkafka import PROPERTIES
+VERSION = "2.16.0"
+
+_CONSUMERS = """
+    auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume.callback.max.messages
+    coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof fetch.error.backoff.ms
+    fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id group.instance.id
+    group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms isolation.level max.partition.fetch.bytes
+    max.poll.interval.ms max.poll.records offset.store.method offset.store.path offset.store.sync.interval.ms
+    partition.assignment.strategy queued.max.messages.kbytes queued.min.messages session.timeout.ms share.acknowledgement.mode
+"""
+_CALLBACKS = """
+    background_event_cb closesocket_cb connect_cb consume_cb default_topic_conf dr_cb dr_msg_cb error_cb interceptors log_cb
+    msg_order_cmp oauthbearer_token_refresh_cb offset_commit_cb opaque open_cb partitioner_cb rebalance_cb resolve_cb socket_cb
+    ssl.certificate.verify_cb ssl_ca ssl_certificate ssl_engine_callback_data ssl_key stats_cb throttle_cb
+"""
+
+PROPERTIES: dict[str, str] = {
+    "acks": "int -1..1000",
+    "allow.auto.create.topics": "bool",
+    "api.version.fallback.ms": "int 0..604800000",
+    "api.version.request": "bool",
+    "api.version.request.timeout.ms": "int 1..300000",
+    "batch.num.messages": "int 1..1000000",
+    "batch.size": "int 1..2147483647",
+    "bootstrap.servers": "text",
+    "broker.address.family": "enum any|v4|v6",
+    "broker.address.ttl": "int 0..86400000",
+    "broker.version.fallback": "text",
+    "builtin.features": "text",
+    "client.dns.lookup": "enum use_all_dns_ips|resolve_canonical_bootstrap_servers_only",
+    "client.id": "text",
+    "client.rack": "text",
+    "compression.codec": "enum none|gzip|snappy|lz4|zstd",
+    "compression.level": "int -1..12",
+    "compression.type": "enum none|gzip|snappy|lz4|zstd",
+    "connections.max.idle.ms": "int 0..2147483647",
+    "debug": "flags generic|broker|topic|metadata|feature|queue|msg|protocol|"
+    "cgrp|security|fetch|interceptor|plugin|consumer|admin|eos|mock|assignor|conf|telemetry|all",
+    "delivery.report.only.error": "bool",
+    "delivery.timeout.ms": "int 0..2147483647",
+    "enable.gapless.guarantee": "bool",
+    "enable.idempotence": "bool",
+    "enable.metrics.push": "bool",
+    "enable.random.seed": "bool",
+    "enable.sasl.oauthbearer.unsecure.jwt": "bool",
+    "enable.ssl.certificate.verification": "bool",
+    "enabled_events": "int 0..2147483647",
+    "https.ca.location": "text",
+    "https.ca.pem": "text",
+    "internal.termination.signal": "int 0..128",
+    "linger.ms": "float 0..900000",
+    "log.connection.close": "bool",
+    "log.queue": "bool",
+    "log.thread.name": "bool",
+    "log_level": "int 0..7",
+    "max.in.flight": "int 1..1000000",
+    "max.in.flight.requests.per.connection": "int 1..1000000",
+    "message.copy.max.bytes": "int 0..1000000000",
+    "message.max.bytes": "int 1000..1000000000",
+    "message.send.max.retries": "int 0..2147483647",
+    "message.timeout.ms": "int 0..2147483647",
+    "metadata.broker.list": "text",
+    "metadata.max.age.ms": "int 1..86400000",
+    "metadata.recovery.rebootstrap.trigger.ms": "int 0..2147483647",
+    "metadata.recovery.strategy": "enum none|rebootstrap",
+    "partitioner": "text",
+    "plugin.library.paths": "text",
+    "produce.offset.report": "bool",
+    "queue.buffering.backpressure.threshold": "int 1..1000000",
+    "queue.buffering.max.kbytes": "int 1..2147483647",
+    "queue.buffering.max.messages": "int 0..2147483647",
+    "queue.buffering.max.ms": "float 0..900000",
+    "queuing.strategy": "enum fifo|lifo",
+    "receive.message.max.bytes": "int 1000..2147483647",
+    "reconnect.backoff.jitter.ms": "int 0..3600000",
+    "reconnect.backoff.max.ms": "int 0..3600000",
+    "reconnect.backoff.ms": "int 0..3600000",
+    "request.required.acks": "int -1..1000",
+    "request.timeout.ms": "int 1..900000",
+    "retries": "int 0..2147483647",
+    "retry.backoff.max.ms": "int 1..300000",
+    "retry.backoff.ms": "int 1..300000",
+    "sasl.kerberos.keytab": "text",
+    "sasl.kerberos.kinit.cmd": "text",
+    "sasl.kerberos.min.time.before.relogin": "int 0..86400000",
+    "sasl.kerberos.principal": "text",
+    "sasl.kerberos.service.name": "text",
+    "sasl.mechanism": "text",
+    "sasl.mechanisms": "text",
+    "sasl.oauthbearer.assertion.algorithm": "enum RS256|ES256",
+    "sasl.oauthbearer.assertion.claim.aud": "text",
+    "sasl.oauthbearer.assertion.claim.exp.seconds": "int 1..2147483647",
+    "sasl.oauthbearer.assertion.claim.iss": "text",
+    "sasl.oauthbearer.assertion.claim.jti.include": "bool",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": "int 0..2147483647",
+    "sasl.oauthbearer.assertion.claim.sub": "text",
+    "sasl.oauthbearer.assertion.file": "text",
+    "sasl.oauthbearer.assertion.jwt.template.file": "text",
+    "sasl.oauthbearer.assertion.private.key.file": "text",
+    "sasl.oauthbearer.assertion.private.key.passphrase": "text",
+    "sasl.oauthbearer.assertion.private.key.pem": "text",
+    "sasl.oauthbearer.client.credentials.client.id": "text",
+    "sasl.oauthbearer.client.credentials.client.secret": "text",
+    "sasl.oauthbearer.client.id": "text",
+    "sasl.oauthbearer.client.secret": "text",
+    "sasl.oauthbearer.config": "text",
+    "sasl.oauthbearer.extensions": "text",
+    "sasl.oauthbearer.grant.type": "enum client_credentials|urn:ietf:params:oauth:grant-type:jwt-bearer",
+    "sasl.oauthbearer.metadata.authentication.type": "enum none|azure_imds|aws_iam",
+    "sasl.oauthbearer.method": "enum default|oidc",
+    "sasl.oauthbearer.scope": "text",
+    "sasl.oauthbearer.sub.claim.name": "text",
+    "sasl.oauthbearer.token.endpoint.url": "text",
+    "sasl.password": "text",
+    "sasl.username": "text",
+    "security.protocol": "enum plaintext|ssl|sasl_plaintext|sasl_ssl",
+    "socket.blocking.max.ms": "int 1..60000",
+    "socket.connection.setup.timeout.ms": "int 1000..2147483647",
+    "socket.keepalive.enable": "bool",
+    "socket.max.fails": "int 0..1000000",
+    "socket.nagle.disable": "bool",
+    "socket.receive.buffer.bytes": "int 0..100000000",
+    "socket.send.buffer.bytes": "int 0..100000000",
+    "socket.timeout.ms": "int 10..300000",
+    "ssl.ca.certificate.stores": "text",
+    "ssl.ca.location": "text",
+    "ssl.ca.pem": "text",
+    "ssl.certificate.location": "text",
+    "ssl.certificate.pem": "text",
+    "ssl.cipher.suites": "text",
+    "ssl.crl.location": "text",
+    "ssl.curves.list": "text",
+    "ssl.endpoint.identification.algorithm": "enum none|https",
+    "ssl.engine.id": "text",
+    "ssl.engine.location": "text",
+    "ssl.key.location": "text",
+    "ssl.key.password": "text",
+    "ssl.key.pem": "text",
+    "ssl.keystore.location": "text",
+    "ssl.keystore.password": "text",
+    "ssl.providers": "text",
+    "ssl.sigalgs.list": "text",
+    "statistics.interval.ms": "int 0..86400000",
+    "sticky.partitioning.linger.ms": "int 0..900000",
+    "topic.blacklist": "text",
+    "topic.metadata.propagation.max.ms": "int 0..3600000",
+    "topic.metadata.refresh.fast.cnt": "int 0..1000",
+    "topic.metadata.refresh.fast.interval.ms": "int 1..60000",
+    "topic.metadata.refresh.interval.ms": "int -1..3600000",
+    "topic.metadata.refresh.sparse": "bool",
+    "transaction.timeout.ms": "int 1000..2147483647",
+    "transactional.id": "text",
+    **dict.fromkeys(_CONSUMERS.split(), "consumer"),
+    **dict.fromkeys(_CALLBACKS.split(), "callback"),
+}
+"""Name -> `bool`, `text`, `int LEAST..MOST`, `float LEAST..MOST`, `enum A|B`, `flags A|B`, or `consumer` and `callback`, which no producer
+can be given in a file. Where a name is both global and per topic, the global one."""
 
 _CODE = "it loads code or runs a command in the agent's process"
 _PROMISE = "delivery.guarantee decides this"

@@ -8,18 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions import converter_rules, record_rules, rules, wording
-from copycat_agent.definitions.document import Mapping as MappingNode
-from copycat_agent.definitions.document import Scalar
-from copycat_agent.definitions.document import Sequence as SequenceNode
-from copycat_agent.definitions.elsewhere import action_here
-from copycat_agent.definitions.exactly_once_rules import check_exactly_once
-from copycat_agent.definitions.implied import with_implied
+from copycat_agent.definitions.kafka_rules import check_api, check_exactly_once, check_kafka, check_spark, is_address, under
 from copycat_agent.definitions.masking import Masker
-from copycat_agent.definitions.merging import under
+from copycat_agent.definitions.meaning import with_implied
 from copycat_agent.definitions.models import Loc, fields_by_key
-from copycat_agent.definitions.query_rules import check_queries
-from copycat_agent.definitions.reading import FAILED, ONLINE, Failed, Reader, plain_value
+from copycat_agent.definitions.problems import action_here, missing, nearest
+from copycat_agent.definitions.reader import FAILED, ONLINE, Failed, Reader
+from copycat_agent.definitions.record_rules import (
+    check_converters,
+    check_dead_letters,
+    check_errors,
+    check_queries,
+    check_record,
+    check_timestamp,
+)
+from copycat_agent.definitions.source_rules import check_format, check_ordering, check_source
+from copycat_agent.definitions.yaml_tree import MappingNode, Scalar, SequenceNode, plain_value
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.options import (
@@ -68,24 +72,24 @@ def compose(reader: Reader, agent: AgentOptions) -> Definition | None:
 def _check(reader: Reader, parts: Mapping[str, Any]) -> None:
     if parts["source"] is not FAILED:
         if parts["source"].type in SOURCES.built_in:
-            rules.check_source(reader, parts["source"])
+            check_source(reader, parts["source"])
         else:  # options of these names may mean anything there
-            rules.check_format(reader, parts["source"])
+            check_format(reader, parts["source"])
         if parts["delivery"] is not FAILED and parts["record"] is not FAILED:
-            rules.check_ordering(reader, parts["source"], parts["delivery"], parts["record"])
+            check_ordering(reader, parts["source"], parts["delivery"], parts["record"])
     if parts["source"] is not FAILED and parts["transforms"] is not FAILED:
         check_queries(reader, parts["source"], parts["transforms"])
     if parts["converters"] is not FAILED:
         known = [None if parts[name] is FAILED else parts[name] for name in ("source", "transforms", "record")]
-        converter_rules.check_converters(reader, parts["converters"], *known)
+        check_converters(reader, parts["converters"], *known)
     if parts["record"] is not FAILED:
-        record_rules.check_record(reader, parts["record"])
+        check_record(reader, parts["record"])
         if parts["kafka"] is not FAILED:
-            record_rules.check_timestamp(reader, parts["record"], parts["kafka"])
+            check_timestamp(reader, parts["record"], parts["kafka"])
     if parts["errors"] is not FAILED:
-        record_rules.check_errors(reader, parts["errors"], () if parts["transforms"] is FAILED else parts["transforms"])
+        check_errors(reader, parts["errors"], () if parts["transforms"] is FAILED else parts["transforms"])
         if parts["record"] is not FAILED:
-            record_rules.check_dead_letters(reader, parts["errors"], parts["record"])
+            check_dead_letters(reader, parts["errors"], parts["record"])
 
 
 def compose_agent(reader: Reader) -> AgentOptions:
@@ -94,8 +98,8 @@ def compose_agent(reader: Reader) -> AgentOptions:
     parts: dict[str, Any] = {name: reader.field(AgentOptions, name) for name in AgentOptions.model_fields if name != "kafka"}
     parts["kafka"] = _kafka(reader, KafkaOptions())
     agent = AgentOptions(**{name: part for name, part in parts.items() if part is not FAILED})
-    rules.check_spark(reader, agent.spark)
-    rules.check_api(reader, agent.api)
+    check_spark(reader, agent.spark)
+    check_api(reader, agent.api)
     hide_secrets(reader, agent)
     return agent
 
@@ -106,7 +110,7 @@ def overridden(agent: AgentOptions, overrides: Mapping[str, object]) -> AgentOpt
         agent = _replaced(agent, option.split("."), value)
         addresses = agent.kafka.bootstrap_servers if option == "kafka.bootstrap_servers" else ()
         for address in addresses:
-            if not rules.is_address(address):
+            if not is_address(address):
                 raise DefinitionError((_command_line(option, Masker()(f"{address!r} is no broker address"), "write HOST:PORT"),))
     return agent
 
@@ -135,7 +139,7 @@ def _kafka(reader: Reader, defaults: KafkaOptions) -> KafkaOptions | Failed:
     reader.unknown_keys(KafkaOptions, ("kafka",))
     parts: dict[str, Any] = {name: reader.field(KafkaOptions, name, ("kafka",)) for name in KafkaOptions.model_fields if name in node.items}
     own = KafkaOptions(**{name: part for name, part in parts.items() if part is not FAILED})
-    rules.check_kafka(reader, own, under(defaults, own))
+    check_kafka(reader, own, under(defaults, own))
     return FAILED if FAILED in parts.values() else own
 
 
@@ -185,7 +189,7 @@ def _transform(reader: Reader, loc: Loc) -> object:
         return reader.report((*loc, actions[1]), "several-actions", "a second action in one item", hint, on_key=True)
     if not keys:
         return reader.report(loc, "missing-key", "the action is missing", f"known are {_known(TRANSFORMS)}")
-    hint = action_here(keys[0]) or wording.nearest(keys[0], TRANSFORMS.names()) or f"known are {_known(TRANSFORMS)}"
+    hint = action_here(keys[0]) or nearest(keys[0], TRANSFORMS.names()) or f"known are {_known(TRANSFORMS)}"
     return reader.report((*loc, keys[0]), "unknown-type", f"unknown transform {keys[0]!r:.80}", hint, on_key=True)
 
 
@@ -243,7 +247,7 @@ def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = F
     """The options at `loc` by the class that their `type` names; with `short`, a scalar is the type alone."""
     node, what = reader.node(loc), registry.noun
     if node is None:
-        return reader.add(wording.missing(loc, Definition.model_fields.get(str(loc[0]))))
+        return reader.add(missing(loc, Definition.model_fields.get(str(loc[0]))))
     at = loc if short and isinstance(node, Scalar) else (*loc, "type")
     name = reader.text(at)
     if name is None:
@@ -252,7 +256,7 @@ def _typed(reader: Reader, loc: Loc, registry: Registry[Any], *, short: bool = F
         return reader.report(at, "missing-key", f"the type of the {what} is missing", f"known are {_known(registry)}")
     found = registry.find(name)
     if found is None:
-        hint = wording.nearest(name, registry.names()) or f"known are {_known(registry)}"
+        hint = nearest(name, registry.names()) or f"known are {_known(registry)}"
         return reader.report(at, "unknown-type", f"unknown {what} {name!r:.80}", hint)
     if isinstance(found, Unusable):
         return _unusable(reader, at, found)

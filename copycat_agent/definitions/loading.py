@@ -8,14 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
-from copycat_agent.definitions.document import FILE_BYTES_MAX, Mark, SyntaxProblem, decode, parse_mapping
-from copycat_agent.definitions.doubtful import doubtful
-from copycat_agent.definitions.loaded import Loaded, LoadedFile, warnings, without_twins
+from copycat_agent.definitions.loaded import Loaded, LoadedFile, reread, warnings, without_takers, without_twins
 from copycat_agent.definitions.masking import Masker
-from copycat_agent.definitions.places import Places
-from copycat_agent.definitions.reading import Reader
-from copycat_agent.definitions.taking import reread, without_takers
-from copycat_agent.definitions.wording import Finding
+from copycat_agent.definitions.meaning import doubtful
+from copycat_agent.definitions.problems import Finding, Places
+from copycat_agent.definitions.reader import Reader
+from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, Mark, SyntaxProblem, decode, parse_mapping
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions
 from copycat_agent.small_files import read_small_file

@@ -1,17 +1,26 @@
-"""What `record`, and what becomes of bad records, must fulfil beyond the type of each option: templates, and topics that are safe."""
+"""What `record`, queries and `converters` must fulfil beyond the type of each option, and what becomes of bad records."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from copycat_agent.converters import CONVERTERS, Site, registry_problems
+from copycat_agent.definitions.kafka_rules import lacking
+from copycat_agent.sources.declared import declared_columns
 from copycat_agent.templates import compile_template
+from copycat_agent.transforms import columns_after
+from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, columns_at
+from copycat_agent.transforms.sql import SqlOptions, sql_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from copycat_agent.converters import ConverterProblem
     from copycat_agent.definitions.models import Loc
-    from copycat_agent.definitions.reading import Reader
-    from copycat_agent.options import ErrorsOptions, KafkaOptions, RecordOptions, TransformOptions
+    from copycat_agent.definitions.reader import Reader
+    from copycat_agent.model import Column
+    from copycat_agent.options import ConvertersOptions, ErrorsOptions, KafkaOptions, RecordOptions, SourceOptions, TransformOptions
     from copycat_agent.templates import Template
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -96,3 +105,44 @@ def _check_topic(reader: Reader, loc: Loc, name: str) -> None:
         reader.report(loc, "topic", "is no topic name", _TOPIC_HINT)
     elif name in _KAFKAS_OWN:
         reader.report(loc, "topic", f"{name} is not for records: Kafka or the agent keeps its books there", "choose another topic")
+
+
+def check_queries(reader: Reader, source: SourceOptions, transforms: Sequence[TransformOptions]) -> None:
+    """There is one at most, the columns of its table are known, and what it needs is installed."""
+    first = sql_at(transforms)
+    if first is None:
+        return
+    if missing := lacking("sql"):
+        reader.report(("transforms", first, "sql"), "not-installed", *missing, on_key=True)
+    for number, options in enumerate(transforms):
+        if isinstance(options, SqlOptions) and number != first:
+            hint = f"write it around the query of step {first}, in brackets behind its FROM"
+            reader.report(("transforms", number, "sql"), "sql", "a definition has one query, and this is its second", hint, on_key=True)
+    if columns_at(source, transforms, first) is None:
+        reader.report(("transforms", first, "sql"), "sql", UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, on_key=True)
+
+
+def check_converters(
+    reader: Reader,
+    converters: ConvertersOptions,
+    source: SourceOptions | None,
+    transforms: Sequence[TransformOptions] | None,
+    record: RecordOptions | None,
+) -> None:
+    """What is None could not be read: then the records' fields are not known."""
+    columns: tuple[Column, ...] | None = None
+    if source is not None and transforms is not None and record is not None and record.value is None:
+        columns = columns_after(transforms, declared_columns(source))
+    if converters.schema_registry is not None:
+        _report(reader, registry_problems(converters.schema_registry))
+    parts: tuple[Literal["key", "value"], ...] = ("key", "value")
+    for part in parts:
+        options = getattr(converters, part)
+        kind = None if options is None else CONVERTERS.get(options.type)
+        if kind is not None:
+            _report(reader, kind.problems(options, Site(part, converters.schema_registry, columns if part == "value" else None)))
+
+
+def _report(reader: Reader, problems: Iterable[ConverterProblem]) -> None:
+    for place, why, hint, code in problems:
+        reader.report(("converters", *place), code, why, hint)

@@ -7,8 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions.models import key_of, models_in
-from copycat_agent.definitions.schema import default_of
+from copycat_agent.definitions.models import default_of, key_of, models_in
 from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import (
     AgentOptions,
@@ -19,12 +18,13 @@ from copycat_agent.options import (
     SourceOptions,
     TransformOptions,
 )
-from copycat_agent.registry import Registry
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from copycat_agent.registry import Registry
 
 _BASES = (SourceOptions, TransformOptions, ConverterOptions, FormatOptions)
 _PREFACE = """# Definitions

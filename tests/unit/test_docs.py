@@ -14,8 +14,8 @@ import typer
 
 from copycat_agent.cli.main import app
 from copycat_agent.definitions import load_agent, load_file
-from copycat_agent.definitions.document import parse
-from copycat_agent.definitions.schema import definition_schema
+from copycat_agent.definitions.models import definition_schema
+from copycat_agent.definitions.yaml_tree import parse
 from copycat_agent.metrics.families import FAMILIES
 from copycat_agent.options import AgentOptions
 from copycat_agent.transforms import TRANSFORMS

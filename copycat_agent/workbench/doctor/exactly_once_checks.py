@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from copycat_agent.definitions.exactly_once_rules import TRANSACTION_MS
+from copycat_agent.definitions.kafka_rules import TRANSACTION_MS
 from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.offsets.identity import load

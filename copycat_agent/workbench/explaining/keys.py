@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.client_settings import ACCEPTED, check_name
-from copycat_agent.definitions.models import key_of, markers, models_in
-from copycat_agent.definitions.schema import default_of
+from copycat_agent.definitions.models import default_of, key_of, markers, models_in
 from copycat_agent.formats.records import FORMATS, FormatOptions
 from copycat_agent.options import (
     AgentOptions,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from copycat_agent.definitions.spool_rules import patterns_of
+from copycat_agent.definitions.source_rules import patterns_of
 from copycat_agent.logs import Log
 from copycat_agent.model import Loss, SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import offsets_of

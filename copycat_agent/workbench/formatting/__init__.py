@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copycat_agent.definitions.document import Mapping, Node, Scalar, Sequence, SyntaxProblem, decode, parse_mapping
-from copycat_agent.definitions.reading import plain_value
+from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, SyntaxProblem, decode, parse_mapping, plain_value
 from copycat_agent.options import Definition, Options
 from copycat_agent.workbench.formatting.emit import emit, quoted, written
 from copycat_agent.workbench.formatting.key_order import sort_keys
@@ -19,7 +18,7 @@ class Changed(Exception):  # noqa: N818  a finding about our own work, which the
 def format_text(content: bytes, model: type[Options] = Definition) -> str:
     """The file's text in canonical form; formatting that once more yields the same.
 
-    `model` describes the file: keys come in its order. Raises `document.SyntaxProblem` for what is no definition's YAML, and `Changed`
+    `model` describes the file: keys come in its order. Raises `SyntaxProblem` for what is no definition's YAML, and `Changed`
     when the result would not mean the same, which is checked: the caller leaves the file alone.
     """
     text = decode(content)
@@ -42,7 +41,7 @@ def _meaning(node: Node) -> object:
     if isinstance(node, Scalar):
         value = plain_value(node.text) if node.plain else node.text
         return type(value).__name__, node.text if value is not None else None
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return [_meaning(item) for item in node.items]
-    assert isinstance(node, Mapping)
+    assert isinstance(node, MappingNode)
     return {key: _meaning(value) for key, value in node.items.items()}

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import yaml
 
-from copycat_agent.definitions.reading import plain_value
+from copycat_agent.definitions.yaml_tree import plain_value
 from copycat_agent.workbench.formatting.tree import Alias, Node, YamlBlock, YamlEntry, YamlScalar
 
 _SIGNS = re.compile(r"[{}\[\]#,&*!|>%@`?\"'\\]|: |:$|^[-?:]( |$)")

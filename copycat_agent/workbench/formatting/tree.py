@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import yaml
 
-from copycat_agent.definitions.document import EVENTS
+from copycat_agent.definitions.yaml_tree import EVENTS
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
 _CLOSE = 2

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from copycat_agent.definitions.document import Mapping as MappingNode
-from copycat_agent.definitions.document import Node, Scalar, Sequence, SyntaxProblem, parse_mapping
-from copycat_agent.definitions.reading import plain_value
+from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, SyntaxProblem, parse_mapping, plain_value
 from copycat_agent.errors import CopycatError
 
 _YES, _NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
@@ -121,7 +119,7 @@ def of_plain(value: Any, line: int, lines: Mapping[str, int] | None = None, path
 def _of_node(node: Node) -> ConfigNode:
     if isinstance(node, Scalar):
         return ConfigNode(plain_value(node.text) if node.plain else node.text, node.start.line)
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return ConfigNode([_of_node(item) for item in node.items], node.start.line)
     assert isinstance(node, MappingNode)
     made = {}

@@ -9,8 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from copycat_agent.definitions.client_settings import ACCEPTED, REFUSED, check_name, check_value
-from copycat_agent.definitions.librdkafka import PROPERTIES, VERSION
+from copycat_agent.definitions.client_settings import ACCEPTED, PROPERTIES, REFUSED, VERSION, check_name, check_value
 
 
 def installed_properties(target: Path) -> dict[str, str]:

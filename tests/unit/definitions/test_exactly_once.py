@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from copycat_agent.definitions.exactly_once_rules import MOST_MS, TRANSACTION_MS
+from copycat_agent.definitions.kafka_rules import MOST_MS, TRANSACTION_MS
 from copycat_agent.model import LaneId
 from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.producer.settings import TRANSACTION_TIMEOUT_MS, transactional_settings

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.definitions import load_file, render
-from copycat_agent.definitions.document import DEPTH_MAX
+from copycat_agent.definitions.yaml_tree import DEPTH_MAX
 from copycat_agent.options import AgentOptions
 from tests.unit.definitions.conftest import GOOD, Load
 

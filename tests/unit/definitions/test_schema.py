@@ -13,11 +13,9 @@ from typer.testing import CliRunner
 
 from copycat_agent.cli.check import schema
 from copycat_agent.definitions import load_agent, load_file
-from copycat_agent.definitions.document import Mapping, Node, Scalar, parse
-from copycat_agent.definitions.models import all_models
-from copycat_agent.definitions.reading import plain_value
+from copycat_agent.definitions.models import all_models, definition_schema, parts_of_definitions
 from copycat_agent.definitions.reference import reference
-from copycat_agent.definitions.schema import definition_schema, parts_of_definitions
+from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, parse, plain_value
 from copycat_agent.options import AgentOptions, Definition
 from tests.unit.definitions.conftest import GOOD
 from tests.unit.definitions.test_problems import OPTIONS
@@ -30,7 +28,7 @@ def data(node: Node) -> Any:
     """A document as JSON would have it."""
     if isinstance(node, Scalar):
         return plain_value(node.text) if node.plain else node.text
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         return {key: data(value) for key, value in node.items.items()}
     return [data(item) for item in node.items]
 

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from copycat_agent.definitions import lines_of
-from copycat_agent.definitions.schema import definition_schema
+from copycat_agent.definitions.models import definition_schema
 from tests.unit.definitions.conftest import GOOD
 
 if TYPE_CHECKING:

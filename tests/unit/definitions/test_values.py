@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.definitions.reading import plain_value
 from copycat_agent.definitions.references import ReferenceProblem, resolve
+from copycat_agent.definitions.yaml_tree import plain_value
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions, SecurityOptions, TopicOptions, WrittenFloat
 from copycat_agent.transforms import action_of
 from tests.unit.definitions.conftest import GOOD, Load

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.definitions import load_content, load_file
-from copycat_agent.definitions.document import SyntaxProblem, decode, parse_mapping
+from copycat_agent.definitions.yaml_tree import SyntaxProblem, decode, parse_mapping
 from copycat_agent.options import AgentOptions
 from copycat_agent.workbench.formatting import format_text, quoted, written
 

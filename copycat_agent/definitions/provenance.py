@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from copycat_agent.definitions.document import FILE_BYTES_MAX, Mapping, Mark, Node, Sequence, SyntaxProblem, decode, parse_mapping
 from copycat_agent.definitions.loading import load_file
 from copycat_agent.definitions.masking import Masker
 from copycat_agent.definitions.models import Loc, key_of
-from copycat_agent.definitions.places import Places
-from copycat_agent.definitions.wording import Finding
-from copycat_agent.errors import Problem
+from copycat_agent.definitions.problems import Finding, Places
+from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, MappingNode, Mark, Node, SequenceNode, SyntaxProblem, decode, parse_mapping
 from copycat_agent.options import AgentOptions, Definition, Options
 from copycat_agent.small_files import read_small_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from copycat_agent.errors import Problem
 
 OriginKind = Literal["definition", "changed", "agent", "command line", "default"]
 """changed: from the definition's file, which no longer says what runs; so its lines are not told."""
@@ -53,7 +55,7 @@ def lines_of(path: Path, section: str) -> tuple[int, ...]:
     """Where each item of a list of the definition begins, as line numbers of its file. Empty when it cannot be read any more."""
     node = _tree(path)
     items = node.items.get(section) if node is not None else None
-    return tuple(item.start.line for item in items.items) if isinstance(items, Sequence) else ()
+    return tuple(item.start.line for item in items.items) if isinstance(items, SequenceNode) else ()
 
 
 def problem_in(path: Path, finding: Finding) -> Problem:
@@ -115,7 +117,7 @@ def _leaves(options: Options, shown: dict[str, Any], loc: Loc, is_set: bool) -> 
 def _holds(node: Node | None, loc: Loc) -> bool:
     """Whether the document says something at `loc`."""
     for step in loc:
-        if not isinstance(node, Mapping) or step not in node.items:
+        if not isinstance(node, MappingNode) or step not in node.items:
             return False
         node = node.items[str(step)]
     return node is not None
@@ -125,9 +127,9 @@ def _mark(node: Node | None, loc: Loc) -> Mark:
     """Where the key of `loc` stands, or of what it is a part of: a short form says several options in one place."""
     mark = Mark(0, 0)
     for step in loc:
-        if isinstance(node, Mapping) and step in node.items:
+        if isinstance(node, MappingNode) and step in node.items:
             mark, node = node.keys[str(step)].start, node.items[str(step)]
-        elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+        elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.items):
             node = node.items[step]
             mark = node.start
         else:
@@ -135,7 +137,7 @@ def _mark(node: Node | None, loc: Loc) -> Mark:
     return mark
 
 
-def _tree(path: Path) -> Mapping | None:
+def _tree(path: Path) -> MappingNode | None:
     try:
         return parse_mapping(decode(read_small_file(path, FILE_BYTES_MAX)))
     except (OSError, SyntaxProblem):

@@ -1,33 +1,55 @@
-"""What a definition must fulfil beyond the type of each option. Each rule reports to the `Reader` and raises nothing."""
+"""What `kafka`, and the agent's own options, must fulfil beyond the type of each: addresses, client settings, logins, transactions."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from importlib.util import find_spec
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
-from copycat_agent.definitions.extras import lacking
 from copycat_agent.definitions.masking import is_secret_name
-from copycat_agent.definitions.spool_rules import check_spool
-from copycat_agent.formats import encoding_problem, split_problem
-from copycat_agent.formats.records import FORMATS, build_format
 from copycat_agent.oauth import token_problems
+from copycat_agent.options import KafkaOptions, SecurityOptions, format_duration
 
 if TYPE_CHECKING:
     from copycat_agent.definitions.models import Loc
-    from copycat_agent.definitions.reading import Reader
-    from copycat_agent.options import (
-        ApiOptions,
-        DeliveryOptions,
-        KafkaOptions,
-        OauthOptions,
-        RecordOptions,
-        SecurityOptions,
-        SourceOptions,
-        SparkOptions,
-    )
+    from copycat_agent.definitions.reader import Reader
+    from copycat_agent.options import ApiOptions, DeliveryOptions, OauthOptions, SparkOptions
+
+_MODULES = {"msk-iam": "aws_msk_iam_sasl_signer", "sql": "pandas"}
+"""Extra -> a module that comes with it and with nothing else."""
+
+
+def lacking(extra: str) -> tuple[str, str] | None:
+    """What is missing and what to type, None where the extra is installed. Nothing is imported."""
+    module = _MODULES[extra]
+    if find_spec(module) is not None:
+        return None
+    return f"the Python package {module} is not installed", f"pip install 'copycat-agent[{extra}]'"
+
+
+def under(defaults: KafkaOptions, own: KafkaOptions) -> KafkaOptions:
+    """`own` with `defaults` where it says nothing: option by option, `security` and `client` key by key.
+
+    An option that is given as null counts as said: `create_topics: null` turns the agent's off.
+    """
+    said = {name: getattr(own, name) for name in own.model_fields_set}
+    if "client" in said:
+        said["client"] = {**defaults.client, **own.client}
+    if "security" in said:
+        said["security"] = _security_under(defaults.security, own.security)
+    merged = KafkaOptions(**{name: getattr(defaults, name) for name in KafkaOptions.model_fields} | said)
+    merged.hide((own.hidden & own.model_fields_set) | (defaults.hidden - (own.model_fields_set - {"client"})))
+    return merged
+
+
+def _security_under(defaults: SecurityOptions, own: SecurityOptions) -> SecurityOptions:
+    said = {name: getattr(own, name) for name in own.model_fields_set}
+    merged = SecurityOptions(**{name: getattr(defaults, name) for name in SecurityOptions.model_fields} | said)
+    merged.hide(own.hidden | (defaults.hidden - own.model_fields_set))
+    return merged
+
 
 _PORTS = range(1, 65536)
 _HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?", re.ASCII)
@@ -45,83 +67,6 @@ def is_address(text: str) -> bool:
             return False
         return True
     return bool(_HOST.fullmatch(host))
-
-
-def check_source(reader: Reader, source: SourceOptions) -> None:
-    """Globs are absolute, and `start_at` is a word or a time with its zone. Options that a source lacks are no matter."""
-    include = getattr(source, "include", ())
-    for number, glob in enumerate(include):
-        if not glob.startswith("/"):
-            reader.report(("source", "include", number), "bad-value", "a glob must be an absolute path", "start it with /")
-    if "include" in type(source).model_fields and not include:
-        reader.report(("source", "include"), "bad-value", "names no file", "list at least one path or glob")
-    _check_symlink_roots(reader, source)
-    _check_encoding(reader, source)
-    check_format(reader, source)
-    check_spool(reader, source)
-    start_at = getattr(source, "start_at", None)
-    if isinstance(start_at, str) and start_at not in {"beginning", "end"} and not _is_rfc3339(start_at):
-        reader.report(("source", "start_at"), "bad-value", "needs beginning, end, or a time", 'as in "2026-11-21T05:00:00Z"')
-
-
-def _check_symlink_roots(reader: Reader, source: SourceOptions) -> None:
-    roots = getattr(source, "symlink_roots", ())
-    for number, root in enumerate(roots):
-        if not root.startswith("/"):
-            reader.report(("source", "symlink_roots", number), "bad-value", "a directory must be an absolute path", "start it with /")
-    if roots and not getattr(source, "follow_symlinks", False):
-        hint = "set follow_symlinks: true, or delete symlink_roots"
-        reader.report(("source", "symlink_roots"), "bad-value", "has no effect while no links are followed", hint, on_key=True)
-
-
-def _check_encoding(reader: Reader, source: SourceOptions) -> None:
-    encoding, line = getattr(source, "encoding", None), getattr(source, "line", None)
-    if isinstance(encoding, str) and line is not None:
-        problem = encoding_problem(encoding, line.delimiter) or (split_problem(encoding) if _splits(source) else None)
-        if problem:
-            reader.report(("source", "encoding"), "encoding", *problem)
-
-
-def _splits(source: SourceOptions) -> bool:
-    """Whether records over the limit go in parts: of several lines, their own option says so."""
-    limits = getattr(source, "multiline", None) or getattr(source, "line", None)
-    return getattr(limits, "on_too_long", "") == "split"
-
-
-def check_format(reader: Reader, source: SourceOptions) -> None:
-    """What the options of a format cannot mean together."""
-    options = getattr(source, "format", None)
-    kind = FORMATS.get(getattr(options, "type", ""))
-    for place, why, hint in kind.problems(options) if kind else ():
-        reader.report(("source", "format", *place), "format", why, hint)
-
-
-def check_ordering(reader: Reader, source: SourceOptions, delivery: DeliveryOptions, record: RecordOptions) -> None:
-    """Only whole files can be read in any order, and nobody counts the records before a range of one."""
-    if delivery.ordering == "file":
-        return
-    loc: Loc = ("delivery", "ordering")
-    if source.type == "log_file":
-        hint = "delete it; ordering: none is for source spool_dir"
-        reader.report(loc, "bad-value", "a log file is always read in order, while it grows", hint)
-    elif not _counts_records(source) and any(
-        "@record.number" in text for text in (record.topic, record.key or "", *record.headers.values())
-    ):
-        hint = "set ordering: file, or take {@offset}, which is the file's own"
-        reader.report(loc, "bad-value", "@record.number would count within a range of the file only", hint)
-
-
-def _counts_records(source: SourceOptions) -> bool:
-    """Whether its format knows the number of each record wherever it begins to read."""
-    form = getattr(source, "format", None)
-    return form is not None and build_format(form).counts_records
-
-
-def _is_rfc3339(text: str) -> bool:
-    try:
-        return re.match(r"\d{4}-\d\d-\d\d[Tt ]", text) is not None and datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
 
 
 def check_kafka(reader: Reader, own: KafkaOptions, effective: KafkaOptions) -> None:
@@ -218,3 +163,36 @@ def check_api(reader: Reader, api: ApiOptions) -> None:
         if path is not None and not path.startswith("/"):
             example = "/run/copycat/agent.sock" if name == ("socket",) else "/etc/copycat/api.crt"
             reader.report(("api", *name), "bad-value", "needs an absolute path", f"as in {example}")
+
+
+TRANSACTION_MS = 60_000
+"""transaction.timeout.ms: what is open longer is aborted by the broker."""
+MOST_MS = TRANSACTION_MS // 2
+"""No request, and no batch, takes longer than half of it: so that what comes behind it, and the commit, are in time, too."""
+
+_WITHIN = ("message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms")
+"""Time-outs of requests. `linger.ms` is not among them: librdkafka wants it below `message.timeout.ms`, whatever is promised."""
+
+
+def check_exactly_once(reader: Reader, delivery: DeliveryOptions, own: KafkaOptions, effective: KafkaOptions) -> None:
+    """`own` is what this file says of Kafka, `effective` what holds with the agent's defaults under it."""
+    if delivery.guarantee != "exactly_once":
+        return
+    if delivery.max_batch_time * 1000 > MOST_MS:
+        words = (
+            f"with exactly_once a batch is one transaction, and the broker aborts those that take {format_duration(TRANSACTION_MS / 1000)}"
+        )
+        reader.report(("delivery", "max_batch_time"), "exactly-once", words, f"set {format_duration(MOST_MS / 1000)} or less")
+    for name in _WITHIN:
+        text = effective.client.get(name, "")
+        if text and check_value(name, text) is None and not 0 < int(text) <= MOST_MS:
+            _tell(reader, name, is_own=name in own.client)
+
+
+def _tell(reader: Reader, name: str, *, is_own: bool) -> None:
+    text = f"has to be from 1 to {MOST_MS} with exactly_once, so that no request outlives its transaction"
+    if is_own:
+        reader.report(("kafka", "client", name), "exactly-once", text, "lower it, or delete it: the agent has a good value of its own")
+    else:
+        hint = f"set it in this file, under kafka.client, or lower it in agent.yaml; {name} there holds for all connectors"
+        reader.report(("delivery", "guarantee"), "exactly-once", f"{name} of agent.yaml {text}", hint)

@@ -5,28 +5,21 @@ A `Reader` is made per file and used up by one load. What it finds wrong gathers
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.definitions import wording
-from copycat_agent.definitions.document import Mapping as MappingNode
-from copycat_agent.definitions.document import Node, Scalar
-from copycat_agent.definitions.document import Sequence as SequenceNode
 from copycat_agent.definitions.masking import Masker, is_secret_name
 from copycat_agent.definitions.models import Loc, fields_by_key
+from copycat_agent.definitions.problems import Finding, combined, finding, missing, no_value, unknown_key
 from copycat_agent.definitions.references import ReferenceProblem, has_reference, refers_to_secret, resolve, stood_in
-from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError, WrittenFloat
+from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, plain_value
+from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from copycat_agent.definitions.wording import Finding
 
-_INT = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
-_DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})\.\d{1,18}", re.ASCII)
-_CONSTANTS = {"true": True, "false": False, "": None, "~": None, "null": None}
 _SHOWN: tuple[Loc, ...] = (
     ("name",), ("source", "include"), ("source", "exclude"), ("record", "topic"), ("record", "allowed_topics"),
     ("errors", "dlq", "topic"), ("kafka", "bootstrap_servers"), ("tests",),
@@ -42,15 +35,6 @@ class Failed:
 
 
 FAILED = Failed()
-
-
-def plain_value(text: str) -> object:
-    """What an unquoted scalar means: true, false, null, a plain decimal number, or else its text."""
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if _INT.fullmatch(text):
-        return int(text)
-    return WrittenFloat(text) if _DECIMAL.fullmatch(text) else text
 
 
 @lru_cache(maxsize=256)
@@ -122,7 +106,7 @@ class Reader:
 
     def report(self, loc: Loc, code: str, text: str, hint: str = "", *, on_key: bool = False) -> Failed:
         """Add a finding, unless the place holds an unresolved reference."""
-        return self.add(wording.Finding(loc, code, text, hint, on_key))
+        return self.add(Finding(loc, code, text, hint, on_key))
 
     def add(self, found: Finding) -> Failed:
         """See `report`."""
@@ -135,14 +119,14 @@ class Reader:
         node = self.node(loc)
         for key in node.items if isinstance(node, MappingNode) else ():
             if key not in fields_by_key(model):
-                self.add(wording.unknown_key((*loc, key), model))
+                self.add(unknown_key((*loc, key), model))
 
     def field(self, model: type[Options], name: str, loc: Loc = ()) -> object:
         """The value of one field of `model` from the map at `loc`; its default when it is absent."""
         info = model.model_fields[name]
         if self.node((*loc, name)) is None:
             if info.is_required():
-                return self.add(wording.missing((*loc, name), info))
+                return self.add(missing((*loc, name), info))
             return info.get_default(call_default_factory=True)
         return self._validate(_adapter(model, name), model, (*loc, name), loc)
 
@@ -168,13 +152,13 @@ class Reader:
             place = self._place(each, loc)
             node = self.node(place)
             if isinstance(node, Scalar) and node.plain and plain_value(node.text) is None:
-                found = wording.no_value(place)
+                found = no_value(place)
             else:
                 written = node.text if isinstance(node, Scalar) and place not in self.secret else None
-                found = wording.finding(each, place, base, model, written)
+                found = finding(each, place, base, model, written)
             by_place.setdefault(place, []).append(found)
         for findings in by_place.values():
-            self.add(wording.combined(findings))
+            self.add(combined(findings))
 
     def _place(self, error: Mapping[str, Any], loc: Loc) -> Loc:
         """The place in the document of a pydantic error: without the names that unions and map keys add to it."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
+from copycat_agent.options import WrittenFloat
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,6 +26,11 @@ NODES_MAX = 10_000
 EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """What makes events of a text: libyaml, or the slower parser in Python, which takes a little less."""
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
+_INT = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
+_DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})\.\d{1,18}", re.ASCII)
+_CONSTANTS = {"true": True, "false": False, "": None, "~": None, "null": None}
 
 
 class Mark(NamedTuple):
@@ -44,7 +51,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class SequenceNode:
     """Items in order. `nodes` and `height` measure the tree from here on, aliases expanded."""
 
     items: tuple[Node, ...]
@@ -55,7 +62,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class MappingNode:
     """Values by key, in the file's order; `keys` says where each key stands."""
 
     items: dict[str, Node]
@@ -66,7 +73,7 @@ class Mapping:
     height: int
 
 
-Node = Scalar | Sequence | Mapping
+Node = Scalar | SequenceNode | MappingNode
 
 
 class SyntaxProblem(Exception):  # noqa: N818  it is a place and a text, never shown as a traceback
@@ -105,6 +112,15 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
+def plain_value(text: str) -> object:
+    """What an unquoted scalar means: true, false, null, a plain decimal number, or else its text."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    return WrittenFloat(text) if _DECIMAL.fullmatch(text) else text
+
+
 def parse(text: str) -> Node:
     """The tree of the one document in `text`.
 
@@ -121,10 +137,10 @@ def parse(text: str) -> Node:
         raise SyntaxProblem("yaml-syntax", "this is not YAML") from None
 
 
-def parse_mapping(text: str) -> Mapping:
+def parse_mapping(text: str) -> MappingNode:
     """`parse` for a file that must hold keys and values; anything else is a `SyntaxProblem` too."""
     root = parse(text)
-    if not isinstance(root, Mapping):
+    if not isinstance(root, MappingNode):
         raise SyntaxProblem("wrong-type", "the file needs keys and values", root.start, "as in name: nginx-access")
     return root
 
@@ -168,13 +184,13 @@ class _Builder:
             return self.sequence(_start(event), depth)
         return self.mapping(_start(event), depth)
 
-    def sequence(self, start: Mark, depth: int) -> Sequence:
+    def sequence(self, start: Mark, depth: int) -> SequenceNode:
         items: list[Node] = []
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             items.append(self.node(event, depth + 1))
-        return Sequence(tuple(items), start, _end(event), 1 + sum(map(_nodes, items)), 1 + max(map(_height, items), default=0))
+        return SequenceNode(tuple(items), start, _end(event), 1 + sum(map(_nodes, items)), 1 + max(map(_height, items), default=0))
 
-    def mapping(self, start: Mark, depth: int) -> Mapping:
+    def mapping(self, start: Mark, depth: int) -> MappingNode:
         items: dict[str, Node] = {}
         keys: dict[str, Scalar] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
@@ -186,7 +202,7 @@ class _Builder:
                 raise SyntaxProblem("duplicate-key", f"{key.text!r:.80} is already set in line {first}", key.start, "keep one of them")
             keys[key.text], items[key.text] = key, self.node(next(self.events), depth + 1)
         values = items.values()
-        return Mapping(items, keys, start, _end(event), 1 + sum(map(_nodes, values)), 1 + max(map(_height, values), default=0))
+        return MappingNode(items, keys, start, _end(event), 1 + sum(map(_nodes, values)), 1 + max(map(_height, values), default=0))
 
     def alias(self, event: yaml.AliasEvent, depth: int) -> Node:
         node = self.anchors.get(event.anchor or "")

@@ -1,0 +1,295 @@
+"""From what is wrong with a value to what an operator reads: a code, a sentence, a next step, and the place with its line. Never the value.
+
+Most errors are pydantic's. Hints know what Vector, Filebeat, Logstash, Fluent Bit and Kafka Connect call our options and steps.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.definitions.masking import masked_lines
+from copycat_agent.definitions.models import Loc, field_at, fields_by_key, markers, model_at
+from copycat_agent.definitions.yaml_tree import MappingNode, Mark, Node, Scalar, SequenceNode, plain_value, printable
+from copycat_agent.errors import Problem
+from copycat_agent.options import Definition, Options, format_duration, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from copycat_agent.definitions.masking import Masker
+    from copycat_agent.options import FieldInfo
+
+
+def _by_theirs(words: Mapping[str, str]) -> dict[str, str]:
+    """From ours -> theirs, in a line, to theirs -> ours."""
+    return {theirs: ours for ours, line in words.items() for theirs in line.split()}
+
+
+_KEYS = _by_theirs(
+    {
+        "ge": "gte >=",
+        "le": "lte <=",
+        "gt": ">",
+        "lt": "<",
+        "matches or pattern": "regex regexp match",
+        "pattern": "expression patterns",
+        "matches": "contains",
+        "any_of": "in",
+        "not": "ne not_equals",
+        "if": "when condition",
+        "on_error": "on_failure ignore_failure",
+        "field": "source src",
+        "secret or field": "key",
+        "into": "target target_field output as",
+        "zone or timestamp_zone": "tz timezone time_zone",
+        "delimiter or field_split": "separator sep",
+        "columns": "names header",
+        "columns or field": "fields",
+        "format": "formats layout layouts",
+        "secret": "salt",
+        "algorithm": "method",
+        "rate": "percent probability",
+        "with": "replace replacement",
+        "keep_source": "preserve_source",
+        "definitions": "pattern_definitions",
+    }
+)
+_ACTIONS = _by_theirs(
+    {
+        "timestamp": "date parse_timestamp",
+        "json": "parse_json decode_json_fields",
+        "regex": "parse_regex",
+        "regex or grok": "dissect",
+        "regex, json, logfmt, csv or another one that parses": "parser",
+        "csv": "parse_csv decode_csv_fields",
+        "key_value": "kv parse_key_value",
+        "logfmt": "parse_logfmt",
+        "syslog": "parse_syslog",
+        "grok": "parse_grok",
+        "convert": "cast types",
+        "set": "add_field add_fields add insert",
+        "drop_fields": "remove remove_field remove_fields exclude_fields",
+        "keep_fields": "prune include_fields",
+        "keep_if or drop_if": "filter grep",
+        "drop_if": "drop drop_event",
+        "mask": "redact",
+        "hash": "fingerprint sha256",
+        "replace": "gsub",
+        "nest": "hoist",
+        "limits.records_per_second of the definition": "throttle",
+        "rename, set, convert, replace, drop_fields: each is a step of its own": "mutate remap",
+        "rename, set, default, drop_fields: each is a step of its own": "modify",
+        "set, keep_fields, drop_fields: each is a step of its own": "record_modifier",
+        "sql, which has Spark's functions": "uppercase lowercase trim split eval lua script",
+    }
+)
+
+
+def key_here(word: str, known: Collection[str]) -> str:
+    """`here it is ...` for what others call one of the keys that are known where it stands, "" when none is."""
+    if word.lower() in ("eq", "equals", "is") and "matches" in known:
+        return "write the value itself, as in {status: 200}, or a list of values"
+    ours = next((key for key in _KEYS.get(word.lower(), "").split(" or ") if key in known), "")
+    return f"here it is {ours}" if ours else ""
+
+
+def action_here(word: str) -> str:
+    """`here it is ...` for what others call one of our steps, "" for none."""
+    ours = _ACTIONS.get(word.lower().replace("-", "_"), "")
+    return f"here it is {ours}" if ours else ""
+
+
+class Finding(NamedTuple):
+    """One thing wrong at one place. `on_key` points to the key itself, not to what it holds."""
+
+    loc: Loc
+    code: str
+    text: str
+    hint: str = ""
+    on_key: bool = False
+
+
+_TYPES = {
+    "string_type": ("needs text", "put it in quotes to make it text"),
+    "int_type": ("needs a whole number", "write it without quotes and without a unit"),
+    "float_type": ("needs a number", "write it without quotes"),
+    "bool_type": ("needs true or false", "only true and false are booleans; yes, no, on and off are texts"),
+    "tuple_type": ("needs a list", "write [one, two], or one item per line after a dash"),
+    "list_type": ("needs a list", "write [one, two], or one item per line after a dash"),
+    "dict_type": ("needs keys and values", "write {key: value}, or one key: value per line"),
+    "model_type": ("needs keys and values", "write {key: value}, or one key: value per line"),
+    "model_attributes_type": ("needs keys and values", "write {key: value}, or one key: value per line"),
+}
+_BOUNDS = {"greater_than": ("gt", "more than"), "greater_than_equal": ("ge", "at least"),
+           "less_than": ("lt", "less than"), "less_than_equal": ("le", "at most")}  # fmt: skip
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`did you mean ...?` for the nearest of the known words, or "" when none is near."""
+    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def missing(loc: Loc, field: FieldInfo | None) -> Finding:
+    """A required key is absent from the map at `loc[:-1]`."""
+    about = f": {field.description}" if field and field.description else ""
+    return Finding(loc, "missing-key", f"{loc[-1]} is missing", f"add {loc[-1]}{about}")
+
+
+def unknown_key(loc: Loc, model: type[Options] | None) -> Finding:
+    """A key that the map it stands in does not know: what it was probably meant to be, or where it belongs."""
+    key = str(loc[-1])
+    known = list(fields_by_key(model)) if model else []
+    hint = key_here(key, known) or nearest(key, known) or _belongs(key) or (f"known here: {', '.join(known)}" if known else "")
+    return Finding(loc, "unknown-key", f"unknown key {key!r:.80}", hint, on_key=True)
+
+
+def _belongs(key: str) -> str:
+    """Where in a definition a key of exactly this name is known, as far as that is one place."""
+    places = [f"{section}.{key}" for section, field in Definition.model_fields.items() if section != "source" and _knows(field, key)]
+    return f"it belongs under {places[0].rpartition('.')[0]}" if len(places) == 1 else ""
+
+
+def _knows(field: FieldInfo, key: str) -> bool:
+    model = field.annotation
+    return isinstance(model, type) and issubclass(model, Options) and key in fields_by_key(model)
+
+
+def finding(error: Mapping[str, Any], loc: Loc, base: Loc, model: type[Options], written: str | None) -> Finding:
+    """One pydantic error in words.
+
+    `loc` is the place in the document; `loc[len(base):]` that in `model`. `written` is the scalar's text when it is a
+    scalar that is not secret: it is used to find near words, and not repeated.
+    """
+    kind, inner = error["type"], loc[len(base) :]
+    if kind == "missing":
+        return missing(loc, field_at(model, inner))
+    if kind == "extra_forbidden":
+        return unknown_key(loc, model_at(model, inner[:-1]))
+    field = field_at(model, inner)
+    return Finding(loc, *_value(kind, error, field, written))
+
+
+def _value(kind: str, error: Mapping[str, Any], field: FieldInfo | None, written: str | None) -> tuple[str, str, str]:
+    context: Mapping[str, Any] = error.get("ctx", {})
+    about = (field.description or "") if field else ""
+    if kind in _TYPES:
+        text, hint = _TYPES[kind]
+        return "wrong-type", text, hint
+    if kind == "literal_error":
+        choices = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+        words = f"needs one of {', '.join(choices)}" if len(choices) > 1 else f"needs to be {choices[0]}"
+        return "bad-value", words, nearest(written or "", choices)
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return "bad-value", f"must be {words} {_quantity(field)(context[name])}", about
+    if kind == "value_error":
+        return "bad-value", str(context.get("error", error["msg"])), ""
+    others = {"string_pattern_mismatch": f"does not match {context.get('pattern')}", "string_too_short": "must not be empty",
+              "too_short": "must not be empty"}  # fmt: skip
+    return "bad-value", others.get(kind, str(error["msg"])[:1].lower() + str(error["msg"])[1:]), about
+
+
+def _quantity(field: FieldInfo | None) -> Callable[[Any], str]:
+    """How a bound of this field is written."""
+    functions = {getattr(marker, "func", None) for marker in markers(field)} if field else set()
+    if format_duration in functions:
+        return format_duration
+    return format_size if format_size in functions else str
+
+
+def combined(findings: list[Finding]) -> Finding:
+    """One finding for one place where every branch of a choice has failed."""
+    first = findings[0]
+    texts = list(dict.fromkeys(found.text for found in findings))
+    if all(text.startswith("needs ") for text in texts):
+        text = "needs " + " or ".join(text.removeprefix("needs ") for text in texts)
+    else:
+        text = "; or ".join(texts)
+    hints = dict.fromkeys(found.hint for found in findings if found.hint)
+    return first._replace(text=text, hint=next(iter(hints), "") if len(texts) == 1 or len(hints) == 1 else "")
+
+
+def no_value(loc: Loc) -> Finding:
+    """A key without a value where one is needed."""
+    return Finding(loc, "no-value", f"{loc[-1] if loc else 'the file'} has no value", "give it one, or delete the key")
+
+
+PROBLEMS_MAX = 50
+"""Problems told per file; whoever has more starts with these."""
+
+
+class Places:
+    """One file's text, for quoting from it. `text` may be anything; `root` is None when it could not be parsed."""
+
+    def __init__(self, path: str, text: str, root: Node | None, masker: Masker) -> None:
+        self._path, self._text, self._root, self._masker = path, text, root, masker
+
+    @cached_property
+    def _lines(self) -> tuple[str, ...]:
+        return masked_lines(self._text)
+
+    def problem_at(self, mark: Mark, code: str, text: str, hint: str = "") -> Problem:
+        """A problem at a known place; line 0 means the file as a whole."""
+        line = self._lines[mark.line - 1] if 0 < mark.line <= len(self._lines) else ""
+        shown = printable(self._masker(line)).rstrip()
+        words = printable(self._masker(text)), printable(self._masker(hint))
+        return Problem(self._path, mark.line, mark.column, code, *words, shown)
+
+    def problem(self, finding: Finding) -> Problem:
+        """A problem where the finding is: at the value, or at the key when there is no value to point to."""
+        return self.problem_at(self._mark(finding), finding.code, finding.text, finding.hint)
+
+    def problems(self, findings: list[Finding]) -> tuple[Problem, ...]:
+        """All of them in the file's order, at most `PROBLEMS_MAX` and a last one that says how many more."""
+        found = sorted(dict.fromkeys(map(self.problem, findings[: 10 * PROBLEMS_MAX])), key=lambda each: (each.line, each.column))
+        if len(found) > PROBLEMS_MAX:
+            more = self.problem_at(Mark(0, 0), "more", f"and {len(findings) - PROBLEMS_MAX} more problems in this file")
+            return (*found[:PROBLEMS_MAX], more)
+        return tuple(found)
+
+    def _mark(self, finding: Finding) -> Mark:
+        node: Node | None = self._root
+        key: Scalar | None = None
+        for step in finding.loc:
+            if isinstance(node, MappingNode) and isinstance(step, str) and step in node.items:
+                key = node.keys[step]
+                node = node.items[step]
+            elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.items):
+                node, key = node.items[step], None
+            else:
+                break  # the place is absent: point to what it is absent from
+        else:
+            if node and not finding.on_key and not _is_null(node) and (key is None or node.start.line == key.start.line):
+                return node.start
+        if key is not None:
+            return key.start
+        return node.start if node is not None else Mark(0, 0)
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.plain and plain_value(node.text) is None
+
+
+_BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
+
+
+def render(problem: Problem, *, kind: str = "error", color: bool = False) -> str:
+    """`file:line:col: error[CODE] text`, the line, a caret and the hint; no line end at the end.
+
+    Whether to color is the caller's decision (terminal, NO_COLOR, --no-color). `kind` is `error` or `warning`.
+    """
+    bold, paint, cyan, end = (_BOLD, _RED if kind == "error" else _YELLOW, _CYAN, _END) if color else ("", "", "", "")
+    place = f":{problem.line}:{problem.column}" if problem.line else ""
+    lines = [f"{bold}{printable(problem.path)}{place}:{end} {paint}{kind}[{problem.code}]{end} {problem.text}"]
+    if problem.source_line.strip():
+        number = str(problem.line)
+        column = min(problem.column, len(problem.source_line) + 1)
+        lines.append(f"{cyan}{number} |{end} {problem.source_line}")
+        lines.append(f"{' ' * len(number)} {cyan}|{end} {' ' * (column - 1)}{paint}^{end}")
+    if problem.hint:
+        lines.append(f"  {cyan}hint:{end} {problem.hint}")
+    return "\n".join(lines)
