@@ -100,8 +100,9 @@ class Registry(Mapping[str, K], Generic[K]):
             return self.built_in[name]
         found = self.find(name)
         if found is None:
-            msg = f"unknown {self.noun} {name!r:.80}"
-            raise MissingPartError(msg, "a package that brings it has to be installed where the agent's tasks run")
+            raise MissingPartError(
+                f"unknown {self.noun} {name!r:.80}", "a package that brings it has to be installed where the agent's tasks run"
+            )
         if isinstance(found, Unusable):
             raise MissingPartError(found.why, found.hint)
         return found

@@ -148,6 +148,7 @@ DUPLICATE_MODULES = frozenset(
         "backoff",
         "catalog",
         "columns",
+        "connections",
         "given",
         "identity",
         "lanes",
@@ -173,7 +174,6 @@ DUPLICATE_MODULES = frozenset(
 
 SAME_NAMES: dict[str, str] = {
     "base": "the contract of a package's parts: of a source, a transform, a converter, a delivery, a format of records",
-    "options": "what a definition may say: of everything, and of a data source",
 }
 """Names of classes and modules that may be there twice -> the reason: the idea is one."""
 

@@ -230,15 +230,13 @@ class Agent(Control):
         """See `Control.path`."""
         path = self._reloader.paths.get(name) if self._reloader else None
         if path is None:
-            msg = f"no file defines a connector {name}"
-            raise UnknownConnectorError(msg)
+            raise UnknownConnectorError(f"no file defines a connector {name}")
         return str(path)
 
     def reload(self) -> Reload:
         """See `Control.reload`."""
         if self._reloader is None:
-            msg = "the agent has not read definitions from files"
-            raise BusyError(msg)
+            raise BusyError("the agent has not read definitions from files")
         return self._reloader.reload()
 
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:

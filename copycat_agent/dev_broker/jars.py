@@ -40,12 +40,10 @@ def java() -> str:
     path = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if path is None:
         where = f"in JAVA_HOME ({home})" if home else "on PATH"
-        msg = f"no java {where}"
-        raise FatalError(msg, _HINT)
+        raise FatalError(f"no java {where}", _HINT)
     version = _major_version(path)
     if version < _LEAST_JAVA:
-        msg = f"{path} is Java {version or '(unknown version)'}, too old for Kafka and Spark"
-        raise FatalError(msg, _HINT)
+        raise FatalError(f"{path} is Java {version or '(unknown version)'}, too old for Kafka and Spark", _HINT)
     return path
 
 
@@ -63,13 +61,11 @@ def pyspark_jars(*patterns: str) -> tuple[Path, ...]:
     """The jars inside PySpark that match the patterns, one each, newest name last. PySpark is located, not imported."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        msg = "PySpark is not installed"
-        raise FatalError(msg, "pip install copycat-agent installs it")
+        raise FatalError("PySpark is not installed", "pip install copycat-agent installs it")
     directory = Path(spec.submodule_search_locations[0], "jars")
     found = tuple(jar for pattern in patterns for jar in sorted(directory.glob(pattern))[-1:])
     if len(found) != len(patterns):
-        msg = f"{directory} lacks one of {', '.join(patterns)}"
-        raise FatalError(msg, "reinstall PySpark: pip install --force-reinstall pyspark")
+        raise FatalError(f"{directory} lacks one of {', '.join(patterns)}", "reinstall PySpark: pip install --force-reinstall pyspark")
     return found
 
 
@@ -140,8 +136,10 @@ def _fetch(cache: Path, target: Path) -> None:
             _retrieve(cache, jars)
         _drop_unpinned(jars)
         if not _is_intact(jars):
-            msg = f"the fetched jars of Kafka {KAFKA_VERSION} are not the pinned ones"
-            raise FatalError(msg, f"something between here and the Maven repository alters files; remove {cache / 'ivy'} and try again")
+            raise FatalError(
+                f"the fetched jars of Kafka {KAFKA_VERSION} are not the pinned ones",
+                f"something between here and the Maven repository alters files; remove {cache / 'ivy'} and try again",
+            )
         shutil.rmtree(target, ignore_errors=True)
         jars.rename(target)
 
@@ -172,8 +170,7 @@ def _retrieve(cache: Path, jars: Path) -> None:
         if ok:
             return
         time.sleep(pause)
-    msg = f"cannot fetch Kafka {KAFKA_VERSION}: {words}"
-    raise RetriableError(msg, _NETWORK_HINT)
+    raise RetriableError(f"cannot fetch Kafka {KAFKA_VERSION}: {words}", _NETWORK_HINT)
 
 
 def _run_ivy(cache: Path, jars: Path) -> tuple[bool, str]:

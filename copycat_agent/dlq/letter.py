@@ -170,8 +170,10 @@ def _fields(raw: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        msg = "its bytes are no JSON object, though its header says so"
-        raise DataError(msg, "somebody has changed the letter: drop the record in a file of its own instead")
+        raise DataError(
+            "its bytes are no JSON object, though its header says so",
+            "somebody has changed the letter: drop the record in a file of its own instead",
+        )
     return fields
 
 

@@ -191,8 +191,7 @@ def _body(answer: HTTPResponse, deadline: float) -> bytes:
     while piece := answer.read1(_PIECE_BYTES):
         body += piece
         if len(body) > _ANSWER_BYTES_MAX or time.monotonic() > deadline:
-            msg = "an answer without an end"
-            raise ValueError(msg)
+            raise ValueError("an answer without an end")
     return body
 
 

@@ -1,0 +1,195 @@
+"""What a value of a definition is: durations, sizes, patterns, secrets; and the base of every section of options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from copycat_agent.masks import HIDDEN
+
+FROM_YAML = "from yaml"
+"""Validation context of the loader: numbers without a unit are refused for durations and sizes."""
+
+_LOGIN = re.compile(r"//[^\s:/]*:.*@")
+_DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def _duration(value: object, info: ValidationInfo) -> object:
+    """`"500ms"` -> 0.5 seconds. A bare number is seconds in code (defaults, tests) and an error in YAML."""
+    if info.context != FROM_YAML and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return seconds_of(value if isinstance(value, str) else "")
+
+
+def _size(value: object, info: ValidationInfo) -> object:
+    """`"64KiB"` -> 65536 bytes. A bare number is bytes in code (defaults, tests) and an error in YAML."""
+    if info.context != FROM_YAML and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"(\d{1,15})(B|KiB|MiB|GiB|kB|KB|MB|GB)", value, re.ASCII) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("a size needs a whole number and a unit, such as 64KiB, 10MiB or 1GB")
+    return int(match[1]) * _SIZE_BYTES[match[2]]
+
+
+def _memory(value: object, info: ValidationInfo) -> object:
+    """A size, or one in Spark's and Java's own spelling: `"512m"`, `"2g"`."""
+    match = re.fullmatch(r"(\d{1,9})([mg])", value, re.ASCII) if isinstance(value, str) else None
+    return _size(value if match is None else f"{match[1]}{match[2].upper()}iB", info)
+
+
+def _regex(value: object) -> object:
+    """A pattern that can be compiled."""
+    if isinstance(value, str):
+        try:
+            re.compile(value)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ValueError(f"not a regular expression: {error}") from None
+    return value
+
+
+def seconds_of(text: str) -> float:
+    """`"10m"` -> 600.0, as a definition writes it. ValueError for any other text."""
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)", text, re.ASCII)
+    if match is None:
+        raise ValueError("a duration needs a number and a unit, such as 500ms, 5s, 2m, 1h or 7d")
+    return float(match[1]) * _DURATION_SECONDS[match[2]]
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as a definition writes them, in the largest unit that leaves a whole number: 0.05 -> `50ms`, 5.0 -> `5s`."""
+    milliseconds = round(seconds * 1000)
+    for unit in ("d", "h", "m", "s"):
+        per_unit = round(_DURATION_SECONDS[unit] * 1000)
+        if milliseconds >= per_unit and milliseconds % per_unit == 0:
+            return f"{milliseconds // per_unit}{unit}"
+    return f"{milliseconds}ms" if milliseconds else "0s"
+
+
+def format_size(size_bytes: int) -> str:
+    """Bytes as a definition writes them, in the largest binary unit that leaves a whole number: 65536 -> `64KiB`."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size_bytes >= _SIZE_BYTES[unit] and size_bytes % _SIZE_BYTES[unit] == 0:
+            return f"{size_bytes // _SIZE_BYTES[unit]}{unit}"
+    return f"{size_bytes}B"
+
+
+class WrittenFloat(float):
+    """A decimal number from YAML that remembers how it was written (`text`): `1.10` stays `1.10` where text is wanted.
+
+    Equal to, and pickled as, the plain float.
+    """
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Raise ValueError when `text` is not a number."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        """Pickle as the plain float: beyond the loader nobody asks how it was written."""
+        return float, (float(self),)
+
+
+def _as_written(value: object) -> object:
+    """A number or boolean in a map of texts becomes the text that stood in the file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, WrittenFloat):
+        return value.text
+    return str(value) if isinstance(value, int | float) else value
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$", "examples": ["500ms", "5s", "7d"]}),
+]
+"""Seconds, written with a unit."""
+
+ByteSize = Annotated[
+    int,
+    BeforeValidator(_size),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(B|KiB|MiB|GiB|kB|KB|MB|GB)$", "examples": ["64KiB", "10MiB"]}),
+]
+"""Bytes, written with a unit."""
+
+JvmMemory = Annotated[
+    int,
+    BeforeValidator(_memory),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(m|g|MiB|GiB|MB|GB)$", "examples": ["512m", "1GiB"]}),
+]
+"""Bytes of a JVM's heap, written with a unit, Spark's own included."""
+
+Regex = Annotated[str, BeforeValidator(_regex)]
+"""A regular expression in Python's spelling."""
+
+Secret = Annotated[SecretStr, PlainSerializer(lambda _: HIDDEN, return_type=str)]
+"""A text that no repr, log or dump shows; `.get_secret_value()` at the one place that needs it."""
+
+ScalarText = Annotated[str, BeforeValidator(_as_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+"""Text for which a number or boolean is accepted too, taken as it is written."""
+
+Patterns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""One pattern, or a list of them."""
+
+
+class Options(BaseModel):
+    """Base of every section: frozen, compared by value, unknown keys are errors, nothing is coerced silently."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=False, hide_input_in_errors=True)
+
+    _hidden: frozenset[str] = PrivateAttr(frozenset())
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Names of the fields whose values came from `${file:}` or `${cred:}`: secrets, though the field as such is none."""
+        return self._hidden
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Mask these fields in every repr and in `masked`. For the loader, before anyone else has seen the value."""
+        self._hidden = self._hidden | frozenset(names)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What repr and str show: hidden fields masked."""
+        return ((name, HIDDEN if name in self._hidden else value) for name, value in super().__repr_args__())
+
+    def masked(self) -> dict[str, Any]:
+        """All options as plain JSON values in the units of a definition, with every secret as `HIDDEN`: fit to be shown."""
+        return {name: HIDDEN if name in self._hidden else _masked(value, name, self) for name, value in self}
+
+
+def without_login(text: str) -> str:
+    """`text` with user and password of an address hidden, up to the last @ of the line: the password may hold anything."""
+    return _LOGIN.sub(f"//{HIDDEN}@", text)
+
+
+def _masked(value: object, name: str, owner: Options) -> object:
+    if isinstance(value, Options):
+        return value.masked()
+    if isinstance(value, tuple) and value and isinstance(value[0], Options):
+        return [_masked(item, name, owner) for item in value]
+    shown = owner.model_dump(mode="json", include={name})[name]
+    return without_login(shown) if isinstance(shown, str) else shown
