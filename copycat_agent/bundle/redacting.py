@@ -8,9 +8,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from copycat_agent.definitions.masking import LINES_MAX, Masker, behind_secret_name, masked_lines
 from copycat_agent.definitions.reader import Reader
-from copycat_agent.definitions.references import ReferenceProblem, has_reference, resolve
+from copycat_agent.definitions.secret_values import (
+    LINES_MAX,
+    Masker,
+    ReferenceProblem,
+    behind_secret_name,
+    has_reference,
+    masked_lines,
+    resolve,
+)
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, Node, SyntaxProblem, decode, parse_mapping
 from copycat_agent.small_files import read_small_file
 

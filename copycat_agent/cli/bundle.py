@@ -22,7 +22,7 @@ from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.common_options import Config, Socket, StateDir
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import find_agent_file
-from copycat_agent.definitions.masking import Masker
+from copycat_agent.definitions.secret_values import Masker
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions
 

@@ -16,7 +16,7 @@ from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import use_color
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_content, render
-from copycat_agent.definitions.masking import masked_lines
+from copycat_agent.definitions.secret_values import masked_lines
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
 from copycat_agent.errors import Problem
 from copycat_agent.options import AgentOptions, Definition

@@ -6,9 +6,19 @@
 from __future__ import annotations
 
 from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile
-from copycat_agent.definitions.loading import digest_of, find_agent_file, load_agent, load_content, load_directory, load_file
+from copycat_agent.definitions.loading import (
+    Origin,
+    digest_of,
+    find_agent_file,
+    lines_of,
+    load_agent,
+    load_content,
+    load_directory,
+    load_file,
+    origins,
+    problem_in,
+)
 from copycat_agent.definitions.problems import Finding, render
-from copycat_agent.definitions.provenance import Origin, lines_of, origins, problem_in
 from copycat_agent.definitions.yaml_tree import printable
 
 __all__ = [

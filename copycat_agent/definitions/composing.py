@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.kafka_rules import check_api, check_exactly_once, check_kafka, check_spark, is_address, under
-from copycat_agent.definitions.masking import Masker
-from copycat_agent.definitions.meaning import with_implied
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.problems import action_here, missing, nearest
 from copycat_agent.definitions.reader import FAILED, ONLINE, Failed, Reader
@@ -21,7 +19,9 @@ from copycat_agent.definitions.record_rules import (
     check_queries,
     check_record,
     check_timestamp,
+    with_implied,
 )
+from copycat_agent.definitions.secret_values import Masker
 from copycat_agent.definitions.source_rules import check_format, check_ordering, check_source
 from copycat_agent.definitions.yaml_tree import MappingNode, Scalar, SequenceNode, plain_value
 from copycat_agent.errors import DefinitionError, Problem

@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
-from copycat_agent.definitions.masking import is_secret_name
+from copycat_agent.definitions.secret_values import is_secret_name
 from copycat_agent.oauth import token_problems
 from copycat_agent.options import KafkaOptions, SecurityOptions, format_duration
 

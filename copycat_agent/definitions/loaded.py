@@ -13,7 +13,7 @@ from copycat_agent.sources.files.paths.matching import literal_prefix, shared_na
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from copycat_agent.options import Definition
@@ -40,6 +40,16 @@ class LoadedFile:
     doubts: tuple[Problem, ...] = ()
     assumed: tuple[str, ...] = ()
     digest: bytes = b""
+
+    @property
+    def enabled(self) -> Definition | None:
+        """What runs: the definition, unless it is disabled."""
+        return self.definition if self.definition is not None and self.definition.enabled else None
+
+    def problem(self, code: str, text: str, hint: str) -> Problem:
+        """One that is told where the connector's name stands."""
+        line, column, source_line = self.name_at
+        return Problem(str(self.path), line, column, code, text, hint, source_line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +79,8 @@ def without_twins(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
 
 def _refuse_twin(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
     others = ", ".join(str(other.path) for other in files if other.name == file.name and other.path != file.path)
-    line, column, source_line = file.name_at
     hint = "names are the keys of offsets: choose another, or rename one file to *.disabled"
-    problem = Problem(str(file.path), line, column, "duplicate-name", f"the name {file.name!r:.80} is taken by {others}", hint, source_line)
+    problem = file.problem("duplicate-name", f"the name {file.name!r:.80} is taken by {others}", hint)
     return replace(file, definition=None, problems=(*file.problems, problem))
 
 
@@ -83,18 +92,17 @@ def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
     found: list[Problem] = []
     before = _Neighbours()
     for file in files:
-        if file.definition is None or not file.definition.enabled:
+        if (own := file.enabled) is None:
             continue
-        near = before.of(file.definition)
-        twin = next((other for other in near if _same_way(other.definition, file.definition)), None)
+        near = before.of(own)
+        twin = next((other for other, theirs in near if theirs.source == own.source and _same_topic(theirs, own)), None)
         if twin is None:
-            found += _overlaps(file, near)
-            before.add(file, file.definition)
+            found += _overlaps(file, own, near)
+            before.add(file, own)
             continue
-        line, column, source_line = file.name_at
         text = f"{file.name} reads the same files into the same topic as {twin.name} ({twin.path}): every record arrives twice"
         hint = "delete one of them, or send it to another topic"
-        found.append(Problem(str(file.path), line, column, "same-source", text, hint, source_line))
+        found.append(file.problem("same-source", text, hint))
     return tuple(found)
 
 
@@ -102,7 +110,7 @@ class _Neighbours:
     """Files whose patterns may name the same paths, found by what the patterns begin with. Comparing 1,000 each with each takes minutes."""
 
     def __init__(self) -> None:
-        self._files: list[LoadedFile] = []
+        self._files: list[tuple[LoadedFile, Definition]] = []
         self._by_prefix: dict[str, list[int]] = {}
         self._prefixes: list[str] = []  # sorted
 
@@ -113,9 +121,9 @@ class _Neighbours:
                 self._by_prefix[prefix] = []
                 insort(self._prefixes, prefix)
             self._by_prefix[prefix].append(len(self._files))
-        self._files.append(file)
+        self._files.append((file, definition))
 
-    def of(self, definition: Definition) -> list[LoadedFile]:
+    def of(self, definition: Definition) -> list[tuple[LoadedFile, Definition]]:
         """Those with a pattern that begins like one of the definition's, as far as both have no wildcard; in the order of `add`."""
         found: set[int] = set()
         for prefix in _prefixes(definition):
@@ -133,27 +141,20 @@ def _prefixes(definition: Definition) -> set[str]:
     return {literal_prefix(pattern) for pattern in patterns_of(definition.source)[0]} or {""}
 
 
-def _overlaps(file: LoadedFile, others: Iterable[LoadedFile]) -> list[Problem]:
+def _overlaps(file: LoadedFile, own: Definition, others: Iterable[tuple[LoadedFile, Definition]]) -> list[Problem]:
     """Connectors whose patterns name one path, though they are not the same."""
     found = []
-    line, column, source_line = file.name_at
-    for other in others:
-        name = _shared(file.definition, other.definition)
+    for other, theirs in others:
+        name = shared_name(patterns_of(own.source), patterns_of(theirs.source)) if _same_topic(own, theirs) else ""
         if name:
             text = f"{file.name} and {other.name} ({other.path}) both read files like {name!r}, into one topic: every record arrives twice"
             hint = "narrow include, or exclude in one of them, or send to another topic"
-            found.append(Problem(str(file.path), line, column, "shared-files", text, hint, source_line))
+            found.append(file.problem("shared-files", text, hint))
     return found
 
 
-def _shared(one: Definition | None, other: Definition | None) -> str:
-    if one is None or other is None or one.record.topic != other.record.topic or one.kafka != other.kafka:
-        return ""
-    return shared_name(patterns_of(one.source), patterns_of(other.source))
-
-
-def _same_way(one: Definition | None, other: Definition) -> bool:
-    return one is not None and one.source == other.source and one.record.topic == other.record.topic and one.kafka == other.kafka
+def _same_topic(one: Definition, other: Definition) -> bool:
+    return one.record.topic == other.record.topic and one.kafka == other.kafka
 
 
 def without_takers(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
@@ -161,52 +162,44 @@ def without_takers(files: Sequence[LoadedFile]) -> tuple[LoadedFile, ...]:
 
     The other could not have read it yet: its records would be lost. As far as patterns tell, and among definitions that load.
     """
-    return tuple(_refuse_taker(file, files) if _takes(file) else file for file in files)
-
-
-def _takes(file: LoadedFile) -> bool:
-    definition = file.definition
-    if definition is None or not definition.enabled or not isinstance(definition.source, SpoolDirOptions):
-        return False
-    return definition.source.cleanup.policy != "none"
+    return tuple(_refuse_taker(file, files) for file in files)
 
 
 def _refuse_taker(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
-    found = [problem for other in files if other is not file and (problem := _taking(file, other))]
+    source = file.enabled.source if file.enabled else None
+    if not isinstance(source, SpoolDirOptions) or source.cleanup.policy == "none":
+        return file
+    found = [problem for other in files if other is not file and (problem := _taking(file, source, other))]
     return replace(file, definition=None, problems=(*file.problems, *found)) if found else file
 
 
-def _taking(file: LoadedFile, other: LoadedFile) -> Problem | None:
-    mine, theirs = file.definition, other.definition
-    if mine is None or theirs is None or not theirs.enabled or not isinstance(mine.source, SpoolDirOptions):
-        return None
-    name = shared_name(patterns_of(mine.source), patterns_of(theirs.source))
+def _taking(file: LoadedFile, source: SpoolDirOptions, other: LoadedFile) -> Problem | None:
+    theirs = other.enabled
+    name = shared_name(patterns_of(source), patterns_of(theirs.source)) if theirs else ""
     if not name:
         return None
-    line, column, source_line = file.name_at
-    does = "deletes" if mine.source.cleanup.policy == "delete" else "moves away"
+    does = "deletes" if source.cleanup.policy == "delete" else "moves away"
     text = f"{file.name} {does} files that {other.name} ({other.path}) reads too, like {name!r}: perhaps before it has read them"
     hint = "narrow the patterns of one, or set cleanup.policy: none in both, or let one read a directory of its own"
-    return Problem(str(file.path), line, column, "cleanup-shared", text, hint, source_line)
+    return file.problem("cleanup-shared", text, hint)
 
 
 def reread(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
     """Warnings for what is put where another connector reads it into the same topic once more."""
-    enabled = [file for file in files if file.definition is not None and file.definition.enabled]
-    return tuple(problem for file in enabled for other in enabled if other is not file and (problem := _rereading(file, other)))
+    return tuple(problem for file in files if (own := file.enabled) for problem in _rereadings(file, own, files))
 
 
-def _rereading(file: LoadedFile, other: LoadedFile) -> Problem | None:
-    mine, theirs = file.definition, other.definition
-    if mine is None or theirs is None or not isinstance(mine.source, SpoolDirOptions):
-        return None
-    to = mine.source.cleanup.to if mine.source.cleanup.policy in ("move", "move_by_date") else None
-    if to is None or (mine.record.topic, mine.kafka) != (theirs.record.topic, theirs.kafka):
-        return None
-    names = ("*", *mine.source.pattern)
-    if not shared_name(([f"{to.rstrip('/')}/**/{name}" for name in names], ()), patterns_of(theirs.source)):
-        return None
-    line, column, source_line = file.name_at
-    text = f"{file.name} moves files to {to}, where {other.name} ({other.path}) reads them into the same topic: every record arrives twice"
-    hint = "move them elsewhere, or let the other one send to another topic"
-    return Problem(str(file.path), line, column, "shared-files", text, hint, source_line)
+def _rereadings(file: LoadedFile, own: Definition, files: Sequence[LoadedFile]) -> Iterator[Problem]:
+    source = own.source
+    if not isinstance(source, SpoolDirOptions) or source.cleanup.to is None or source.cleanup.policy not in ("move", "move_by_date"):
+        return
+    to = source.cleanup.to
+    moved = [f"{to.rstrip('/')}/**/{name}" for name in ("*", *source.pattern)]
+    for other in files:
+        theirs = other.enabled
+        if other is file or theirs is None or not _same_topic(own, theirs) or not shared_name((moved, ()), patterns_of(theirs.source)):
+            continue
+        text = (
+            f"{file.name} moves files to {to}, where {other.name} ({other.path}) reads them into the same topic: every record arrives twice"
+        )
+        yield file.problem("shared-files", text, "move them elsewhere, or let the other one send to another topic")

@@ -10,16 +10,16 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from copycat_agent.definitions.masking import masked_lines
 from copycat_agent.definitions.models import Loc, field_at, fields_by_key, markers, model_at
-from copycat_agent.definitions.yaml_tree import MappingNode, Mark, Node, Scalar, SequenceNode, plain_value, printable
+from copycat_agent.definitions.secret_values import masked_lines
+from copycat_agent.definitions.yaml_tree import Mark, Node, Scalar, plain_value, printable, way_to
 from copycat_agent.errors import Problem
 from copycat_agent.options import Definition, Options, format_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from copycat_agent.definitions.masking import Masker
+    from copycat_agent.definitions.secret_values import Masker
     from copycat_agent.options import FieldInfo
 
 
@@ -252,22 +252,14 @@ class Places:
         return tuple(found)
 
     def _mark(self, finding: Finding) -> Mark:
-        node: Node | None = self._root
-        key: Scalar | None = None
-        for step in finding.loc:
-            if isinstance(node, MappingNode) and isinstance(step, str) and step in node.items:
-                key = node.keys[step]
-                node = node.items[step]
-            elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.items):
-                node, key = node.items[step], None
-            else:
-                break  # the place is absent: point to what it is absent from
-        else:
-            if node and not finding.on_key and not _is_null(node) and (key is None or node.start.line == key.start.line):
+        way = way_to(self._root, finding.loc)
+        key, node = way[-1] if way else (None, self._root)
+        if node and len(way) == len(finding.loc) and not finding.on_key and not _is_null(node):
+            if key is None or node.start.line == key.start.line:
                 return node.start
-        if key is not None:
-            return key.start
-        return node.start if node is not None else Mark(0, 0)
+        elif node is None:
+            return Mark(0, 0)
+        return key.start if key is not None else node.start  # of an absent place: what it is absent from
 
 
 def _is_null(node: Node) -> bool:

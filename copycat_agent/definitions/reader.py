@@ -9,11 +9,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.definitions.masking import Masker, is_secret_name
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.problems import Finding, combined, finding, missing, no_value, unknown_key
-from copycat_agent.definitions.references import ReferenceProblem, has_reference, refers_to_secret, resolve, stood_in
-from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, plain_value
+from copycat_agent.definitions.secret_values import (
+    Masker,
+    ReferenceProblem,
+    has_reference,
+    is_secret_name,
+    refers_to_secret,
+    resolve,
+    stood_in,
+)
+from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, plain_value, way_to
 from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
@@ -83,15 +90,8 @@ class Reader:
 
     def node(self, loc: Loc) -> Node | None:
         """The node at exactly `loc`."""
-        node: Node | None = self.root
-        for step in loc:
-            if isinstance(node, MappingNode) and isinstance(step, str):
-                node = node.items.get(step)
-            elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.items):
-                node = node.items[step]
-            else:
-                return None
-        return node
+        way = way_to(self.root, loc)
+        return None if len(way) < len(loc) else way[-1][1] if way else self.root
 
     def met_by_samples(self) -> Iterator[str]:
         """References in whose place a name stands, but for those that only matter to Kafka."""

@@ -16,7 +16,7 @@ import yaml
 from copycat_agent.options import WrittenFloat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 FILE_BYTES_MAX = 2**20
 DEPTH_MAX = 50
@@ -74,6 +74,19 @@ class MappingNode:
 
 
 Node = Scalar | SequenceNode | MappingNode
+
+
+def way_to(root: Node | None, loc: Iterable[str | int]) -> list[tuple[Scalar | None, Node]]:
+    """The nodes on the way from `root` to a place, each with its key, None in a list. It ends where the document says nothing any more."""
+    way: list[tuple[Scalar | None, Node]] = []
+    for step in loc:
+        if isinstance(root, MappingNode) and step in root.items:
+            way.append((root.keys[str(step)], root := root.items[str(step)]))
+        elif isinstance(root, SequenceNode) and isinstance(step, int) and step < len(root.items):
+            way.append((None, root := root.items[step]))
+        else:
+            break
+    return way
 
 
 class SyntaxProblem(Exception):  # noqa: N818  it is a place and a text, never shown as a traceback

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from copycat_agent.demo.proof import Proof, prove
-from copycat_agent.demo.traffic import Traffic
+from copycat_agent.demo.traffic import Proof, Traffic, prove
 
 __all__ = ["TOPICS", "Proof", "Traffic", "prove", "write_definitions"]
 

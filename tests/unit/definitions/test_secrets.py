@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from copycat_agent.cli.check import check
 from copycat_agent.definitions import Loaded, load_agent, load_directory, render
-from copycat_agent.definitions.masking import is_secret_name, masked_lines
+from copycat_agent.definitions.secret_values import is_secret_name, masked_lines
 from copycat_agent.errors import DefinitionError
 from copycat_agent.options import HIDDEN, AgentOptions, KafkaOptions, SecurityOptions
 from tests.unit.definitions.conftest import GOOD, Load

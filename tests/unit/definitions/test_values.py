@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.definitions.references import ReferenceProblem, resolve
+from copycat_agent.definitions.secret_values import ReferenceProblem, resolve
 from copycat_agent.definitions.yaml_tree import plain_value
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions, SecurityOptions, TopicOptions, WrittenFloat
 from copycat_agent.transforms import action_of
