@@ -202,7 +202,7 @@ REACH_INS: dict[str, int] = {
     "tests/unit/batch/test_lanes.py": 1,
     "tests/unit/batch/test_losses.py": 2,
     "tests/unit/batch/test_packed.py": 2,
-    "tests/unit/batch/test_run_batch.py": 5,
+    "tests/unit/batch/test_run_batch.py": 4,
     "tests/unit/converters/test_registry.py": 2,
     "tests/unit/dlq/test_replay.py": 3,
     "tests/unit/formats/records/test_avro.py": 1,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from copycat_agent.dlq.letter import Letter, parse
 from copycat_agent.options import Definition
-from copycat_agent.producer.consuming import Position, Received, TopicReader
+from copycat_agent.producer.consuming import GroupPosition, Received, TopicReader
 
 _WORDS_MAX = 4000
 """Characters; a broker takes 4096 bytes by default (offset.metadata.max.bytes)."""
@@ -61,7 +61,7 @@ class ReplayProgress:
         self._left.add(offset)
         self._end = max(self._end, offset + 1)
 
-    def saved(self) -> Position:
+    def saved(self) -> GroupPosition:
         """What the group keeps. When there is not room for all that is left, the letters behind will be sent again."""
         text, end = "", self._end
         for low, high in _ranges(sorted(self._left)):
@@ -70,10 +70,10 @@ class ReplayProgress:
                 end = low
                 break
             text += more
-        return Position(self.begin, f"copycat1 {end} {text.rstrip(',')}" if text else "")
+        return GroupPosition(self.begin, f"copycat1 {end} {text.rstrip(',')}" if text else "")
 
     @classmethod
-    def of(cls, position: Position | None) -> ReplayProgress:
+    def of(cls, position: GroupPosition | None) -> ReplayProgress:
         """What the group kept; words of somebody else's are not ours to read, their number counts."""
         if position is None:
             return cls()
@@ -112,7 +112,7 @@ def saved_progress(reader: TopicReader, definition: Definition) -> dict[int, Rep
     return progress
 
 
-def _of_group(reader: TopicReader, definition: Definition, group: str) -> dict[int, Position]:
+def _of_group(reader: TopicReader, definition: Definition, group: str) -> dict[int, GroupPosition]:
     with TopicReader(definition.kafka, reader.topic, group) as other:
         return other.positions()
 

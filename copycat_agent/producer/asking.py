@@ -19,26 +19,31 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 ANSWER_SECONDS = 10.0
+"""How long a cluster may take to answer, connecting included."""
 _LOOK_SECONDS = 0.02
+
+Question = Callable[[AdminClient], "Future[Any]"]
 
 
 class Admin:
     """An `AdminClient` that is made with the first question. From one thread at a time."""
 
-    def __init__(self, options: KafkaOptions, client_id: str, stopping: Callable[[], bool]) -> None:
+    def __init__(self, options: KafkaOptions, client_id: str = "", *, stopping: Callable[[], bool]) -> None:
         self._options = options
         self._client_id = client_id
-        self._stopping = stopping
+        self.stopping = stopping
+        self.servers = ",".join(options.bootstrap_servers)
+        self.trouble: KafkaError | None = None
+        """The latest error of the client's connections; that of a refusal stays."""
         self._client: AdminClient | None = None
-        self._trouble: KafkaError | None = None
 
-    def ask(self, question: Callable[[AdminClient], Future[Any]]) -> Any:  # noqa: ANN401 - the library's
-        """The answer to one request.
+    def ask(self, question: Question, seconds: float | None = None) -> Any:  # noqa: ANN401 - the library's
+        """The answer to one request, within so many seconds, usually `ANSWER_SECONDS` and one more.
 
         Raises KafkaException for one that says no; RetriableError when none comes, or BlockedError when this client is refused.
         """
         try:
-            return self._answer(question)
+            return self._answer(question, seconds or ANSWER_SECONDS + 1)
         except Exception as exception:  # noqa: BLE001 - it is raised again
             # Not with its frames, which hold the client: should they be collected on the client's own thread, the library aborts the
             # process. The same with frames that hold this object, hence `close` is for everybody who makes one.
@@ -48,18 +53,17 @@ class Admin:
         finally:
             del failure
 
-    def _answer(self, question: Callable[[AdminClient], Future[Any]]) -> Any:  # noqa: ANN401 - the library's
+    def _answer(self, question: Question, seconds: float) -> Any:  # noqa: ANN401 - the library's
         client = self._made()
         answer = question(client)
-        deadline = time.monotonic() + ANSWER_SECONDS + 1
+        deadline = time.monotonic() + seconds
         while not wait([answer], _LOOK_SECONDS).done:
             client.poll(0)
-            refused = self._trouble is not None and classify(self._trouble) is BlockedError
-            if refused or self._stopping() or time.monotonic() > deadline:
-                trouble = self._trouble
+            refused = self.trouble is not None and classify(self.trouble) is BlockedError
+            if refused or self.stopping() or time.monotonic() > deadline:
+                trouble = self.trouble
                 self.close()  # a new one asks anew: what was refused may be mended by then
-                servers = ",".join(self._options.bootstrap_servers)
-                words = f"stopped before {servers} had answered" if self._stopping() else f"no broker answers at {servers}"
+                words = f"stopped before {self.servers} had answered" if self.stopping() else f"no broker answers at {self.servers}"
                 raise with_trouble(RetriableError(words), trouble)
         return answer.result()
 
@@ -69,15 +73,18 @@ class Admin:
 
     def _made(self) -> AdminClient:
         if self._client is None:
-            self._trouble = None
-            settings: dict[str, Any] = {**client_settings(self._options), "client.id": self._client_id, "error_cb": self._on_error}
+            self.trouble = None
+            settings: dict[str, Any] = {**client_settings(self._options), "error_cb": self.heard}
+            if self._client_id:
+                settings["client.id"] = self._client_id
             try:
                 self._client = AdminClient(settings)
             except KafkaException as exception:
                 raise not_made(exception.args[0]) from None
         return self._client
 
-    def _on_error(self, error: KafkaError) -> None:
+    def heard(self, error: KafkaError) -> None:
+        """A connection of the client had this error."""
         distrust_token(self._options, error)
-        if self._trouble is None or classify(error) is BlockedError:
-            self._trouble = error
+        if self.trouble is None or classify(error) is BlockedError:
+            self.trouble = error

@@ -1,6 +1,6 @@
-"""Reading a topic from where a group left off, up to its end as it is now: `copycat dlq` does.
+"""Reading a topic up to its end as it is now: all of it (`copycat demo`), or from where a group left off (`copycat dlq`).
 
-The reader assigns itself all partitions; it never joins its group, which only keeps positions. So two readers with one group
+A `TopicReader` assigns itself all partitions; it never joins its group, which only keeps positions. So two readers with one group
 at a time are not kept apart: each would read what the other reads.
 """
 
@@ -16,13 +16,14 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.outcomes import translate, with_trouble
-from copycat_agent.producer.settings import client_settings
+from copycat_agent.producer.settings import client_settings, connection_settings
 
 _T = TypeVar("_T")
 
-_ANSWER_SECONDS = 10.0
-_STALL_SECONDS = 30.0
+ANSWER_SECONDS = 10.0
+STALL_SECONDS = 30.0
 """So long without a single record, while some are missing, is no longer patience."""
+_FETCH_RECORDS = 5000
 _FETCH_KBYTES = 16 * 1024
 """Held for the next records, per partition: memory for many small ones or a few large ones."""
 _LOOK_SECONDS = 0.1
@@ -49,11 +50,63 @@ class Range(NamedTuple):
     end: int
 
 
-class Position(NamedTuple):
+class GroupPosition(NamedTuple):
     """What a group keeps for a partition: the next record to read, and words of its own (a topic takes 4 KiB)."""
 
     offset: int
     words: str
+
+
+def read_topic(kafka: KafkaOptions, topic: str) -> Iterator[bytes]:
+    """Every value of `topic` up to its end as it is now, partition by partition, each in its order; b"" for a record without a value.
+
+    Committed records only. A topic that does not exist yields nothing. Raises RetriableError, BlockedError or FatalError.
+    """
+    consumer = Consumer({
+        **connection_settings(kafka), "group.id": "copycat-read", "enable.auto.commit": False, "auto.offset.reset": "error",
+        "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0,
+    })  # fmt: skip
+    try:
+        for partition in _partitions_of(consumer, topic):
+            yield from _read_partition(consumer, partition)
+    except KafkaException as exception:
+        raise translate(exception.args[0], f"reading topic {topic}") from None
+    finally:
+        consumer.close()
+
+
+def _partitions_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Each partition at its first record."""
+    found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
+    if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise KafkaException(found.error)
+    return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+
+def _read_partition(consumer: Consumer, partition: TopicPartition) -> Iterator[bytes]:
+    low, end = consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS)
+    consumer.assign([TopicPartition(partition.topic, partition.partition, low)])
+    next_offset, deadline = low, time.monotonic() + STALL_SECONDS
+    while next_offset < end:
+        if time.monotonic() > deadline:
+            raise RetriableError(f"topic {partition.topic} cannot be read beyond offset {next_offset} of partition {partition.partition}")
+        for message in consumer.consume(_FETCH_RECORDS, timeout=0.5):
+            deadline = time.monotonic() + STALL_SECONDS
+            next_offset = max(next_offset, offset_after(message))
+            if message.error() is None and next_offset <= end:
+                yield message.value() or b""
+
+
+def offset_after(message: Message) -> int:
+    """The offset of what follows `message` in its partition. KafkaException for an error.
+
+    The end of a partition is told as an error that carries an offset: control records before it are never seen.
+    """
+    error, offset = message.error(), message.offset()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its spelling
+        raise KafkaException(error)
+    assert offset is not None
+    return offset if error else offset + 1
 
 
 class TopicReader:
@@ -85,16 +138,16 @@ class TopicReader:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def positions(self) -> dict[int, Position]:
+    def positions(self) -> dict[int, GroupPosition]:
         """What the group has saved, by partition; partitions without are left out."""
         wanted = [TopicPartition(self.topic, number) for number in self.ranges]
         if not wanted:
             return {}
-        ask = partial(self._consumer.committed, wanted, timeout=_ANSWER_SECONDS)
+        ask = partial(self._consumer.committed, wanted, timeout=ANSWER_SECONDS)
         found = self._of_group(ask, f"positions of group {self._group}")
-        return {one.partition: Position(one.offset, one.metadata or "") for one in found if one.offset >= 0}
+        return {one.partition: GroupPosition(one.offset, one.metadata or "") for one in found if one.offset >= 0}
 
-    def save(self, positions: Mapping[int, Position]) -> None:
+    def save(self, positions: Mapping[int, GroupPosition]) -> None:
         """Save positions for the group; they are saved when this returns."""
         wanted = [TopicPartition(self.topic, number, offset, words) for number, (offset, words) in positions.items()]
         if wanted:
@@ -103,7 +156,7 @@ class TopicReader:
 
     def _of_group(self, call: Callable[[], _T], what: str) -> _T:
         """Ask the group's coordinator, which a cluster may have to appoint first."""
-        deadline = time.monotonic() + _ANSWER_SECONDS
+        deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
                 return call()
@@ -118,14 +171,14 @@ class TopicReader:
         begins = {number: max(starts.get(number, begin), begin) for number, (begin, _) in self.ranges.items()}
         places = {number: begin for number, begin in begins.items() if begin < self.ranges[number].end}
         self._consumer.assign([TopicPartition(self.topic, number, begin) for number, begin in places.items()])
-        deadline = time.monotonic() + _STALL_SECONDS
+        deadline = time.monotonic() + STALL_SECONDS
         while places:
             if time.monotonic() > deadline:
                 raise with_trouble(RetriableError(f"topic {self.topic} cannot be read to its end: no answer from Kafka"), self._trouble)
             message = self._consumer.poll(0.2)
             if message is not None:
                 yield from self._take(message, places)
-                deadline = time.monotonic() + _STALL_SECONDS  # what the caller does with a record takes the time it takes
+                deadline = time.monotonic() + STALL_SECONDS  # what the caller does with a record takes the time it takes
 
     def _take(self, message: Message, places: dict[int, int]) -> Iterator[Received]:
         """A record, unless it lies behind the end. The end of a partition is told as an error that carries an offset."""
@@ -142,13 +195,13 @@ class TopicReader:
 
     def _look(self) -> None:
         try:
-            found = self._consumer.list_topics(self.topic, timeout=_ANSWER_SECONDS).topics[self.topic]
+            found = self._consumer.list_topics(self.topic, timeout=ANSWER_SECONDS).topics[self.topic]
             if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return
             if found.error is not None:
                 raise self._told(found.error, f"topic {self.topic}")
             for number in sorted(found.partitions):
-                marks = self._consumer.get_watermark_offsets(TopicPartition(self.topic, number), timeout=_ANSWER_SECONDS)
+                marks = self._consumer.get_watermark_offsets(TopicPartition(self.topic, number), timeout=ANSWER_SECONDS)
                 self.ranges[number] = Range(*marks)
         except KafkaException as exception:
             raise self._told(exception.args[0], f"no broker answers at {self._servers}") from None

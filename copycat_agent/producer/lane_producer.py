@@ -14,35 +14,30 @@ from itertools import starmap
 from confluent_kafka import KafkaError, KafkaException
 
 from copycat_agent import failpoints
-from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
+from copycat_agent.errors import BlockedError, CopycatError, DataError, RefusedError, RetriableError
 from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.delivery import Intact, Message, Refused, TaskProducer
-from copycat_agent.producer.outcomes import classify, code_name, no_more_threads
+from copycat_agent.producer.learnt import SLICE_SECONDS, Shared
+from copycat_agent.producer.outcomes import Refused, classify, code_name, no_more_threads, transaction_refused
 from copycat_agent.producer.settings import transactional_settings
-from copycat_agent.producer.shared import SLICE_SECONDS, Shared
+from copycat_agent.producer.task_producer import Intact, Message, TaskProducer
 from copycat_agent.transactions.protocol import Entry
 
-_INIT_SECONDS = 20.0
+INIT_SECONDS = 20.0
 """How long a new producer may take to be fenced, from when it is made."""
-_COMMIT_SECONDS = 25.0
+COMMIT_SECONDS = 25.0
 """How long a commit may take, well below the transaction's own time-out."""
 _LAST_SECONDS = 8.0
 """The same after a stop request."""
 _LOOK_SECONDS = 0.1
 _SENT_SECONDS = 0.001
 """Enough for the request to commit to leave, and hardly for its answer: here a failpoint is."""
-_LEAST_TIMEOUT_MS = 5_000
+LEAST_TIMEOUT_MS = 5_000
 """Where brokers allow no longer transactions than this, batches would have to be shorter than the agent makes them."""
 
-_FENCED = frozenset(
-    {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "TRANSACTION_COORDINATOR_FENCED", "_FENCED"}
-)
 _TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - its spelling
 _PURGED = frozenset({"_PURGE_INFLIGHT", "_PURGE_QUEUE"})
 """What becomes of the other records when a transaction fails: a consequence."""
-_UNKNOWN_REQUEST = frozenset({"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"})
-_NO_TRANSACTIONS = "delivery.guarantee: exactly_once needs brokers that know transactions, Kafka 2.5 or later; set at_least_once"
 
 
 class LaneProducer(TaskProducer):
@@ -93,9 +88,10 @@ class LaneProducer(TaskProducer):
         settings |= shared.statistics()
         self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions, shared.missing)
 
-    def _on_statistics(self, text: str) -> None:
+    def on_statistics(self, text: str) -> None:
+        """See `TaskProducer.on_statistics`."""
         self._shared.heard_at = time.monotonic()
-        super()._on_statistics(text)
+        super().on_statistics(text)
 
     @property
     def has_sent(self) -> bool:
@@ -105,7 +101,7 @@ class LaneProducer(TaskProducer):
     def ready(self) -> None:
         """Wait until others with this id are fenced, and their transactions at an end. Raises what keeps it from being so."""
         while not self._is_initialized.wait(_LOOK_SECONDS):
-            if self._is_stopping():
+            if self._stopping():
                 raise RetriableError(f"{self._fencing()}: stopped before Kafka had answered")
         if self._init_error is not None:
             raise self._init_error
@@ -173,7 +169,7 @@ class LaneProducer(TaskProducer):
     def commit(self) -> None:
         """Commit. When it raises, nobody knows whether it is committed, or will be."""
         self.broken = True
-        seconds = _COMMIT_SECONDS if not self._is_stopping() else _LAST_SECONDS
+        seconds = COMMIT_SECONDS if not self._stopping() else _LAST_SECONDS
         deadline = time.monotonic() + min(seconds, self._timeout_ms / 2000)
         error = self._ask_to_commit(deadline)
         while error is not None:
@@ -209,9 +205,8 @@ class LaneProducer(TaskProducer):
 
     def attend(self) -> None:
         """See `TaskProducer.attend`; nothing once it is closed."""
-        client = getattr(self, "_client", None)
-        if client is not None:
-            self._serve(client, 0)
+        if (client := getattr(self, "_client", None)) is not None:
+            self._poll(0, client)
 
     def close(self) -> None:
         """See `TaskProducer.close`. Once is enough."""
@@ -231,11 +226,11 @@ class LaneProducer(TaskProducer):
 
     def _initialize(self) -> None:
         begun, seconds = time.monotonic(), self._shared.first_wait_seconds()
-        deadline = begun + _INIT_SECONDS
+        deadline = begun + INIT_SECONDS
         try:
             if not hasattr(self, "_client"):
                 self._make_late()
-            error = self._ask_to_init(min(seconds, _INIT_SECONDS))
+            error = self._ask_to_init(min(seconds, INIT_SECONDS))
             while error is not None and self._is_worth_asking(error) and (left_seconds := deadline - time.monotonic()) > 0:
                 seconds = min(2 * seconds, SLICE_SECONDS)
                 error = self._ask_to_init(min(seconds, left_seconds))
@@ -263,9 +258,9 @@ class LaneProducer(TaskProducer):
         try:
             client.init_transactions(seconds)
         except KafkaException as exception:
-            self._serve(client, 0)
+            self._poll(0, client)
             error: KafkaError = exception.args[0]
-            if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT and self._timeout_ms > _LEAST_TIMEOUT_MS:
+            if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT and self._timeout_ms > LEAST_TIMEOUT_MS:
                 self._shorten()
                 return self._ask_to_init(seconds)
             return error
@@ -273,7 +268,7 @@ class LaneProducer(TaskProducer):
 
     def _shorten(self) -> None:
         """The brokers do not allow transactions as long as this: begin again with half of it."""
-        self._shared.timeout_ms = min(self._shared.timeout_ms, max(_LEAST_TIMEOUT_MS, self._timeout_ms // 2))
+        self._shared.timeout_ms = min(self._shared.timeout_ms, max(LEAST_TIMEOUT_MS, self._timeout_ms // 2))
         with self._lock:
             if not self._is_closed:
                 self._make(self._client_id)
@@ -315,22 +310,11 @@ class LaneProducer(TaskProducer):
         return self._as_refused(cause)
 
     def _as_refused(self, cause: KafkaError) -> CopycatError:
-        told = self._told(cause, "Kafka refused a record")
-        return RefusedError(told) if isinstance(told, DataError) else told
+        return RefusedError(told) if isinstance(told := self._told(cause, "Kafka refused a record"), DataError) else told
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
         self._shared.partitions.clear()  # who knows what has become of them
-        name = code_name(error)
-        if name in _FENCED:
-            return FencedError(f"{what}: another producer has taken this id ({error.str()})")
-        if name == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
-            begin = ".".join(self.transactional_id.split(".")[:2])
-            return BlockedError(
-                f"{what}: {error.str()}", f"grant this user Write and Describe on transactional ids that begin with {begin}."
-            )
-        if name in _UNKNOWN_REQUEST:
-            return FatalError(f"{what}: {error.str()}", _NO_TRANSACTIONS)
-        return super()._told(error, what)
+        return transaction_refused(error, what, self.transactional_id) or super()._told(error, what)
 
     def _fencing(self) -> str:
         return f"taking over transactional id {self.transactional_id} at {','.join(self._options.bootstrap_servers)}"

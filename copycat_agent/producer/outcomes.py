@@ -10,7 +10,7 @@ import re
 
 from confluent_kafka import KafkaError
 
-from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError, TimestampError
+from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RetriableError, TimestampError
 
 # fmt: off
 RECORD = frozenset({
@@ -73,6 +73,12 @@ NOT_PRODUCING = frozenset({
 """Codes of consumers, groups and administration. Should one reach a producer, it is retried."""
 # fmt: on
 
+_FENCED = frozenset(
+    {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "TRANSACTION_COORDINATOR_FENCED", "_FENCED"}
+)
+_UNKNOWN_REQUEST = frozenset({"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"})
+_NO_TRANSACTIONS = "delivery.guarantee: exactly_once needs brokers that know transactions, Kafka 2.5 or later; set at_least_once"
+
 _HINTS = {
     "INVALID_TIMESTAMP": "set the clock of this host right, or raise the topic's message.timestamp.after.max.ms",
     "INVALID_TRANSACTION_TIMEOUT": "raise transaction.max.timeout.ms of the brokers to 60000 or more",
@@ -94,6 +100,15 @@ _VARYING = re.compile(r" \(after \d+ms in state [A-Z_]+(, \d+ identical error\(s
 _CODES: dict[int, str] = {
     getattr(KafkaError, name): name for name in RECORD | BLOCKED | FATAL | RETRIABLE | NOT_PRODUCING if hasattr(KafkaError, name)
 }
+
+
+class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` is the error
+    """A record that was refused on the spot. `sent` counts the records of the same call before it, which are on their way."""
+
+    def __init__(self, sent: int, reason: DataError) -> None:
+        super().__init__(reason.message, reason.hint)
+        self.sent = sent
+        self.reason = reason
 
 
 def code_name(error: KafkaError) -> str:
@@ -142,3 +157,14 @@ def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatErro
     words = _VARYING.sub("", trouble.str())
     kind = BlockedError if isinstance(error, RetriableError) and isinstance(cause, BlockedError) else type(error)
     return kind(f"{error.message} ({words})", error.hint or cause.hint)
+
+
+def transaction_refused(error: KafkaError, what: str, transactional_id: str) -> CopycatError | None:
+    """What an error says of a producer of transactions with this id; None for one that says nothing of transactions."""
+    name = code_name(error)
+    if name in _FENCED:
+        return FencedError(f"{what}: another producer has taken this id ({error.str()})")
+    if name == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+        begin = ".".join(transactional_id.split(".")[:2])
+        return BlockedError(f"{what}: {error.str()}", f"grant this user Write and Describe on transactional ids that begin with {begin}.")
+    return FatalError(f"{what}: {error.str()}", _NO_TRANSACTIONS) if name in _UNKNOWN_REQUEST else None

@@ -1,4 +1,4 @@
-"""What a cluster says about itself and a few topics when it is asked and nothing is changed: `copycat doctor` asks."""
+"""What a cluster says about itself, a few topics and transactions when it is asked and nothing is changed: `copycat doctor` asks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.outcomes import classify, not_made, translate, with_trouble
-from copycat_agent.producer.settings import client_settings
+from copycat_agent.producer.settings import SILENT, client_settings, transactional_settings
 
 _POLL_SECONDS = 0.05
 _LEAST_SECONDS = 1.0
@@ -209,3 +209,35 @@ def _address(host: str, port: int) -> str:
 def _operations(found: Any) -> frozenset[str] | None:  # noqa: ANN401 - a description of a cluster or a topic
     operations = found.authorized_operations
     return None if operations is None else frozenset(operation.name for operation in operations)
+
+
+def probe_transactions(options: KafkaOptions, transactional_id: str, timeout_ms: int, deadline: float) -> None:
+    """Ask for the id, as a lane does for its own, and let it go. The broker forgets it after a week (transactional.id.expiration.ms).
+
+    `timeout_ms` is the transactions' time-out; `deadline` is `time.monotonic()`'s. Raises BlockedError when this user may not, or a
+    transaction may not last so long; RetriableError when no coordinator answers in time; FatalError when the cluster has no transactions.
+    """
+    trouble: list[KafkaError] = []
+    settings: dict[str, Any] = {
+        **transactional_settings(options, "copycat-doctor", transactional_id, timeout_ms),
+        "error_cb": trouble.append,
+    }
+    try:
+        producer = Producer(settings, logger=SILENT)
+    except KafkaException as exception:
+        raise not_made(exception.args[0]) from None
+    try:
+        producer.init_transactions(max(_LEAST_SECONDS, deadline - time.monotonic()))
+    except KafkaException as exception:
+        raise _refused_transaction(exception.args[0], trouble, timeout_ms) from None
+
+
+def _refused_transaction(error: KafkaError, trouble: list[KafkaError], timeout_ms: int) -> CopycatError:
+    what = "transactions"
+    if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        words = f"{what}: the brokers allow none that lasts {timeout_ms // 1000} s"
+        return BlockedError(words, f"raise transaction.max.timeout.ms of the brokers to {timeout_ms} or more")
+    if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return BlockedError(f"{what}: {error.str()}")  # who asks has the command
+    found = translate(error, what)
+    return with_trouble(found, trouble[-1]) if trouble and isinstance(found, RetriableError) else found

@@ -5,6 +5,7 @@ Names and meanings: https://github.com/confluentinc/librdkafka/blob/master/CONFI
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +36,7 @@ _DEFAULTS = {
     "reconnect.backoff.max.ms": "2000",  # a broker that is back is used within two seconds, not ten
     "log_level": "2",  # what matters reaches us as errors; librdkafka's own log goes to the JVM's pipe
 }
-_OURS: dict[str, str | bool] = {
+OURS: dict[str, str | bool] = {
     "statistics.interval.ms": f"{INTERVAL_SECONDS * 1000:.0f}",
     "enable.idempotence": "true",
     "acks": "all",
@@ -49,6 +50,11 @@ _LANE_DEFAULTS = {
     "retry.backoff.ms": "10",  # an init that finds the transaction before it not quite at its end asks again soon
     "reconnect.backoff.ms": "20",  # the library waits for half of it, too, before it makes its second connection
 }
+
+SILENT = logging.getLogger("librdkafka")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+"""For producers: the library writes of a fenced one on stderr, whatever its log level; what matters reaches us as errors."""
 
 
 def _security(options: SecurityOptions) -> dict[str, str]:
@@ -112,7 +118,7 @@ def producer_settings(options: KafkaOptions, client_id: str, batch_bytes: int = 
 
 def _settings(options: KafkaOptions, defaults: Mapping[str, str], client_id: str, batch_bytes: int, *, tracked: bool) -> dict[str, Any]:
     found = {"batch.size": str(batch_bytes)} if batch_bytes else {}
-    ours = {**_OURS, "delivery.report.only.error": not tracked}
+    ours = {**OURS, "delivery.report.only.error": not tracked}
     return {"client.id": client_id, **defaults, **options.client, **found, **connection_settings(options), **ours}
 
 

@@ -1,20 +1,41 @@
-"""The steps of a lane on a real broker: `transactions` says which, in which order, and why."""
+"""The steps of a lane on a real broker, and the reading of positions up to an end that was asked for before.
+
+`transactions` says which steps, in which order, and why.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from copycat_agent.errors import CopycatError, RetriableError
 from copycat_agent.model import ClientView, Place
 from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
+from copycat_agent.producer.consuming import offset_after
 from copycat_agent.producer.lane_producer import LaneProducer
-from copycat_agent.producer.pace import Pace
-from copycat_agent.producer.positions import Positions
-from copycat_agent.producer.shared import Shared
+from copycat_agent.producer.learnt import Pace, Shared
+from copycat_agent.producer.outcomes import not_made, with_trouble
+from copycat_agent.producer.settings import client_settings, distrust_token
+from copycat_agent.producer.topics import OffsetsTopic, cluster, topic_error
 from copycat_agent.transactions.protocol import Entry
 
+STALL_SECONDS = 15.0
+"""So long without a record is no longer patience."""
+_ANSWER_MS = 10_000
+"""So long a lost answer is waited for before it is asked for again: less than `STALL_SECONDS`."""
+_LOOK_SECONDS = 0.05
+_MOST_UNASKED = 3
+MOST_ENTRIES = 50_000
+"""Held before entries that a later one replaces are let go."""
 
-class KafkaSteps(Positions):
+
+class KafkaSteps:
     """`transactions.protocol.Steps` on a Kafka cluster, for one task, or for the opening of a connector. One user at a time."""
 
     def __init__(
@@ -22,14 +43,21 @@ class KafkaSteps(Positions):
         stopping: Callable[[], bool] = lambda: False
     ) -> None:  # fmt: skip
         """`tracked`, `batch_bytes` and `pace` are those of `TaskProducer`. `stopping` ends a wait for other transactions."""
-        super().__init__(options, client_id, stopping)
-        self._shared = Shared(tracked, batch_bytes, pace or Pace(), stopping)
+        self.options = options
+        self.client_id = client_id
+        self.shared = Shared(tracked, batch_bytes, pace or Pace(), stopping)
+        self.consumer: Consumer | None = None
+        """Reads positions, while somebody asks for them."""
+        self._stopping = stopping
+        self._admin = Admin(options, client_id, stopping=stopping)
+        self._trouble: KafkaError | None = None
+        self._unasked = 0
         self._lock = threading.Lock()
         self._live: set[LaneProducer] = set()
 
     def prepare(self, transactional_id: str) -> LaneProducer:
         """See `Steps`."""
-        handle = LaneProducer(self.options, self.client_id, transactional_id, self._shared)
+        handle = LaneProducer(self.options, self.client_id, transactional_id, self.shared)
         with self._lock:
             self._live.add(handle)
         return handle
@@ -68,7 +96,7 @@ class KafkaSteps(Positions):
     @property
     def transaction_seconds(self) -> float:
         """After this time without an end the cluster aborts a transaction."""
-        return self._shared.timeout_ms / 1000
+        return self.shared.timeout_ms / 1000
 
     def attend(self) -> None:
         """Take in what idle producers have to say: it would pile up. From any thread; never blocks."""
@@ -82,3 +110,129 @@ class KafkaSteps(Positions):
         with self._lock:
             views = [view for one in self._live if (view := one.take_view()) is not None]
         return max(views, key=lambda view: view.at, default=None)
+
+    def cluster_id(self) -> str:
+        """Which cluster this is."""
+        return str(cluster(self._admin).cluster_id)
+
+    def ensure_topic(self, topic: str) -> int:
+        """How many partitions the offsets topic has; see `OffsetsTopic.ensure`."""
+        return OffsetsTopic(self._admin).ensure(topic)
+
+    def end(self, place: Place) -> int:
+        """The end of the place, open transactions included."""
+        wanted = TopicPartition(place.topic, place.partition)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        try:
+            found = self._admin.ask(
+                lambda client: client.list_offsets(
+                    {wanted: latest}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_SECONDS
+                )[wanted]
+            )
+        except KafkaException as exception:
+            self._admin.close()  # it would go on with what it knows of the leader for minutes: after a restart, that is refused each time
+            what = f"asking for the end of partition {place.partition} of {place.topic}"
+            raise topic_error(exception.args[0], what, place.topic) from None
+        return int(found.offset)
+
+    def replay(self, place: Place, since: int, end: int) -> list[Entry]:
+        """See `Steps`. RetriableError when a transaction below `end` stays open; then nothing is known."""
+        self._unasked = 0
+        if since >= end:
+            return []
+        consumer = self._reader()
+        try:
+            consumer.assign([TopicPartition(place.topic, place.partition, since)])
+            entries = self._read(consumer, place, since, end)
+        except KafkaException as exception:
+            self._drop_reader()
+            raise topic_error(exception.args[0], f"reading topic {place.topic}", place.topic) from None
+        except CopycatError:
+            self._drop_reader()  # a new one has new connections: an answer that is lost on an old one is waited for longer than here
+            raise
+        consumer.unassign()
+        return entries
+
+    def _read(self, consumer: Consumer, place: Place, since: int, end: int) -> list[Entry]:
+        entries: list[Entry] = []
+        most, following, is_held, deadline = MOST_ENTRIES, since, False, time.monotonic() + STALL_SECONDS
+        while following < end:
+            if self._stopping():
+                raise RetriableError(f"reading partition {place.partition} of {place.topic}: stopped before all of it was read")
+            if time.monotonic() > deadline:
+                raise self._stalled(place, following, end, is_held=is_held)
+            message = consumer.poll(_LOOK_SECONDS)
+            if message is None:
+                continue
+            following = max(following, _offset_after(message))
+            error = message.error()
+            is_held = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its spelling
+            if error is None and following <= end:
+                entries.append(_entry(message))
+                deadline = time.monotonic() + STALL_SECONDS
+            if len(entries) > most:
+                entries = _latest(entries)
+                most = max(MOST_ENTRIES, 2 * len(entries))
+        return entries
+
+    def _stalled(self, place: Place, following: int, end: int, *, is_held: bool) -> CopycatError:
+        """`is_held`: Kafka says that nothing more is committed there."""
+        words = f"partition {place.partition} of {place.topic} ends at {end} and cannot be read beyond offset {following}"
+        if not is_held:
+            return with_trouble(RetriableError(f"{words}: no answer from {self._admin.servers}"), self._trouble)
+        return RetriableError(
+            f"{words}: a transaction of another producer is open there",
+            "it ends by itself at that producer's transaction.timeout.ms; kafka-transactions.sh describe-producers says whose it is",
+        )
+
+    def _reader(self) -> Consumer:
+        self._trouble = None
+        if self.consumer is None:
+            settings: dict[str, Any] = {
+                **client_settings(self.options), "client.id": self.client_id, "group.id": "copycat-positions", "enable.auto.commit": False,
+                "auto.offset.reset": "earliest", "isolation.level": "read_committed", "enable.partition.eof": True,
+                "fetch.wait.max.ms": 5, "error_cb": self._on_error,
+                "socket.timeout.ms": _ANSWER_MS,
+            }  # fmt: skip
+            try:
+                self.consumer = Consumer(settings)
+            except KafkaException as exception:
+                raise not_made(exception.args[0]) from None
+        return self.consumer
+
+    def _on_error(self, error: KafkaError) -> None:
+        distrust_token(self.options, error)
+        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
+            self._trouble = error
+
+    def rest(self) -> None:
+        """Something was done without a question: what is only needed for questions is freed when that happens again and again."""
+        self._unasked += 1
+        if self._unasked > _MOST_UNASKED:
+            self.free()
+
+    def free(self) -> None:
+        """Free the clients; the next question makes new ones."""
+        self._drop_reader()
+        self._admin.close()
+
+    def _drop_reader(self) -> None:
+        consumer, self.consumer = self.consumer, None
+        if consumer is not None:
+            consumer.close()
+
+
+def _offset_after(message: Message) -> int:
+    """`offset_after`, for a reader whose group is never used and has to have a name."""
+    error = message.error()
+    return 0 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else offset_after(message)
+
+
+def _entry(message: Message) -> Entry:
+    return Entry(message.key() or b"", message.value(), message.offset() or 0)
+
+
+def _latest(entries: list[Entry]) -> list[Entry]:
+    """What compaction would leave of them, in order."""
+    last = {entry.key: index for index, entry in enumerate(entries)}
+    return [entry for index, entry in enumerate(entries) if last[entry.key] == index]

@@ -22,7 +22,7 @@ from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, Split, SplitResult
 from copycat_agent.producer import Producers
-from copycat_agent.producer.lanes import Lane
+from copycat_agent.producer.keeping import Lane
 from copycat_agent.transactions.protocol import Lines, perform
 
 READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4

@@ -11,9 +11,8 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.offsets.identity import load
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.positions import MOST_REPLICAS, PARTITIONS, topic_configs
-from copycat_agent.producer.probing import ClusterState, TopicState
-from copycat_agent.producer.transaction_probe import probe_transactions
+from copycat_agent.producer.probing import ClusterState, TopicState, probe_transactions
+from copycat_agent.producer.topics import MOST_REPLICAS, PARTITIONS, topic_configs
 from copycat_agent.workbench.doctor.steps import Notes, names
 from copycat_agent.workbench.doctor.topic_checks import allow, allow_transactions, alter_topic, create_topic
 

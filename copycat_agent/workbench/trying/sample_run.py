@@ -50,8 +50,8 @@ class StandIn(TaskProducer):
         self.broken = False
         self.batch_bytes = self.next_batch_bytes = 0
 
-    def start_with(self, run_bytes: int) -> None:
-        """See `TaskProducer.start_with`: there is no line to learn of."""
+    def hand_over(self) -> None:
+        """See `TaskProducer.hand_over`: nothing is known of another task."""
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """See `TaskProducer.begin`."""

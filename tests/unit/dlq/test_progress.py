@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.dlq import ReplayProgress
-from copycat_agent.producer.consuming import Position
+from copycat_agent.producer.consuming import GroupPosition
 
 OUTCOMES = st.lists(st.booleans(), max_size=300)
 
@@ -41,7 +41,7 @@ def test_a_second_try_takes_it_off_the_list() -> None:
     progress.leave(0)
     progress.done(1)
     progress.done(0)
-    assert (progress.begin, progress.saved()) == (2, Position(2, ""))
+    assert (progress.begin, progress.saved()) == (2, GroupPosition(2, ""))
 
 
 def test_a_letter_of_long_ago_can_be_left_again() -> None:
@@ -53,14 +53,14 @@ def test_a_letter_of_long_ago_can_be_left_again() -> None:
 def test_letters_that_the_topic_has_deleted_are_forgotten() -> None:
     progress = ReplayProgress(10, {3, 8})
     progress.forget(5, 12)
-    assert (progress.begin, progress.saved()) == (8, Position(8, "copycat1 10 8-8"))
+    assert (progress.begin, progress.saved()) == (8, GroupPosition(8, "copycat1 10 8-8"))
     progress.forget(20, 30)
-    assert progress.saved() == Position(20, "")
+    assert progress.saved() == GroupPosition(20, "")
 
 
 @pytest.mark.parametrize("words", ["", "somebody else's", "copycat1 x", "copycat1 9 1-2", "copycat1 9 8-7", "copycat1 9 5-9"])
 def test_words_that_are_not_ours_or_cannot_be_leave_the_number(words: str) -> None:
-    progress = ReplayProgress.of(Position(5, words))
+    progress = ReplayProgress.of(GroupPosition(5, words))
     assert (progress.begin, progress.is_done(4), progress.is_done(5)) == (5, True, False)
 
 

@@ -309,7 +309,7 @@ def test_a_topic_that_does_not_exist_holds_no_letters(post: Post) -> None:
 
 
 def test_without_a_broker_it_is_a_retriable_error(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(consuming, "ANSWER_SECONDS", 1.0)
     connector = post.mended()
     kafka = connector.kafka.model_copy(update={"bootstrap_servers": (f"127.0.0.1:{free_port()}",)})
     with pytest.raises(RetriableError):
@@ -359,7 +359,7 @@ def test_large_letters_go_in_small_groups(post: Post, monkeypatch: pytest.Monkey
 
 def test_time_that_the_caller_takes_is_not_taken_for_silence(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     post.fill(b"one", b"two")
-    monkeypatch.setattr(consuming, "_STALL_SECONDS", 5.0)
+    monkeypatch.setattr(consuming, "STALL_SECONDS", 5.0)
     clock = [0.0]
     monkeypatch.setattr(consuming, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
     with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import weakref
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,12 +16,14 @@ from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer import Producers, Refused, TaskProducer
-from copycat_agent.producer.pace import MOST_BYTES
+from copycat_agent.producer.learnt import MOST_BYTES
 from copycat_agent.producer.topics import Topics
 from tests.rig.kafka import unique_topic, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from confluent_kafka.admin import AdminClient
 
 
 TASK = TaskId("app", 0)
@@ -54,7 +57,7 @@ def make_producer(broker: DevBroker) -> Iterator[Callable[..., TaskProducer]]:
 def fail(producer: TaskProducer, *codes: int) -> None:
     """As if records had been reported with these codes."""
     for code in codes:
-        producer._on_delivery(KafkaError(code), None)
+        producer.on_delivery(KafkaError(code), None)
 
 
 def test_what_is_settled_is_in_the_topic_in_order(make_producer: Callable[..., TaskProducer], broker: DevBroker, topic: str) -> None:
@@ -149,7 +152,7 @@ def test_without_a_broker_settling_ends_retriable_and_the_producer_is_broken(mak
 def test_a_stop_request_cuts_the_wait_for_a_broker(
     make_producer: Callable[..., TaskProducer], monkeypatch: pytest.MonkeyPatch, values_sent: int
 ) -> None:
-    monkeypatch.setattr("copycat_agent.producer.delivery._SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr("copycat_agent.producer.task_producer.SETTLE_SECONDS", 0.3)
     producer = make_producer(f"127.0.0.1:{free_port()}", **{"message.timeout.ms": "300000", "queue.buffering.max.messages": "10"})
     producer.begin(lambda: True)
 
@@ -204,7 +207,7 @@ def test_without_an_answer_no_topic_is_made_in_another_way(monkeypatch: pytest.M
     address = f"127.0.0.1:{free_port()}"
     producer = TaskProducer(KafkaOptions(bootstrap_servers=(address,), create_topics=TopicOptions(partitions=2)), "test")
     producer.begin(lambda: True)
-    with pytest.raises(RetriableError, match="no broker answers"):
+    with pytest.raises(RetriableError, match="stopped before"):
         producer.topics.partitions(unique_topic())
     producer.close()
 
@@ -214,12 +217,18 @@ def test_a_refused_login_of_the_client_for_topics_is_told_at_once_and_tried_anew
     options = KafkaOptions(bootstrap_servers=(address,), create_topics=TopicOptions(partitions=2))
     producer = TaskProducer(options, "test")
     producer.begin(never)
-    first = producer.topics._admin()
-    producer.topics._on_admin_error(KafkaError(KafkaError._AUTHENTICATION))
-    with pytest.raises(BlockedError, match="no broker answers"):
-        producer.topics.partitions("t")
-    assert producer.topics._admin() is not first
-    assert producer.topics._admin_trouble is None
+    admin, clients = producer.topics.admin, []
+
+    def refused(client: AdminClient) -> Future[None]:
+        assert admin.trouble is None, "what was refused before is not held against it"
+        clients.append(client)
+        admin.heard(KafkaError(KafkaError._AUTHENTICATION))
+        return Future()
+
+    for _ in range(2):
+        with pytest.raises(BlockedError, match="no broker answers"):
+            admin.ask(refused, 60)
+    assert clients[0] is not clients[1]
     producer.close()
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from copycat_agent import producer as package
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Producers, remembered
+from copycat_agent.producer import Producers, keeping
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -35,11 +33,37 @@ class FakeClient:
         """Nothing to free."""
 
 
+class Clock:
+    """The time, which may be moved on."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_seconds
+
+
 @pytest.fixture
-def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Producers]:
-    monkeypatch.setattr(package, "TaskProducer", FakeClient)
-    monkeypatch.setattr(package, "_LOOK_SECONDS", 0.02)
-    producers = Producers(FakeClient)
+def clock() -> Clock:
+    return Clock()
+
+
+class Watched(Producers):
+    """Producers that count how often somebody looks after them; `fails`: that goes wrong."""
+
+    rounds = 0
+    fails = False
+
+    def attend(self) -> None:
+        self.rounds += 1
+        if self.fails:
+            raise ValueError("secret")
+        super().attend()
+
+
+@pytest.fixture
+def producers(clock: Clock) -> Iterator[Watched]:
+    producers = Watched(FakeClient, make_producer=cast("Any", FakeClient), look_seconds=0.02, clock=clock)
     yield producers
     producers.close()
 
@@ -53,24 +77,18 @@ def use(producers: Producers, name: str) -> None:
     producers.give_lane_back(task, lane)
 
 
-def known(producers: Producers) -> list[int]:
-    return [len(one) for one in (producers._batch_bytes, producers._run_bytes, producers._paces, producers._lanes._known)]
-
-
-def test_what_was_not_asked_for_in_a_day_is_forgotten(producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "_start_keeper", lambda: None)
+def test_what_was_not_asked_for_in_a_day_is_forgotten(producers: Watched, clock: Clock) -> None:
     for number in range(NAMES):
         use(producers, f"app-{number}")
-    producers._attend()
-    assert known(producers) == [NAMES] * 4
-    tomorrow = time.monotonic() + remembered.FORGET_SECONDS + 1
-    monkeypatch.setattr(remembered, "time", SimpleNamespace(monotonic=lambda: tomorrow))
+    producers.attend()
+    assert len(producers.known_tasks) == NAMES
+    clock.ahead_seconds = keeping.FORGET_SECONDS + 1
     use(producers, "app-7")
-    producers._attend()
-    assert known(producers) == [1] * 4
+    producers.attend()
+    assert producers.known_tasks == {TaskId("app-7", 0)}
 
 
-def test_a_thread_that_could_not_be_started_is_started_by_a_later_batch(producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_could_not_be_started_is_started_by_a_later_batch(producers: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[Any] = []
 
     def refuse(thread: threading.Thread) -> None:
@@ -81,32 +99,23 @@ def test_a_thread_that_could_not_be_started_is_started_by_a_later_batch(producer
         patched.setattr(threading.Thread, "start", refuse)
         use(producers, "app")
     assert refused
-    rounds: list[bool] = []
-    monkeypatch.setattr(producers, "_attend", lambda: rounds.append(True))
+    assert not producers.rounds
     use(producers, "app")
-    wait_until(lambda: rounds, 10, "nobody looks after them")
+    wait_until(lambda: producers.rounds, 10, "nobody looks after them")
 
 
-def test_a_round_that_goes_wrong_is_not_the_last(
-    producers: Producers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    rounds: list[bool] = []
-
-    def attend() -> None:
-        rounds.append(True)
-        raise ValueError("secret")
-
-    monkeypatch.setattr(producers, "_attend", attend)
+def test_a_round_that_goes_wrong_is_not_the_last(producers: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    producers.fails = True
     use(producers, "app")
-    wait_until(lambda: len(rounds) > 2, 10, "it has ended")
+    wait_until(lambda: producers.rounds > 2, 10, "it has ended")
     assert "could not be looked after" in caplog.text
     assert "secret" not in caplog.text
 
 
 @pytest.fixture
-def real() -> Iterator[Producers]:
+def real(clock: Clock) -> Iterator[Producers]:
     """Producers with clients of the library, which need no broker as long as nothing is sent."""
-    producers = Producers()
+    producers = Producers(clock=clock)
     yield producers
     producers.close()
 
@@ -145,7 +154,7 @@ def test_what_a_task_has_learnt_of_its_line_holds_for_the_producer_it_gets_and_f
     broken, free = real.take(slow, OPTIONS), real.take(quick, OPTIONS)
     most = free.run_bytes
     real.give_back(quick, OPTIONS, free)
-    broken._pace.failed()
+    broken.pace.failed()
     broken.broken = True
     real.give_back(slow, OPTIONS, broken)
     for _ in range(3):
@@ -170,13 +179,12 @@ def test_nobody_gets_a_producer_with_records_that_were_not_settled(real: Produce
     other.close()
 
 
-def test_of_those_to_one_cluster_all_but_one_are_closed_soon(real: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_those_to_one_cluster_all_but_one_are_closed_soon(real: Producers, clock: Clock) -> None:
     elsewhere = KafkaOptions(bootstrap_servers=("127.0.0.1:2",))
     tasks = [(TaskId(f"app-{number}", 0), elsewhere if number == 3 else OPTIONS) for number in range(4)]
     taken = [(task, options, real.take(task, options)) for task, options in tasks]
     for one in taken:
         real.give_back(*one)
-    later = time.monotonic() + package.SPARE_SECONDS + 1
-    monkeypatch.setattr(package, "time", SimpleNamespace(monotonic=lambda: later))
-    real._attend()
+    clock.ahead_seconds = keeping.SPARE_SECONDS + 1
+    real.attend()
     assert [producer.broken for _, _, producer in taken] == [True, True, False, False]

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, KafkaException
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import delivery, lane_producer
-from copycat_agent.producer.shared import Shared
+from copycat_agent.producer import lane_producer, task_producer
+from copycat_agent.producer.learnt import Shared
 from copycat_agent.producer.transactional import KafkaSteps
 
 NOWHERE = KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
@@ -50,7 +50,7 @@ class Silence:
 @pytest.fixture
 def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
     silence = Silence()
-    monkeypatch.setattr(delivery, "Producer", silence.client)
+    monkeypatch.setattr(task_producer, "Producer", silence.client)
     monkeypatch.setattr(lane_producer, "time", silence)
     return silence
 
@@ -67,13 +67,13 @@ def test_who_is_not_answered_does_not_ask_often_and_less_so_the_next_time(silenc
     steps = KafkaSteps(NOWHERE, "test")
     attempt(steps)
     assert 1 < len(silence.calls) <= 12
-    assert sum(silence.calls) == pytest.approx(lane_producer._INIT_SECONDS)
+    assert sum(silence.calls) == pytest.approx(lane_producer.INIT_SECONDS)
     assert max(silence.calls[:5]) < 1  # quick at first: mostly somebody answers
     for _ in range(3):
         silence.calls.clear()
         attempt(steps)
         assert len(silence.calls) <= 5
-        assert sum(silence.calls) == pytest.approx(lane_producer._INIT_SECONDS)
+        assert sum(silence.calls) == pytest.approx(lane_producer.INIT_SECONDS)
 
 
 def test_after_an_answer_it_is_asked_quickly_again() -> None:
@@ -110,7 +110,7 @@ from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
 stop = threading.Event()
 steps = KafkaSteps(KafkaOptions(bootstrap_servers=(sys.argv[1],)), "test", stopping=stop.is_set)
-steps._shared.is_unanswered = True  # so the first call is a long one
+steps.shared.is_unanswered = True  # so the first call is a long one
 handles = [steps.prepare(f"copycat.u.app.{number}.0") for number in range(4)]
 print("asking", flush=True)
 sys.stdin.readline()

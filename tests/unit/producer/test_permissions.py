@@ -111,7 +111,7 @@ def test_a_topic_that_may_not_be_made_is_told_with_the_command_that_makes_it(the
 
 
 def test_brokers_that_allow_only_very_short_transactions_are_told(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.producer.lane_producer._LEAST_TIMEOUT_MS", 60_000)
+    monkeypatch.setattr("copycat_agent.producer.lane_producer.LEAST_TIMEOUT_MS", 60_000)
     with pytest.raises(RetriableError, match="transactional id") as caught:
         there.steps.ready(there.steps.prepare(there.id()))
     assert isinstance(caught.value, BlockedError)

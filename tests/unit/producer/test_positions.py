@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from copycat_agent.dev_broker import DevBroker, free_port
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import positions
+from copycat_agent.producer import transactional
 from copycat_agent.producer.probing import ClusterProbe
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.protocol import Entry
@@ -164,7 +164,7 @@ def test_a_transaction_of_somebody_else_is_waited_for_and_then_told(here: World,
     other.begin_transaction()
     other.produce(here.place.topic, b"x", b"k", here.place.partition)
     other.flush()
-    monkeypatch.setattr(positions, "_STALL_SECONDS", 0.3)
+    monkeypatch.setattr(transactional, "STALL_SECONDS", 0.3)
     with pytest.raises(RetriableError, match="a transaction of another producer is open there") as caught:
         here.read()
     assert "cannot be read beyond offset 2" in caught.value.message
@@ -181,7 +181,7 @@ def test_an_answer_that_is_lost_does_not_make_the_next_question_wait(
         end = there.steps.end(there.place)
         assert len(there.steps.replay(there.place, 0, end)) == 1
         with monkeypatch.context() as context:
-            context.setattr(positions, "_STALL_SECONDS", 0.5)
+            context.setattr(transactional, "STALL_SECONDS", 0.5)
             proxied_broker.proxy.blackhole()
             with pytest.raises(RetriableError, match="no answer from"):
                 there.steps.replay(there.place, 0, end)
@@ -205,7 +205,7 @@ def test_a_broker_that_was_restarted_is_asked_with_what_is_known_now(proxied_bro
 
 
 def test_entries_that_later_ones_replace_are_let_go_where_there_are_many(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "_MOST_ENTRIES", 4)
+    monkeypatch.setattr(transactional, "MOST_ENTRIES", 4)
     write(here, *(Entry(b"%d" % (number % 3), b"%d" % number) for number in range(20)))
     found = here.read()
     assert len(found) <= 8
@@ -235,7 +235,7 @@ def test_a_stop_is_not_taken_for_a_broker_that_gives_no_answer(here: World) -> N
 
 def test_clients_for_questions_are_freed_while_nothing_is_asked(here: World) -> None:
     def has_consumer() -> bool:
-        return here.steps._consumer is not None
+        return here.steps.consumer is not None
 
     write(here, Entry(b"a", b"1"))
     here.read()

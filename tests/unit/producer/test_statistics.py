@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent import producer as package
 from copycat_agent.dev_broker import free_port
 from copycat_agent.model import BrokerView, ClientView, TaskId
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer import Producers, TaskProducer, delivery, settings
-from copycat_agent.producer.statistics import client_view
+from copycat_agent.producer import Producers, TaskProducer, keeping, settings, task_producer
+from copycat_agent.producer.statistics import ClientStatistics, client_view
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -41,12 +40,12 @@ def said(*brokers: dict[str, Any], topics: dict[str, Any] | None = None) -> str:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statistics every 10 ms."""
-    monkeypatch.setitem(settings._OURS, "statistics.interval.ms", "10")
+    monkeypatch.setitem(settings.OURS, "statistics.interval.ms", "10")
 
 
 @pytest.fixture
 def producers() -> Iterator[Producers]:
-    producers = Producers()
+    producers = Producers(look_seconds=0.02)
     yield producers
     producers.close()
 
@@ -95,8 +94,49 @@ def test_statistics_of_another_form_are_none_and_never_an_error(text: str) -> No
     assert client_view(text, 0.0) is None
 
 
+def retries(statistics: ClientStatistics, number: int | None = None) -> int | None:
+    """How many retries are told, after the client has said so many in all."""
+    if number is not None:
+        statistics.hear(said({"name": "k1:9092/1", "txretries": number}))
+    view = statistics.take()
+    return None if view is None else view.retries
+
+
+def test_what_a_shared_client_sent_again_is_told_to_the_task_that_sent_it() -> None:
+    statistics = ClientStatistics()
+    assert retries(statistics, 5) == 5
+    statistics.hand_over()
+    assert retries(statistics) is None, "nothing new was said"
+    assert retries(statistics, 8) == 0, "nobody knows whose the last three are"
+    assert retries(statistics, 10) == 2
+
+
+def test_of_what_a_shared_client_said_to_nobody_the_next_task_hears_of_brokers_only() -> None:
+    statistics = ClientStatistics()
+    statistics.hear(said({"name": "k1:9092/1", "state": "DOWN", "txretries": 7}))
+    statistics.hand_over()
+    view = statistics.take()
+    assert view is not None
+    assert view.brokers == (BrokerView("k1:9092", "DOWN", None),)
+    assert (view.queue_records, view.queue_bytes, view.retries) == (0, 0, 0)
+
+
+def test_a_producer_that_another_connector_takes_is_handed_over() -> None:
+    producers, options = Producers(), KafkaOptions(bootstrap_servers=("127.0.0.1:1",))
+    one, other = TaskId("one", 0), TaskId("other", 0)
+    producer = producers.take(one, options)
+    producer.on_statistics(said({"name": "k1:9092/1", "txretries": 7}))
+    producers.give_back(one, options, producer)
+    assert producers.take(other, options) is producer
+    view = producer.take_view()
+    assert view is not None
+    assert (view.queue_records, view.retries) == (0, 0)
+    producers.give_back(other, options, producer)
+    producers.close()
+
+
 def test_a_producer_in_use_has_word_of_its_broker_once(broker: DevBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(settings._OURS, "statistics.interval.ms", "200")  # long enough for a send in each window
+    monkeypatch.setitem(settings.OURS, "statistics.interval.ms", "200")  # long enough for a send in each window
     producer = TaskProducer(KafkaOptions(bootstrap_servers=(broker.bootstrap,)), "test")
     try:
         producer.begin(never)
@@ -136,9 +176,8 @@ def test_a_producer_without_a_broker_says_that_it_is_down() -> None:
 def test_statistics_of_idle_producers_are_taken_in_as_they_come(
     broker: DevBroker, producers: Producers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(package, "_LOOK_SECONDS", 0.02)
     heard: list[str] = []
-    monkeypatch.setattr(delivery.TaskProducer, "_on_statistics", lambda _, text: heard.append(text))
+    monkeypatch.setattr(task_producer.TaskProducer, "on_statistics", lambda _, text: heard.append(text))
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
     producers.give_back(TASK, options, producer)
@@ -146,8 +185,7 @@ def test_statistics_of_idle_producers_are_taken_in_as_they_come(
 
 
 def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package, "_LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(package, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(keeping, "IDLE_SECONDS", 0.1)
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
     producers.give_back(TASK, options, producer)
@@ -156,9 +194,9 @@ def test_a_producer_that_is_idle_for_long_is_closed(broker: DevBroker, producers
 
 
 def test_a_producer_in_use_is_left_alone(broker: DevBroker, producers: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "IDLE_SECONDS", 0.0)
     options = KafkaOptions(bootstrap_servers=(broker.bootstrap,))
     producer = producers.take(TASK, options)
-    producers._attend()
+    producers.attend()
     assert not producer.broken
     producers.give_back(TASK, options, producer)

@@ -59,7 +59,7 @@ def test_a_record_whose_place_kafka_does_not_say_is_acknowledged_without_one() -
     producer = TaskProducer(KafkaOptions(bootstrap_servers=("127.0.0.1:1",)), "test", tracked=True)
     places: list[tuple[str, int, int]] = []
     producer.attribute(lambda *place: places.append(place))
-    assert producer._report is not None
-    producer._report(None, cast("Message", Twice()))
+    assert producer.report is not None
+    producer.report(None, cast("Message", Twice()))
     producer.close()
     assert not places

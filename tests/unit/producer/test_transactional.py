@@ -187,7 +187,7 @@ def test_a_lost_answer_to_a_commit_is_asked_for_again(proxied_broker: ProxiedBro
 def test_without_an_answer_to_a_commit_nobody_knows_and_fencing_tells(
     proxied_broker: ProxiedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_producer, "_COMMIT_SECONDS", 0.5)
+    monkeypatch.setattr(lane_producer, "COMMIT_SECONDS", 0.5)
     with world(proxied_broker.bootstrap) as there:
         handle = there.begun()
         there.steps.send(handle, there.place, head(1))
@@ -241,7 +241,7 @@ def test_closing_an_open_transaction_sends_nothing(proxied_broker: ProxiedBroker
 
 
 def test_without_a_broker_getting_ready_ends_retriable_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_producer, "_INIT_SECONDS", 0.3)
+    monkeypatch.setattr(lane_producer, "INIT_SECONDS", 0.3)
     steps = KafkaSteps(KafkaOptions(bootstrap_servers=(f"127.0.0.1:{free_port()}",)), "test")
     with pytest.raises(RetriableError, match="Connection refused") as caught:
         steps.ready(steps.prepare("copycat.u.app.0.0"))
@@ -348,11 +348,11 @@ def test_topics_that_one_producer_knows_need_not_be_asked_for_by_the_next(here: 
     first = here.begun()
     assert first.topics.partitions(here.topic) == 1
     second = here.begun(1)
-    assert here.steps._shared.partitions == {here.topic: 1}
-    second._on_delivery(KafkaError(KafkaError._UNKNOWN_TOPIC), None)
+    assert here.steps.shared.partitions == {here.topic: 1}
+    second.on_delivery(KafkaError(KafkaError._UNKNOWN_TOPIC), None)
     with pytest.raises(BlockedError):
         second.settle()
-    assert not here.steps._shared.partitions
+    assert not here.steps.shared.partitions
 
 
 def test_a_topic_that_was_missing_is_not_waited_for_by_every_transaction(here: World) -> None:
@@ -360,7 +360,7 @@ def test_a_topic_that_was_missing_is_not_waited_for_by_every_transaction(here: W
     with pytest.raises(BlockedError, match="does not exist"):
         here.begun().topics.partitions(topic)
     following = here.begun(1).topics
-    assert [following._patience(one, created=False) > 0 for one in (topic, other)] == [False, True]
+    assert [following.patience(one, created=False) > 0 for one in (topic, other)] == [False, True]
     create_topic(here.bootstrap, topic)
     wait_until(lambda: _is_there(following, topic), 10, "the topic is there")
 

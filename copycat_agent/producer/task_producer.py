@@ -1,13 +1,12 @@
 """One task's producer: send, wait for receipts, say what was refused.
 
-No callback is paid for a record that arrives. The library calls back for failures only, so after a flush that leaves nothing
-in the queue and reported no failure, everything sent since the previous flush is acknowledged. A producer that is `tracked` pays
-for one, and hears where each record came to lie.
+The library calls back for failures only, since a call into Python for each record costs too much. So after a flush that leaves nothing in
+the queue and reported no failure, everything sent since the previous flush is acknowledged. A producer that is `tracked` pays for a call
+per record, and hears where each came to lie.
 """
 
 from __future__ import annotations
 
-import logging
 import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,10 +19,10 @@ from confluent_kafka import Message as Receipt
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import classify, not_made, translate, with_trouble
-from copycat_agent.producer.pace import Pace
-from copycat_agent.producer.settings import distrust_token, message_timeout_ms, producer_settings
-from copycat_agent.producer.statistics import client_view
+from copycat_agent.producer.learnt import Pace
+from copycat_agent.producer.outcomes import Refused, classify, not_made, translate, with_trouble
+from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
+from copycat_agent.producer.statistics import ClientStatistics
 from copycat_agent.producer.topics import Topics
 
 Message = tuple[Any, ...]
@@ -38,10 +37,9 @@ Place = Callable[[str, int, int], None]
 """Hears where a record came to lie: topic, partition, offset."""
 Report = Callable[[KafkaError | None, Receipt], None]
 
-_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - its spelling
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is looked at again."""
-_SETTLE_SECONDS = 8.0
+SETTLE_SECONDS = 8.0
 """After a stop request, how long records in flight may still be acknowledged."""
 _SLACK_SECONDS = 15.0
 """Beyond the message time-out, how long a flush may take before the producer is given up."""
@@ -49,21 +47,6 @@ _RUN_SECONDS = 5.0
 """How long a run should take at most, well below the message time-out."""
 _TROUBLE_SECONDS = 35.0
 """An error of a connection that came before the batch is its affair for so long: the library tells the same one every 30 s only."""
-
-
-_SILENT = logging.getLogger("librdkafka")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
-"""The library writes of a fenced producer on stderr, whatever its log level; what matters reaches us as errors."""
-
-
-class Refused(CopycatError):  # noqa: N818 - what became of a record; `reason` is the error
-    """A record that was refused on the spot. `sent` counts the records of the same call before it, which are on their way."""
-
-    def __init__(self, sent: int, reason: DataError) -> None:
-        super().__init__(reason.message, reason.hint)
-        self.sent = sent
-        self.reason = reason
 
 
 class Intact(Protocol):
@@ -93,15 +76,16 @@ class TaskProducer:
         Raises FatalError when the configuration is refused or has no broker address.
         """
         self._options = options
+        self._where = f"sending to {','.join(options.bootstrap_servers)}"
         self._failures: dict[int, KafkaError] = {}
         self._trouble: KafkaError | None = None
         self._trouble_at = 0.0
         self._stopping: Callable[[], bool] = lambda: False
         self._stop_deadline: float | None = None
-        self._statistics: tuple[str, float] | None = None
-        self._pace = pace or Pace()
+        self._statistics = ClientStatistics()
+        self.pace = pace or Pace()
         self.tracked = tracked
-        self._report: Report | None = None
+        self.report: Report | None = None
         self.broken = False
         self.has_unsettled = False
         """Whether something was sent since `settle` last heard of everything: nobody else may use the client, which would send it later."""
@@ -109,7 +93,6 @@ class TaskProducer:
         self._start(client_id)
 
     def _start(self, client_id: str) -> None:
-        """A client of its own."""
         settings = producer_settings(self._options, client_id, self.batch_bytes, tracked=self.tracked)
         self._connect(settings, message_timeout_ms(self._options))
 
@@ -121,23 +104,24 @@ class TaskProducer:
         self._run_seconds = min(_RUN_SECONDS, timeout_ms / 6000)
         self._present_bytes = int(settings["batch.size"])
         try:
-            callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error, "stats_cb": self._on_statistics}
-            client = Producer({**settings, **callbacks}, logger=_SILENT)
+            callbacks = {"on_delivery": self.on_delivery, "error_cb": self._on_error, "stats_cb": self.on_statistics}
+            client = Producer({**settings, **callbacks}, logger=SILENT)
         except KafkaException as exception:
             raise not_made(exception.args[0]) from None
         self.topics = Topics(client, self._options, self._is_stopping, lambda: self._trouble, partitions, missing)
         self._client = client
 
-    def start_with(self, run_bytes: int) -> None:
-        """Another task uses it from now on, and has learnt so much of its line: see `run_bytes`."""
-        self._pace = Pace(run_bytes=run_bytes)
+    def hand_over(self) -> None:
+        """Another task uses it from now on."""
+        self._poll(0)
+        self._statistics.hand_over()
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
         self._stopping = stopping
         self._stop_deadline = None
-        self._report = None
-        self._pace.forget()
+        self.report = None
+        self.pace.forget()
         if time.monotonic() - self._trouble_at > _TROUBLE_SECONDS:
             self._trouble = None
         self._failures.clear()
@@ -147,34 +131,32 @@ class TaskProducer:
 
         No effect unless `tracked`.
         """
-        if not self.tracked:
-            return
 
         def report(error: KafkaError | None, message: Receipt) -> None:
             if error is not None:
-                self._on_delivery(error, message)
+                self.on_delivery(error, message)
             elif message.offset() is not None:  # of one that it had sent before, Kafka says only that it is there
                 place(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
 
-        self._report = report
+        self.report = report if self.tracked else None
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
         """Send every value to `topic` with the same key, partition, timestamp and headers (`tail`, from key on; may be empty).
 
         Blocks while the queue is full; nothing is dropped. Raises `Refused` for a value the client refuses on the spot.
         """
-        told = tail if self._report is None else _reported((topic, b"", *tail), self._report)[2:]
+        told = tail if self.report is None else _reported((topic, b"", *tail), self.report)[2:]
         self._drive(values, lambda rest: map(self._client.produce, repeat(topic), rest, *map(repeat, told)))
 
     def send_each(self, messages: Iterable[Message]) -> None:
         """Send messages that differ in more than their value. Otherwise like `send`."""
-        report = self._report
+        report = self.report
         going = list(messages) if report is None else [_reported(message, report) for message in messages]
         self._drive(going, lambda rest: starmap(self._client.produce, rest))
 
     def _drive(self, items: list[Any], produce: Callable[[Iterator[Any]], Iterator[None]]) -> None:
         """The hot loop: hand over until done, pausing for room. `produce` hands over what it is asked for, without a Python call each."""
-        self._pace.begin()
+        self.pace.begin()
         self.has_unsettled = True
         rest = iter(items)
         while True:
@@ -206,11 +188,11 @@ class TaskProducer:
     @property
     def run_bytes(self) -> int:
         """How many bytes of input to send, about, before the next `settle`: fewer on a line that is slow."""
-        return self._pace.run_bytes
+        return self.pace.run_bytes
 
     def weigh(self, size_bytes: int) -> None:
         """What is sent so far, and is settled next, came from so many bytes of input: `run_bytes` learns from it."""
-        self._pace.weigh(size_bytes)
+        self.pace.weigh(size_bytes)
 
     def settle(self) -> None:
         """Wait until everything sent is acknowledged: when this returns, it is.
@@ -226,13 +208,12 @@ class TaskProducer:
                 raise self._gave_up("no acknowledgement from Kafka")
         self._check()
         self.has_unsettled = False
-        refused = self._failure()
-        if refused is not None:
+        if (refused := self._failure() if self._failures else None) is not None:
             self._failures.clear()
             raise translate(refused, "Kafka refused a record")
         self._trouble = None
         self.topics.rest()
-        self._pace.settled(self._run_seconds)
+        self.pace.settled(self._run_seconds)
 
     def smaller_batches(self) -> None:
         """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.
@@ -243,8 +224,7 @@ class TaskProducer:
 
     def take_view(self) -> ClientView | None:
         """What the client said about itself since the last call, None when that was nothing. There is new word every few seconds."""
-        said, self._statistics = self._statistics, None
-        return client_view(*said) if said is not None else None
+        return self._statistics.take()
 
     def may_send(self, _source: Intact, _end: int) -> bool:
         """Whether what was read of a file before position `end` may be sent. Of another file it is: its offset stays."""
@@ -257,22 +237,19 @@ class TaskProducer:
         """Take in what the client has to say while no batch uses it: its events would pile up. From any thread; never blocks."""
         self._poll(0)
 
-    def _poll(self, seconds: float) -> None:
+    def _poll(self, seconds: float, client: Producer | None = None) -> None:
         """Serve callbacks. What ends the whole client is raised by the library wherever it is polled first: it is noted as a failure."""
-        self._serve(self._client, seconds)
-
-    def _serve(self, client: Producer, seconds: float) -> None:
         try:
-            client.poll(seconds)
+            (client or self._client).poll(seconds)
         except KafkaException as exception:
-            self._on_delivery(exception.args[0], None)
+            self.on_delivery(exception.args[0], None)
 
     def _flush(self, seconds: float) -> int:
         """How many messages are left."""
         try:
             return self._client.flush(seconds)
         except KafkaException as exception:
-            self._on_delivery(exception.args[0], None)
+            self.on_delivery(exception.args[0], None)
             return 0
 
     def _is_stopping(self) -> bool:
@@ -282,7 +259,7 @@ class TaskProducer:
         """Whether to wait no longer: `deadline` is over, or, after a stop request, the time in which to settle."""
         now = time.monotonic()
         if self._stop_deadline is None and self._stopping():
-            self._stop_deadline = now + _SETTLE_SECONDS
+            self._stop_deadline = now + SETTLE_SECONDS
         return now > min(deadline, self._stop_deadline or deadline)
 
     def _failure(self) -> KafkaError | None:
@@ -292,19 +269,18 @@ class TaskProducer:
 
     def _check(self) -> None:
         """Raise what was reported so far and is not a record's own fault."""
-        worst = self._failure()
-        if worst is not None and not issubclass(classify(worst), DataError):
+        if (worst := self._failure() if self._failures else None) and not issubclass(classify(worst), DataError):
             self.broken = True
-            self._pace.failed()
-            raise self._told(worst, self._where())
+            self.pace.failed()
+            raise self._told(worst, self._where)
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
         return with_trouble(translate(error, what), self._trouble)
 
     def _gave_up(self, words: str) -> CopycatError:
         self.broken = True
-        self._pace.failed()
-        return with_trouble(RetriableError(f"{self._where()}: {words}"), self._trouble)
+        self.pace.failed()
+        return with_trouble(RetriableError(f"{self._where}: {words}"), self._trouble)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
         """What `produce` raised: the refusal of one record, or the trouble of the whole producer."""
@@ -314,20 +290,19 @@ class TaskProducer:
         self.broken = True
         return with_trouble(translated, self._trouble)
 
-    def _where(self) -> str:
-        return f"sending to {','.join(self._options.bootstrap_servers)}"
-
-    def _on_delivery(self, error: KafkaError | None, _message: Receipt | None) -> None:
+    def on_delivery(self, error: KafkaError | None, _record: Receipt | None) -> None:
+        """A record, or the whole client where it names none, had this error."""
         if error is not None:
             self._failures.setdefault(error.code(), error)
 
     def _on_error(self, error: KafkaError) -> None:
         distrust_token(self._options, error)
-        if self._trouble is None or error.code() != _ALL_DOWN:  # which only follows from what is known
+        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
             self._trouble, self._trouble_at = error, time.monotonic()
 
-    def _on_statistics(self, text: str) -> None:
-        self._statistics = text, time.time()
+    def on_statistics(self, text: str) -> None:
+        """The client has said this about itself."""
+        self._statistics.hear(text)
 
     def close(self) -> None:
         """Give up what is queued and free the client, which cannot be used any more. Never blocks for the network."""

@@ -1,0 +1,220 @@
+"""The producers and lanes of one process, kept between batches, and what its tasks have learnt."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from copycat_agent import logs
+from copycat_agent.model import TaskId
+from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.learnt import Learnt
+from copycat_agent.producer.task_producer import TaskProducer
+from copycat_agent.producer.transactional import KafkaSteps
+from copycat_agent.transactions.protocol import perform
+from copycat_agent.transactions.writing import LaneWriter
+
+IDLE_SECONDS = 600.0
+"""A producer that no batch has used for this long is closed: each holds connections and a few threads."""
+SPARE_SECONDS = 30.0
+"""The same for one beside which another producer to the same cluster is free."""
+LANE_IDLE_SECONDS = 60.0
+"""The same for a lane, which holds up to two producers, and is ready again in 40 ms."""
+FORGET_SECONDS = 86_400.0
+"""What a task has learnt and nobody asked for in a day costs little to learn again; names of connectors come and go."""
+LOOK_SECONDS = 5.0
+"""How often idle producers are looked after."""
+CLIENT_ID = "copycat"
+"""What brokers call a producer, unless `kafka.client` says otherwise."""
+
+MakeSteps = Callable[..., Any]
+"""`transactional.KafkaSteps`, or what a test puts in its place."""
+
+_log = logs.get("kafka")
+
+
+class Lane:
+    """A task's lane in this process: its writer, and who performs the steps. Used by one batch at a time.
+
+    `stopping` is the batch's. `memory` is what its batches found out for those after them. `broken`: something went wrong that nobody
+    expected, and the lane is not kept. `used` is when a batch gave it back (monotonic).
+    """
+
+    def __init__(self, learnt: Learnt, make_steps: MakeSteps, client_id: str, *, tracked: bool) -> None:
+        self.options = learnt.options
+        self.tracked = tracked
+        self.batch_bytes = self.next_batch_bytes = learnt.batch_bytes
+        self.memory = learnt.memory
+        self.stopping: Callable[[], bool] = lambda: False
+        self.broken = False
+        self.used = 0.0
+        self.writer = LaneWriter()
+        how = {"batch_bytes": learnt.batch_bytes, "tracked": tracked, "pace": learnt.pace}
+        self.steps = make_steps(learnt.options, client_id, stopping=self._is_stopping, **how)
+
+    @property
+    def transaction_seconds(self) -> float:
+        """After this time without an end the cluster aborts a transaction."""
+        return float(self.steps.transaction_seconds)
+
+    def _is_stopping(self) -> bool:
+        return self.stopping()
+
+    def close(self) -> None:
+        """Give up what is prepared, free the clients. The next batch of the task begins with reading the head."""
+        perform(self.writer.rest(), self.steps)
+        self.steps.close()
+
+
+class _Free(NamedTuple):
+    """A producer that no batch uses since `at` (monotonic); `task` was the last to use it."""
+
+    task: TaskId
+    options: KafkaOptions
+    producer: TaskProducer
+    at: float
+
+
+class Producers:
+    """The producers and lanes of one process, made after the fork. Thread-safe.
+
+    A batch has a producer to itself: otherwise a flush would wait for, and an error be taken for, somebody else's records. Between batches
+    any task with equal Kafka options may take it, so a thousand connectors need as many connections as they have batches under way: a
+    client for each of them held 3,000 threads. A lane stays its task's.
+    """
+
+    def __init__(
+        self,
+        make_steps: MakeSteps = KafkaSteps,
+        *,
+        make_producer: Callable[..., TaskProducer] = TaskProducer,
+        look_seconds: float = LOOK_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`make_steps`: what performs the steps of lanes. `look_seconds`: how often idle producers are looked after."""
+        self._make_steps = make_steps
+        self._make_producer = make_producer
+        self._look_seconds = look_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._free: list[_Free] = []  # the one that was used last comes last
+        self._lanes: dict[TaskId, Lane] = {}
+        self._learnt: dict[TaskId, Learnt] = {}
+        self._closed = threading.Event()
+        self._keeper: threading.Thread | None = None
+
+    @property
+    def known_tasks(self) -> frozenset[TaskId]:
+        """Tasks of which something is remembered."""
+        return frozenset(self._learnt)
+
+    def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
+        """A producer for one batch of the task; the caller gives it back. Raises FatalError for a refused configuration."""
+        with self._lock:
+            learnt = self._of(task, options)
+            for index, free in reversed(list(enumerate(self._free))):
+                one = free.producer
+                if free.options == options and one.tracked == tracked and one.batch_bytes == learnt.batch_bytes:
+                    del self._free[index]
+                    if free.task != task:
+                        one.hand_over()
+                    one.pace = learnt.pace
+                    return one
+        return self._make_producer(options, CLIENT_ID, learnt.batch_bytes, learnt.pace, tracked=tracked)
+
+    def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
+        """Keep `producer` for another batch, unless it is broken, not what is needed, or holds records that nobody has settled."""
+        is_fit = not (producer.broken or producer.has_unsettled) and producer.next_batch_bytes == producer.batch_bytes
+        with self._lock:
+            if producer.next_batch_bytes:
+                self._of(task, options).batch_bytes = producer.next_batch_bytes
+            if is_fit:
+                self._free.append(_Free(task, options, producer, self._clock()))
+            self._start_keeper()
+        if not is_fit:
+            producer.close()
+
+    def take_lane(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> Lane:
+        """The task's lane, for one batch; the caller gives it back. Raises as `take`."""
+        with self._lock:
+            learnt = self._of(task, options)
+            kept = self._lanes.pop(task, None)
+        if kept is not None:
+            if kept.options == options and kept.tracked == tracked:
+                return kept
+            kept.close()
+        return Lane(learnt, self._make_steps, f"copycat-{task.connector}-{task.number}", tracked=tracked)
+
+    def give_lane_back(self, task: TaskId, lane: Lane) -> None:
+        """Keep `lane` for the task's next batch, unless it is broken or not what is needed."""
+        lane.used, lane.stopping = self._clock(), lambda: False
+        with self._lock:
+            learnt = self._of(task, lane.options)
+            learnt.batch_bytes, learnt.memory = lane.next_batch_bytes, lane.memory
+            leaving = [self._lanes.pop(task)] if task in self._lanes else []
+            if lane.broken or lane.next_batch_bytes != lane.batch_bytes:
+                leaving.append(lane)
+            else:
+                self._lanes[task] = lane
+            self._start_keeper()
+        for one in leaving:
+            one.close()
+
+    def _of(self, task: TaskId, options: KafkaOptions) -> Learnt:
+        """What the task has learnt with these options; called with the lock held."""
+        learnt = self._learnt.get(task)
+        if learnt is None or learnt.options != options:
+            learnt = self._learnt[task] = Learnt(options, self._clock())
+        learnt.used = self._clock()
+        return learnt
+
+    def _start_keeper(self) -> None:
+        """Start the thread that looks after idle producers, with the first of them: it belongs to this process, after the fork."""
+        if self._keeper is None:
+            keeper = threading.Thread(target=self._look_after, name="producers", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads: the next batch tries again
+                keeper.start()
+                self._keeper = keeper
+
+    def _look_after(self) -> None:
+        while not self._closed.wait(self._look_seconds):
+            try:
+                self.attend()
+            except Exception as error:  # noqa: BLE001 - the next round may go better
+                _log.warning("Kafka clients that no batch uses could not be looked after", why=type(error).__name__)
+
+    def attend(self) -> None:
+        """Let idle clients say what they have to say, and close those that are idle for long. Called by a thread of its own.
+
+        The library queues its statistics, 12 KB each, for whoever polls: a producer that nobody polls would leak 300 MB a day.
+        """
+        now = self._clock()
+        with self._lock:
+            old = [one for index, one in enumerate(self._free) if now - one.at > self._patience(index)]
+            self._free = [one for one in self._free if one not in old]
+            unused = [task for task, lane in self._lanes.items() if now - lane.used > LANE_IDLE_SECONDS]
+            leaving: list[TaskProducer | Lane] = [*(one.producer for one in old), *(self._lanes.pop(task) for task in unused)]
+            for one in self._free:
+                one.producer.attend()
+            for lane in self._lanes.values():
+                lane.steps.attend()
+            self._learnt = {task: learnt for task, learnt in self._learnt.items() if now - learnt.used <= FORGET_SECONDS}
+        for each in leaving:
+            each.close()
+
+    def _patience(self, index: int) -> float:
+        """How long a free producer is kept."""
+        is_spare = any(later.options == self._free[index].options for later in self._free[index + 1 :])
+        return SPARE_SECONDS if is_spare else IDLE_SECONDS
+
+    def close(self) -> None:
+        """Close every producer and lane that is kept."""
+        self._closed.set()
+        with self._lock:
+            leaving: list[TaskProducer | Lane] = [*(one.producer for one in self._free), *self._lanes.values()]
+            self._free, self._lanes = [], {}
+        for each in leaving:
+            each.close()
