@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 from copycat_agent.batch.progress import Progress
 from copycat_agent.encoding.bulk import StepTrouble
-from copycat_agent.encoding.encoder import SplitEncoder, StageError
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
 from copycat_agent.encoding.letters import NO_BYTES, OMITTED, PART_OF, RENDERED, dead_letter, part_headers, record_of, rendered, with_raw
 from copycat_agent.encoding.parts import PartOfRecord
@@ -215,6 +215,13 @@ class ErrorPolicy:
             progress.lose(draft.start + kept, end, "too_long", 0, outcome.why.partition(" is ")[2])
         else:
             progress.lose(draft.start + kept, end, "rejected", 1, why)
+
+
+@lru_cache(maxsize=256)
+def policy_of(encoder: Encoder) -> ErrorPolicy:
+    """The policy of a connector, made once in each process."""
+    frames = encoder.frames
+    return ErrorPolicy(encoder.definition, frames.on_too_long, by_record=getattr(frames, "counts_records", False))
 
 
 def long_line(progress: Progress, frame: LongLine) -> Draft:

@@ -91,28 +91,27 @@ class Progress:
     def _pass_some(self, chunk: Chunk | Parsed, end: int, total: int, sent: int) -> None:
         self.advance(end, total, chunk.tail_before(total), chunk.weight(total), dropped=total - sent)
 
-    def pass_long_line(self, line: LongLine, why: str, *, is_dropped: bool) -> None:
-        """An over-long line is passed; `why` says what it is longer than. `is_dropped`: as a whole, for its length."""
-        self.lose(line.start if is_dropped else line.start + len(line.head), line.end, "too_long", 1, why)
-        self.count(Counts(too_long=1))
-        self.advance(line.end, 1, line.tail, line.end - line.start, skipping=not line.complete)
+    def pass_frame(self, frame: LongLine | Part | SkippedRest | Gap, why: str, *, is_dropped: bool) -> None:
+        """A frame that is no chunk is passed, what there was to send of it is on its way.
 
-    def pass_part(self, part: Part) -> None:
-        """A part of a record over the limit is passed."""
-        self.count(Counts(too_long=part.number == 1))
-        cut = part.cut.text() if part.cut else ""
-        self.advance(part.end, 1, part.tail, part.end - part.start, skipping=bool(cut), cut=cut)
-
-    def pass_rest(self, rest: SkippedRest, why: str) -> None:
-        """More of an over-long line is passed, which was counted when its beginning was."""
-        self.lose(rest.start, rest.end, "too_long", 0, why)
-        self.advance(rest.end, 0, rest.tail, rest.end - rest.start, skipping=not rest.complete)
-
-    def pass_gap(self, gap: Gap) -> None:
-        """Bytes of no record are passed: of a hole people hear, the mark at the beginning of a text is no loss."""
-        if gap.reason == "hole":
-            self.lose(gap.start, gap.end, "hole", 0, _HOLE_WORDS)
-        self.advance(gap.end, 0, gap.tail, gap.end - gap.start)
+        `why` says what a long record is longer than. `is_dropped`: over-long lines are dropped as a whole, for their length.
+        """
+        size_bytes = frame.end - frame.start
+        if isinstance(frame, LongLine):
+            self.lose(frame.start if is_dropped else frame.start + len(frame.head), frame.end, "too_long", 1, why)
+            self.count(Counts(too_long=1))
+            self.advance(frame.end, 1, frame.tail, size_bytes, skipping=not frame.complete)
+        elif isinstance(frame, Part):
+            self.count(Counts(too_long=frame.number == 1))
+            cut = frame.cut.text() if frame.cut else ""
+            self.advance(frame.end, 1, frame.tail, size_bytes, skipping=bool(cut), cut=cut)
+        elif isinstance(frame, SkippedRest):  # its line was counted when its beginning was
+            self.lose(frame.start, frame.end, "too_long", 0, why)
+            self.advance(frame.end, 0, frame.tail, size_bytes, skipping=not frame.complete)
+        else:
+            if frame.reason == "hole":  # the mark at the beginning of a text is no loss
+                self.lose(frame.start, frame.end, "hole", 0, _HOLE_WORDS)
+            self.advance(frame.end, 0, frame.tail, size_bytes)
 
     def advance(
         self, end: int, records: int, tail: bytes, size_bytes: int, *, dropped: int = 0, skipping: bool = False, cut: str = ""

@@ -12,10 +12,10 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from copycat_agent.batch.budget import LOOK_SECONDS, Budget, Watch
-from copycat_agent.batch.policy import ErrorPolicy, StopAt, messages_of
+from copycat_agent.batch.policy import StopAt, messages_of, policy_of
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sending import ChunkSender, Sender, Tap
+from copycat_agent.batch.tally import LOOK_SECONDS, Budget, Watch
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
 from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, SkippedRest
@@ -52,16 +52,14 @@ class BatchRun:
         self._grace_seconds = GRACE_SECONDS
         self._open: list[Progress] = []
         self._expects = False
-        self._policy = ErrorPolicy(
-            encoder.definition, encoder.frames.on_too_long, by_record=getattr(encoder.frames, "counts_records", False)
-        )
-        self._sender = Sender(producer, self._policy)
+        self._policy = policy_of(encoder)
+        self.sender = Sender(producer, self._policy)
         self._tap = Tap(batch.samples, self.progresses, encoder.definition.mask if batch.samples else NOTHING_SECRET)
-        self._chunks = ChunkSender(producer, self._policy, self._sender, self._tap, Watch(self._is_over))
+        self._chunks = ChunkSender(producer, self._policy, self.sender, self._tap, Watch(self._is_over))
 
     def run(self) -> None:
         """Read, send and settle until the splits are done or the budget is spent. Raises what ends the whole batch."""
-        for topic in self._encoder.literal_topics():
+        for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
         try:
             for progress in self.progresses:
@@ -79,21 +77,12 @@ class BatchRun:
 
     def expect(self, refusals: Sequence[DataError]) -> None:
         """Kafka will refuse so many of the first messages, see `Sender`: with the record that they are of the batch is over."""
-        self._sender.refusals = list(refusals)
+        self.sender.refusals = list(refusals)
         self._expects = bool(refusals)
 
-    @property
-    def refused(self) -> int:
-        """How many messages were refused on the spot."""
-        return self._sender.refused
-
     def _spent(self) -> bool:
-        return self._budget.is_spent or self._stopping() or self._has_found
-
-    @property
-    def _has_found(self) -> bool:
-        """Whether the record that was expected to be refused is done with."""
-        return self._expects and not self._sender.refusals
+        has_found = self._expects and not self.sender.refusals  # the record that was expected to be refused is done with
+        return self._budget.is_spent or self._stopping() or has_found
 
     def _is_over(self) -> bool:
         """Whether to send nothing more, asked while a frame is sent. Of what goes as one a part is no use: no budget ends it."""
@@ -189,18 +178,15 @@ class BatchRun:
             **({"cut": progress.cut} if progress.cut and self._encoder.frames.on_too_long == "split" else {}),
         )
 
-    @property
-    def _run_bytes(self) -> int:
-        """Less than usual on a line that does not carry that in time."""
-        return min(RUN_BYTES, self._producer.run_bytes)
-
     def _block_bytes(self, block_bytes: int | None) -> int | None:
         """What the budget says, and no more than makes a run. What is sent again has been taken from the budget already."""
         run_bytes = self._producer.run_bytes
         return block_bytes if run_bytes >= BLOCK_BYTES else min(run_bytes, block_bytes or run_bytes)
 
     def _run_is_full(self) -> bool:
-        return len(self._open) >= RUN_FILES or sum(progress.sent.size_bytes for progress in self._open) >= self._run_bytes
+        """Whether to settle before more is sent: earlier than usual on a line that does not carry so much in time."""
+        run_bytes = min(RUN_BYTES, self._producer.run_bytes)
+        return len(self._open) >= RUN_FILES or sum(progress.sent.size_bytes for progress in self._open) >= run_bytes
 
     def _send(self, progress: Progress, encoder: SplitEncoder, frame: Frame) -> int:
         """Hand one frame over, all of it, or, where the batch has to end, some. Raises StopAt when it is so up to a bad record.
@@ -218,7 +204,7 @@ class BatchRun:
 
     def _send_one(self, progress: Progress, encoder: SplitEncoder, frame: LongLine | Part) -> int:
         """Hand over a frame that is one record. Returns how many messages that made. Raises StopAt."""
-        sent, stop = self._sender.hand_over(progress, [self._policy.of_frame(progress, encoder, frame)])
+        sent, stop = self.sender.hand_over(progress, [self._policy.of_frame(progress, encoder, frame)])
         if stop:
             raise stop
         self._tap.take(progress, sent)
@@ -228,15 +214,7 @@ class BatchRun:
         return messages
 
     def _pass(self, progress: Progress, frame: LongLine | Part | SkippedRest | Gap) -> None:
-        """What there was to send of a frame that is no chunk is on its way."""
-        if isinstance(frame, LongLine):
-            progress.pass_long_line(frame, self._policy.too_long, is_dropped=self._policy.drops_long_lines)
-        elif isinstance(frame, Part):
-            progress.pass_part(frame)
-        elif isinstance(frame, SkippedRest):
-            progress.pass_rest(frame, self._policy.too_long)
-        else:
-            progress.pass_gap(frame)
+        progress.pass_frame(frame, self._policy.too_long, is_dropped=self._policy.drops_long_lines)
 
     def _settle(self) -> None:
         """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
@@ -265,7 +243,7 @@ class BatchRun:
         What goes as one cannot be settled up to where the time is over: in it the search goes on to its end.
         """
         is_whole = any(progress.split.goes_as_one for progress in pending)
-        until, refused = math.inf if is_whole else time.monotonic() + SEARCH_SECONDS, self._sender.refused
+        until, refused = math.inf if is_whole else time.monotonic() + SEARCH_SECONDS, self.sender.refused
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()
@@ -281,7 +259,7 @@ class BatchRun:
                 progress.move_before()
                 raise stop.error from None
             progress.move()
-        if self._sender.refused == refused and time.monotonic() < until:
+        if self.sender.refused == refused and time.monotonic() < until:
             self._producer.smaller_batches()  # no single record was to blame
             self._budget.end()
 
@@ -291,12 +269,10 @@ class BatchRun:
             return True
         encoder = self._bind(progress)
         for frame in self._frames(progress, self._block_bytes(None)):
-            if not self._send_slowly(progress, encoder, _up_to(frame, target), until):
-                self._budget.end()
-                return False
-            if progress.sent_position >= target:
+            is_sent = self._send_slowly(progress, encoder, _up_to(frame, target), until)
+            if is_sent and progress.sent_position >= target:
                 return True
-            if self._is_late(until):
+            if not is_sent or self._is_late(until):
                 self._budget.end()
                 return False
         if progress.sent_position < target:
@@ -311,7 +287,7 @@ class BatchRun:
         if isinstance(frame, Chunk | Parsed):
             return self._send_chunk_slowly(progress, encoder, frame, until)
         if isinstance(frame, LongLine | Part):
-            _, stop = self._sender.deliver(progress, [self._policy.of_frame(progress, encoder, frame)])
+            _, stop = self.sender.deliver(progress, [self._policy.of_frame(progress, encoder, frame)])
             if stop:
                 raise stop
         self._pass(progress, frame)
@@ -322,7 +298,7 @@ class BatchRun:
         while delivered < len(chunk.values):
             group = itertools.islice(drafts, GROUP_RECORDS)
             outcomes, stop = self._policy.outcomes(progress, encoder, group, time.monotonic() + LOOK_SECONDS)
-            settled, earlier = self._sender.deliver(progress, outcomes)
+            settled, earlier = self.sender.deliver(progress, outcomes)
             delivered += settled
             if stop := earlier or stop:
                 progress.pass_up_to(chunk, stop.draft, delivered)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from copycat_agent.batch.budget import Watch
 from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt, messages_of
 from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.tally import Watch
 from copycat_agent.encoding.bulk import BulkEncoder, ChunkEncoding, Encoded
 from copycat_agent.encoding.encoder import SplitEncoder
 from copycat_agent.errors import BlockedError, DataError, TimestampError

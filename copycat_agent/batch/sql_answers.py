@@ -1,36 +1,35 @@
-"""What a query made of the records of a batch, and messages with that in their middle."""
+"""What is asked of a query about the records of a batch, and what it made of each."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable
+import bisect
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, pairwise
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.sql_ask import NOT_ASKED, Asked, Asking
-from copycat_agent.batch.sql_rows import Results
-from copycat_agent.converters import Converter
-from copycat_agent.encoding.bulk import AllAtOnce, BulkEncoder, ChunkEncoding, Encoded
-from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
-from copycat_agent.encoding.layout import Headers
-from copycat_agent.encoding.parts import Begun, PartOfRecord
+from copycat_agent.batch.sql_table import FAILED, RECORD
+from copycat_agent.encoding.encoder import StageError
 from copycat_agent.errors import CopycatError, DataError
-from copycat_agent.formats import Chunk, Draft, Frame, LongLine, Parsed, Part
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.model import SourcePartition
-from copycat_agent.producer import Message
-from copycat_agent.transforms import StepError
 from copycat_agent.transforms.sql import SqlStep
 
+NOT_ASKED = -1
+"""The number in the query of a record that does not come to it."""
 UNNAMED = "one of its functions"
 """Where a query fails when nobody knows more."""
 
 MOST_ROWS = 100_000
 """A record of which a query makes more is a bad one."""
 
+RESULT_BYTES = 2**26
+"""Of a query's result that one batch keeps. What is beyond that is asked for again with the next batch."""
 
-_BY_ITSELF = "a record to look at by itself"
+_WHOLE = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 class Query(Protocol):
@@ -116,169 +115,157 @@ class Answers:
         return (frame.cut(at - number)[0] if at > number and not isinstance(frame, LongLine) else None), False
 
 
-class AnsweredEncoder(SplitEncoder):
-    """The encoder for the records of one split, with the query in the middle.
+class Asked:
+    """Of a split's records, by their numbers: their numbers in the query, and what is to be known of them beside.
 
-    `inner` does what needs no query; `asking` is what comes before it.
+    `special`: why a record is a bad one, or what a step that came from outside raised, or, of one that a step dropped though it failed,
+    the words for that. `times` are event times, `troubles` what `on_error: keep` let pass. `firsts`: of records in parts, by where they
+    begin, the number in the query of their first part.
     """
 
-    def __init__(self, encoder: Encoder, inner: SplitEncoder, progress: Progress, answers: Answers, asking: Asking) -> None:
-        self._inner = inner
-        self._progress = progress
-        self._answers = answers
-        self._asked = answers.asked(progress)
-        self.layout = inner.layout
-        self.asking = asking
-        self.bulk = None
-        if progress.window is None and answers.results is not None:
-            self.bulk = AnsweredBulk(encoder, inner, self._asked, answers)
-
-    def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
-        """See `SplitEncoder.encode`."""
-        if self._progress.window is not None:
-            self._progress.window.see(draft)
-        record = self._record(draft)
-        if record < 0:
-            return ()
-        rows = self._rows(draft, record, lambda: self._before(draft))
-        made = (self._encoded(fields, draft, extra) for fields in rows)
-        return tuple(message for message in made if message is not None)
-
-    def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
-        """See `SplitEncoder.encode_part`: what the query made of the record's first part decides."""
-        draft = part.draft
-        if self._progress.window is not None:
-            self._progress.window.see(draft if part.number == 1 else part.read_first())
-        record = self._record(draft)
-        if record < 0:
-            return ()
-        firsts = self._rows(draft, self._asked.firsts[part.first[0]], lambda: dict(self._begun_of(part).draft.fields()))
-        rows = self._rows(draft, record, lambda: self._before_part(part)) if part.number > 1 and firsts else firsts
-        made = (self._encoded_part(firsts[min(index, len(firsts) - 1)], fields, part, extra) for index, fields in enumerate(rows))
-        return tuple(message for message in made if message is not None)
-
-    def _encoded_part(self, first: dict[str, Any], fields: dict[str, Any], part: PartOfRecord, extra: Headers) -> Message | None:
-        inner, window, whole = self._inner, self._progress.window, part.draft
-        begun = Begun(Draft(dict(first), *part.first, whole.number - part.number + 1))
-        begun.draft.timestamp_ms = self._asked.times.get(whole.number)
-        inner.go_on(begun, 1)
-        draft = begun.draft
-        if begun.goes_on and part.number > 1:
-            draft = inner.ready(whole.anew())
-            draft.value = fields
-            if not inner.apply_to_part(begun, draft, 1):
-                return None
-        whole.trouble = whole.trouble or (begun if not begun.goes_on else draft).trouble
-        if not begun.goes_on or (window is not None and not window.takes(begun.draft)):
-            return None
-        return inner.finish_part(begun, draft, part, extra)
-
-    def _record(self, draft: Draft) -> int:
-        """Its number in the query, negative where it was not asked about. Raises what stands in the way of asking."""
-        special = self._asked.special.get(draft.number, "")
-        if isinstance(special, StageError):
-            raise StageError(special.stage, special.error)
-        if isinstance(special, CopycatError):
-            raise special
-        draft.trouble = special or self._asked.troubles.get(draft.number, "")
-        return self._asked.record(draft.number)
-
-    def _before(self, draft: Draft) -> dict[str, Any]:
-        """The record as it was before the query."""
-        before = self._inner.ready(draft.anew())
-        self._inner.apply(before, 0)
-        return before.fields()
-
-    def _begun_of(self, part: PartOfRecord) -> Begun:
-        return self._inner.begun(part._replace(draft=part.draft.anew()))
-
-    def _before_part(self, part: PartOfRecord) -> dict[str, Any]:
-        """The same for a part."""
-        before = self._inner.ready(part.draft.anew())
-        self._inner.apply_to_part(self._begun_of(part), before, 0)
-        return before.fields()
-
-    def _rows(self, draft: Draft, record: int, before: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-        """The fields of each row; `before` gives the record as it was before the query. Raises StageError."""
-        error, step = self._answers.error(record), self._answers.step
-        if error is None:
-            assert self._answers.results is not None
-            return self._answers.results.rows(record)
-        policy = step.options.on_error
-        if policy is None or policy == "dlq" or policy == "stop":  # noqa: PLR1714 - mypy reads this
-            raise StageError("transform", StepError(step.name, error, policy or ""))
-        draft.trouble = draft.trouble or f"{step.name}: {error.message}"
-        return [] if policy == "drop" else [before()]
-
-    def _encoded(self, fields: dict[str, Any], record: Draft, extra: Headers) -> Message | None:
-        inner, window = self._inner, self._progress.window
-        draft = inner.ready(record.anew())
-        draft.value, draft.timestamp_ms, draft.schema = fields, self._asked.times.get(record.number), None
-        goes = inner.apply(draft, 1)
-        record.trouble = record.trouble or draft.trouble
-        if not goes or (window is not None and not window.takes(draft)):
-            return None
-        return inner.finish(draft, extra)
-
-
-class AnsweredBulk(BulkEncoder):
-    """See `BulkEncoder`: the first step gives a record what the query made of it."""
-
-    def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
-        layout, steps = encoder.layout, inner.steps(1)
-        super().__init__(layout, inner.layout, (self._answer, *steps), changes_fields=False)
-        alone = not (steps or layout.wants_record or layout.value is not None) and inner.layout.is_steady
-        self._convert: Converter | None = (layout.convert_fields or layout.convert_value) if alone else None
-        self._asked = asked
-        self._all = answers
+    def __init__(self) -> None:
+        self.special: dict[int, StageError | CopycatError | str] = {}
+        self.times: dict[int, int] = {}
+        self.troubles: dict[int, str] = {}
+        self.firsts: dict[int, int] = {}
         self._first = 0
-        self._answers: list[dict[str, Any] | bool | None] = []
+        self._records: list[int] = []
 
-    def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
-        """See `BulkEncoder.begin`."""
-        encoding = super().begin(chunk, number)
-        if encoding is None or not chunk.total:
+    def record(self, number: int) -> int:
+        """The record's number in the query, NOT_ASKED when it does not come to it."""
+        index = number - self._first
+        return self._records[index] if 0 <= index < len(self._records) else NOT_ASKED
+
+    def records(self, number: int, total: int) -> list[int]:
+        """The same for `total` records from this one on."""
+        index = number - self._first
+        return self._records[index : index + total]
+
+    def number(self, record: int) -> int | None:
+        """The other way round; None for a record of another split."""
+        try:
+            return self._first + self._records.index(record)
+        except ValueError:
             return None
-        answers = self._all.among(self._asked.records(number, chunk.total))
-        if answers is None:
-            return None
-        for special in (self._asked.special, self._asked.troubles):
-            for one in range(number, number + chunk.total) if special else ():
-                if one in special:
-                    answers[one - number] = True
-        if self._convert is not None and len(chunk.values) == chunk.total:
-            with contextlib.suppress(CopycatError):  # which of the records it is shows one by one
-                return AllAtOnce(chunk, number, _encoded(answers, self._convert))
-        self._first, self._answers = number, answers
-        return encoding
 
-    def _takes_raw(self, chunk: Parsed) -> bool:
-        del chunk
-        return False
-
-    def _answer(self, draft: Draft) -> bool:
-        answer = self._answers[draft.number - self._first]
-        if answer is None:
-            return False
-        if answer is True:
-            raise DataError(_BY_ITSELF)
-        draft.value = answer  # type: ignore[assignment]
-        draft.timestamp_ms, draft.schema = self._asked.times.get(draft.number), None
-        return True
+    def enter(self, number: int, records: Iterable[int]) -> None:
+        """The numbers in the query of the records from `number` on."""
+        self._first = self._first or number
+        self._records += [NOT_ASKED] * (number - self._first - len(self._records))
+        self._records += records
 
 
-def _encoded(answers: list[dict[str, Any] | bool | None], convert: Converter) -> Encoded:
-    """Raises what `convert` does, DataError where a record has to be looked at."""
-    encoded = Encoded()
-    messages, drops = encoded.messages, encoded.drops
-    for answer in answers:
-        if answer is None:
-            drops.append(len(messages))
-        elif answer is True:
-            raise DataError(_BY_ITSELF)
-        else:
-            messages.append(convert(answer))
-    return encoded
+class Results:
+    """What a query made of records, by their numbers. Kept as Arrow; fields are made when they are asked for, quickest in order."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Reads `batches` to their end, in which the rows of a record stand together and records in their order.
+
+        `end` is the first record of which not all rows were kept: there was no room for it. None when there was for all.
+        """
+        self.failures: dict[int, str] = {}
+        self.end: int | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._firsts: list[int] = []  # of each batch, the place of its first row
+        self._records = array("q")  # of each row
+        self._size_bytes = 0
+        for batch in batches:
+            if batch.num_rows:
+                self._keep(batch)
+        self._read = self._asked = -1
+        self._rows: list[dict[str, Any]] = []
+
+    def failed(self, record: int) -> str:
+        """Where the query fails for this record, "" where it does not."""
+        return self.failures.get(record, "")
+
+    def count(self, record: int) -> int:
+        """How many rows it made of this record."""
+        begin, end = self._place(record, record + 1)
+        return end - begin
+
+    def rows(self, record: int) -> list[dict[str, Any]]:
+        """The fields of each row that the query made of this record, the caller's to change; none when it dropped it."""
+        begin, end = self._place(record, record + 1)
+        if begin == end:
+            return []
+        if record <= self._asked:
+            self._read = -1  # they may have been changed
+        self._asked = record
+        return [self._fields(one) for one in range(begin, end)]
+
+    def between(self, first: int, end: int) -> tuple[dict[int, Any], set[int]]:
+        """Of the records from `first` up to, not including, `end`: the fields of those it made rows of, and of which it made several."""
+        place, last = self._place(first, end)
+        records = self._records[place:last]
+        made: dict[int, Any] = dict(zip(records, chain.from_iterable(map(fields_of, self._slices(place, last))), strict=True))
+        if len(made) == len(records):
+            return made, set()
+        return made, {one for one, following in pairwise(records) if one == following}
+
+    def _place(self, first: int, end: int) -> tuple[int, int]:
+        place = bisect.bisect_left(self._records, first)
+        return place, bisect.bisect_left(self._records, end, place)
+
+    def _slices(self, place: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows from one place to another."""
+        index = bisect.bisect_right(self._firsts, place) - 1
+        while place < end:
+            batch, begin = self._batches[index], place - self._firsts[index]
+            yield (piece := batch.slice(begin, min(batch.num_rows, end - self._firsts[index]) - begin))
+            place += piece.num_rows
+            index += 1
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        if self.end is not None:
+            return
+        records = batch.column(RECORD).to_numpy()
+        self._size_bytes += batch.nbytes
+        if self._size_bytes > RESULT_BYTES:
+            self.end = int(records[0])  # it may have begun in the batch before
+            return
+        last = self._records[-1] if self._records else -1
+        assert int(records[0]) >= last, "a query keeps the order of records"
+        assert bool((records[1:] >= records[:-1]).all()), "a query keeps the order of records"
+        self._firsts.append(len(self._records))
+        self._records.frombytes(records.tobytes())
+        self._batches.append(batch)
+        if FAILED in batch.schema.names and batch.column(FAILED).null_count < len(records):
+            where = batch.column(FAILED).to_pylist()
+            self.failures |= {int(record): one for record, one in zip(records, where, strict=True) if one is not None}
+
+    def _fields(self, place: int) -> dict[str, Any]:
+        read = self._read
+        if read < 0 or not 0 <= place - self._firsts[read] < len(self._rows):
+            read = self._read = bisect.bisect_right(self._firsts, place) - 1
+            self._rows = fields_of(self._batches[read])
+        return self._rows[place - self._firsts[read]]
+
+
+def fields_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as fields, without the columns that are ours."""
+    names = [name for name in batch.schema.names if name not in (RECORD, FAILED)]
+    columns = [_values(batch.column(name)) for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else [{} for _ in range(batch.num_rows)]
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or any(is_it(kind) for is_it in _WHOLE)
+
+
+def _lists(column: pa.Array) -> list[Any]:
+    flat, sizes = iter(_values(column.flatten())), column.value_lengths().to_pylist()
+    return [None if size is None else list(islice(flat, size)) for size in sizes]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """As `to_pylist`, several times as fast for texts, and numbers without nulls."""
+    if pa.types.is_string(column.type) or (not column.null_count and any(is_it(column.type) for is_it in _WHOLE)):
+        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        return values
+    if pa.types.is_list(column.type) and _is_flat(column.type.value_type):
+        return _lists(column)
+    return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
 
 
 def failure(where: str, why: str) -> str:

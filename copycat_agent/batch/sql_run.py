@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from copycat_agent.batch.budget import Watch
 from copycat_agent.batch.policy import StopAt, long_line
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
-from copycat_agent.batch.sql_answers import AnsweredEncoder, Answers, Query
-from copycat_agent.batch.sql_ask import Asking
-from copycat_agent.batch.sql_rows import Results, Table
+from copycat_agent.batch.sql_answers import Answers, Query, Results
+from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
+from copycat_agent.batch.sql_table import Table
+from copycat_agent.batch.tally import Watch
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
@@ -84,7 +84,7 @@ class SqlRun(BatchRun):
         return run
 
     def _run(self) -> None:
-        for topic in self._encoder.literal_topics():
+        for topic in self._encoder.literal_topics:
             self._producer.topics.partitions(topic)
         try:
             if self._is_again:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Results, Unsaved, is_empty, joined
+from copycat_agent.delivery.base import Accounts, AsValue, Delivery, DeliveryView, MakeRun, Results, Unsaved, joined
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import AT_LEAST_ONCE, AtLeastOncePlan, SplitResult
 
@@ -104,17 +104,15 @@ class AtLeastOnce:
 
     def save(self, one: Unsaved, accounts: Accounts) -> bool:
         """See `Delivery.save`."""
-        if is_empty(one.changes) and not accounts:
-            return False
-        self._commit(one.changes, accounts)
-        return True
+        return self._commit(one.changes, accounts)
 
     def save_last(self, changes: Changes, _unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
         """See `Delivery.save_last`."""
         self._commit(changes, accounts)
 
-    def _commit(self, changes: Changes, accounts: Accounts) -> None:
-        self._store.commit(changes.offsets, changes.forget, changes.losses, accounts=joined(accounts, changes))
+    def _commit(self, changes: Changes, accounts: Accounts) -> bool:
+        accounts = joined(accounts, changes) if changes.accounts else accounts
+        return self._store.commit(changes.offsets, changes.forget, changes.losses, accounts=accounts)
 
     def left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """See `Delivery.left`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.bulk import BulkEncoder
-from copycat_agent.encoding.layout import Headers, MessageLayout, host_name
+from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
 from copycat_agent.encoding.parts import Begun, PartOfRecord, PartSteps
 from copycat_agent.encoding.window import window_of
 from copycat_agent.errors import DataError, FatalError
@@ -52,6 +52,7 @@ class Encoder:
     """A definition, compiled: how its files are framed, what its steps do to a record, what its messages look like.
 
     Stateless after construction; shared by threads. `changes_fields`: a step may change a record, so its fields have to be its own.
+    `kafka` is the cluster, `literal_topics` the topics that are known before any record is read.
     """
 
     def __init__(self, definition: Definition) -> None:
@@ -64,7 +65,9 @@ class Encoder:
         self._stages = [slice(before + 1, cut) for before, cut in pairwise([-1, *queries, len(definition.transforms)])]
         self.changes_fields = not all(kind_of(step).is_filter for step in definition.transforms)
         self.window = window_of(definition, raw=_is_raw(definition))
+        self.kafka = _kafka(definition)
         self.layout = MessageLayout(definition, has_fields=bool(definition.transforms) or getattr(self.frames, "makes_fields", False))
+        self.literal_topics = (self.layout.literal_topic,) if self.layout.literal_topic else ()
 
     def step(self, options: TransformOptions, number: int) -> Transform:
         """Compile the `number`-th step, from 0."""
@@ -88,20 +91,6 @@ class Encoder:
         """The options of the steps of one stage."""
         return self.definition.transforms[self._stages[stage]]
 
-    @property
-    def kafka(self) -> KafkaOptions:
-        """The cluster; topics that are made get the broker's time where records are to have it."""
-        kafka = self.definition.kafka
-        if self.definition.record.timestamp != "broker" or kafka.create_topics is None:
-            return kafka
-        config = {**kafka.create_topics.config, "message.timestamp.type": "LogAppendTime"}
-        return kafka.model_copy(update={"create_topics": kafka.create_topics.model_copy(update={"config": config})})
-
-    def literal_topics(self) -> tuple[str, ...]:
-        """Topics known before any record is read."""
-        topic = self.layout.topic
-        return (topic.literal_prefix,) if topic.is_literal else ()
-
 
 class SplitEncoder:
     """Makes messages of the records of one split. Used from one thread.
@@ -118,7 +107,7 @@ class SplitEncoder:
         self._begun: Begun | None = None
         meta = SplitMeta(split.path, split.inode, host, encoder.definition.name, split.mtime_ms, encoder.clock)
         self._stages = tuple(tuple(transform.bind(meta) for transform in stage) for stage in encoder.stages)
-        self.layout = encoder.layout.bind(split, meta, partitions, run)
+        self.layout = SplitLayout(encoder.layout, split, meta, partitions, run)
         self.bulk: BulkEncoder | None = None
         if window is None and len(self._stages) == 1:
             self.bulk = BulkEncoder(encoder.layout, self.layout, self._stages[0], changes_fields=encoder.changes_fields)
@@ -244,6 +233,15 @@ def _good(begun: Begun) -> Begun:
     if begun.bad is not None:
         raise StageError("transform", begun.bad)
     return begun
+
+
+def _kafka(definition: Definition) -> KafkaOptions:
+    """The cluster; topics that are made get the broker's time where records are to have it."""
+    kafka = definition.kafka
+    if definition.record.timestamp != "broker" or kafka.create_topics is None:
+        return kafka
+    config = {**kafka.create_topics.config, "message.timestamp.type": "LogAppendTime"}
+    return kafka.model_copy(update={"create_topics": kafka.create_topics.model_copy(update={"config": config})})
 
 
 def _is_raw(definition: Definition) -> bool:

@@ -42,7 +42,7 @@ class MessageLayout:
     """The `record` and `converters` sections of a definition, compiled. Stateless after construction; shared by threads.
 
     `convert_value` is None where bytes go as they are. `wants_record`, `key_wants_record`: the converter is called with the topic and
-    the schema of the record's file beside the value.
+    the schema of the record's file beside the value. `has_same_headers`: they are the same for all records of a split that are whole.
     """
 
     def __init__(self, definition: Definition, *, has_fields: bool) -> None:
@@ -53,6 +53,10 @@ class MessageLayout:
         self.key = None if record.key is None else compile_template(record.key)
         self.headers = {name: compile_template(text) for name, text in record.headers.items()}
         self.value = None if record.value is None else compile_template(record.value)
+        self.literal_topic = self.topic.literal_prefix if self.topic.is_literal else ""
+        self.has_same_headers = not record.origin_headers and all(_is_of_split(template) for template in self.headers.values())
+        has_same_key = self.key is None or _is_of_split(self.key)
+        self.is_steady = bool(self.literal_topic) and has_same_key and self.has_same_headers and record.timestamp != "event"
         self.convert_key = _key_converter(definition)
         self.convert_value = _value_converter(definition, has_fields=has_fields or self.value is not None)
         self.key_wants_record = key is not None and CONVERTERS[key.type].wants_record
@@ -69,13 +73,6 @@ class MessageLayout:
         """What `convert_value` does to fields, when it goes by what the value is; bytes go as they are then. Else None."""
         return _json if self.convert_value is _by_kind else None
 
-    def bind(self, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> SplitLayout:
-        """The layout for the records of one split. `partitions` gives a topic's partition count; `run` rotates sticky ones.
-
-        Raises DataError when a template cannot be rendered for any record of this file.
-        """
-        return SplitLayout(self, split, meta, partitions, run)
-
 
 class SplitLayout:
     """What the messages of one split look like. What is the same for all of them is made once.
@@ -85,22 +82,24 @@ class SplitLayout:
     """
 
     def __init__(self, layout: MessageLayout, split: Split, meta: SplitMeta, partitions: Callable[[str], int], run: int) -> None:
-        """See `MessageLayout.bind`."""
+        """`partitions` gives a topic's partition count; `run` rotates sticky ones.
+
+        Raises DataError when a template cannot be rendered for any record of this file.
+        """
         record, dlq = layout.definition.record, layout.definition.errors.dlq
         self._layout, self._split, self._record = layout, split, record
         self._partitions, self._run = partitions, run
         self._allowed = frozenset(record.allowed_topics)
         self._dead_letters = None if dlq is None else dlq.topic
-        self._topic = layout.topic.bind(meta)
-        self.literal_topic = layout.topic.literal_prefix if layout.topic.is_literal else ""
+        self.literal_topic = layout.literal_topic
+        self._topic = None if self.literal_topic else layout.topic.bind(meta)
         self._checked: set[str] = set()
         self._key = layout.key.bind(meta) if layout.key else None
         self._headers = [(name, template.bind(meta)) for name, template in layout.headers.items()]
-        self._same_headers = self._steady_headers()
+        self._same_headers = self._headers_of(_NOTHING, ()) if layout.has_same_headers else None
         self._is_event = record.timestamp == "event"
         self._timestamp = split.mtime_ms if record.timestamp == "file" else 0
-        has_same_key = layout.key is None or _is_of_split(layout.key)
-        self.is_steady = bool(self.literal_topic) and has_same_key and self._same_headers is not None and not self._is_event
+        self.is_steady = layout.is_steady
         self.value = self._value(meta)
 
     def outline(self, draft: Draft, extra: Headers = ()) -> Outline:
@@ -131,13 +130,8 @@ class SplitLayout:
         is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
         return () if is_plain else (key, partition, None, None, timestamp, headers)
 
-    def _steady_headers(self) -> list[tuple[str, bytes]] | None:
-        """The headers, when they are the same for all records that are whole."""
-        if self._record.origin_headers or not all(_is_of_split(template) for template in self._layout.headers.values()):
-            return None
-        return self._headers_of(_NOTHING, ())
-
     def _topic_of(self, draft: Draft) -> str:
+        assert self._topic is not None, "a literal topic is not made from data"
         topic = self._topic(draft)
         if topic not in self._checked:
             self._check_topic(topic)

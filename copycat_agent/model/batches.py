@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.model.records import (
@@ -104,11 +104,7 @@ class LanePlan:
     head: Head
     place: Place
     also: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
-
-    @property
-    def guarantee(self) -> str:
-        """See `model.DeliveryPlan`."""
-        return "exactly_once"
+    guarantee: ClassVar[str] = "exactly_once"
 
 
 LaneState = Literal["committed", "idle", "undone", "unknown"]
@@ -250,13 +246,11 @@ class DeliveryPlan(Protocol):
         """Names the delivery, as `delivery.guarantee` in a definition does."""
 
 
-class AtLeastOncePlan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AtLeastOncePlan:
     """There is nothing to tell: what Kafka acknowledges is settled."""
 
-    @property
-    def guarantee(self) -> str:
-        """See `DeliveryPlan`."""
-        return "at_least_once"
+    guarantee: ClassVar[str] = "at_least_once"
 
 
 AT_LEAST_ONCE = AtLeastOncePlan()

@@ -83,15 +83,17 @@ class Commit:
         connection.executemany(schema.UPSERT, self.rows)
         if self.forget:
             connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)
-        ledger.add_accounts(connection, self.accounts)
+        if self.accounts:
+            ledger.add_accounts(connection, self.accounts)
         saved = [SourcePartition(*row[:2]) for row in self.rows]
         untold = [one for one in dict.fromkeys((*saved, *self.forget)) if one not in self.told]
         lane_rows.changed(connection, untold, wish=self.may_rewind, is_lost=self.is_lost)
-        lane_rows.unmark(connection, self.told)
-        lane_rows.told(connection, self.also)
+        if self.told or self.also:
+            lane_rows.unmark(connection, self.told)
+            lane_rows.told(connection, self.also)
         if self.heads:
             lanes.save_heads(connection, self.connector, self.heads)
-        return entries.enter(connection, self.losses) or bool(self.forget)
+        return (bool(self.losses) and entries.enter(connection, self.losses)) or bool(self.forget)
 
 
 class OffsetStore(LaneStore):
@@ -177,8 +179,10 @@ class OffsetStore(LaneStore):
         told: Collection[SourcePartition] = (),
         also: Iterable[tuple[SourcePartition, SourceOffset | None]] = (),
         connector: str = "",
-    ) -> None:
+    ) -> bool:
         """Save `offsets`, delete `forget`, enter `losses` and add to `accounts` in one transaction, all or none.
+
+        Returns whether there was anything to save.
 
         What is in both `offsets` and `forget` is deleted. FatalError when an offset, or a lane, would move backwards: that is a bug.
         `heads` are those of lanes whose transaction is committed, all of one connector, which has to be named where it has no
@@ -193,7 +197,7 @@ class OffsetStore(LaneStore):
             names = {connector or None, *(one.connector for one in (*offsets, *forget, *commit.told, *commit.also))} - {None}
             assert len(names) == 1, "heads are saved with offsets of one connector"
             commit.connector = str(names.pop())
-        self._write(commit)
+        return self._write(commit)
 
     def reset(self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = ()) -> None:
         """Like `commit`, but on a person's request: positions may move backwards."""
@@ -273,10 +277,10 @@ class OffsetStore(LaneStore):
         """Close."""
         self.close()
 
-    def _write(self, commit: Commit) -> None:
-        """Queue it; whoever gets the lock first writes those of everyone who waits."""
+    def _write(self, commit: Commit) -> bool:
+        """Queue it; whoever gets the lock first writes those of everyone who waits. Returns whether there was anything to write."""
         if not commit:
-            return
+            return False
         self._waiting.append(commit)
         with self._lock:
             if not commit.settled:
@@ -284,10 +288,11 @@ class OffsetStore(LaneStore):
         if commit.error:
             # a new one each time: several threads raise for one failure
             raise type(commit.error)(commit.error.message, commit.error.hint)
+        return True
 
     def _write_group(self, group: list[Commit]) -> None:
         """One transaction. A commit that must be refused, or cannot be saved, is left out; the others do not suffer from it."""
-        failure: CopycatError = RetriableError("the commit was interrupted")
+        failure: CopycatError | None = None
         written = deleted = False
         try:
             with self.writing() as connection:
@@ -301,5 +306,6 @@ class OffsetStore(LaneStore):
             failure = error
         finally:
             for commit in group:
-                commit.error = commit.error if written or commit.error else failure
+                if not written:
+                    commit.error = commit.error or failure or RetriableError("the commit was interrupted")
                 commit.settled = True

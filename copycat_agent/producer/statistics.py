@@ -22,17 +22,19 @@ class ClientStatistics:
     """What one client has said about itself, for the task that uses it. Used from one thread at a time."""
 
     def __init__(self) -> None:
+        self.has_news = False
+        """Whether `take` has anything to give."""
         self._said: tuple[str, float] | None = None
         self._earlier: ClientView | None = None
         self._retries_before: int | None = 0
 
     def hear(self, text: str) -> None:
         """The client has said this; what it said before and nobody took is out of date."""
-        self._said = text, time.time()
+        self._said, self.has_news = (text, time.time()), True
 
     def take(self) -> ClientView | None:
         """What was heard since the last call; None when that was nothing, or is not as expected."""
-        said, self._said = self._said, None
+        said, self._said, self.has_news = self._said, None, False
         earlier, self._earlier = self._earlier, None
         if said is None:
             return earlier
@@ -51,6 +53,7 @@ class ClientStatistics:
         """
         view = self.take()
         self._earlier = view and view._replace(queue_records=0, queue_bytes=0, retries=0)
+        self.has_news = view is not None
         self._retries_before = None
 
 

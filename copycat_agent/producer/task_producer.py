@@ -224,7 +224,7 @@ class TaskProducer:
 
     def take_view(self) -> ClientView | None:
         """What the client said about itself since the last call, None when that was nothing. There is new word every few seconds."""
-        return self._statistics.take()
+        return self._statistics.take() if self._statistics.has_news else None
 
     def may_send(self, _source: Intact, _end: int) -> bool:
         """Whether what was read of a file before position `end` may be sent. Of another file it is: its offset stays."""

@@ -59,6 +59,7 @@ class Topics:
         self._options = options
         self._stopping = stopping
         self._last_trouble = last_trouble
+        self._has_asked_admin = False
         self._partitions: dict[str, int] = {} if known is None else known
         self._missing: set[str] = set() if missing is None else missing
         self.admin = Admin(options, stopping=stopping)
@@ -77,7 +78,8 @@ class Topics:
 
     def rest(self) -> None:
         """No topic is asked for now: what only new topics need is closed."""
-        self.admin.close()
+        if self._has_asked_admin:
+            self.admin.close()
 
     def close(self) -> None:
         """Nothing is asked any more. An error that was raised here, and whoever keeps it, may keep this object, but not the client."""
@@ -159,6 +161,7 @@ class Topics:
                 raise translate(error, f"creating topic {topic}") from None
 
     def _ask_admin(self, question: Question) -> None:
+        self._has_asked_admin = True
         self.admin.ask(question, _CREATE_SECONDS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.batch.sql_rows import FAILED
+from copycat_agent.batch.sql_table import FAILED
 from copycat_agent.spark.sql_nodes import each, kind_of
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from copycat_agent import logs
-from copycat_agent.batch.sql_rows import Table
+from copycat_agent.batch.sql_table import Table
 from copycat_agent.spark import sql_words as words
 from copycat_agent.spark.session import words_of
 from copycat_agent.spark.sql_plan import Query, RefusedQueryError, prepare

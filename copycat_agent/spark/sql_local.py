@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from copycat_agent.batch.sql_answers import UNNAMED, failure
-from copycat_agent.batch.sql_rows import FAILED, RECORD, Results, Table
+from copycat_agent.batch.sql_answers import UNNAMED, Results, failure
 from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.batch.sql_table import FAILED, RECORD, Table
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError, FatalError
 from copycat_agent.options import SparkOptions

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from copycat_agent.batch.sql_rows import FAILED, RECORD
+from copycat_agent.batch.sql_table import FAILED, RECORD
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import sql_words as words
 from copycat_agent.spark.sql_careful import Careful

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore, ledger, schema
+from copycat_agent.offsets import OffsetStore, lane_rows, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -263,7 +263,7 @@ def test_whatever_a_commit_makes_the_store_raise_is_told_to_who_asked_for_it_and
 
 def test_a_commit_for_which_there_is_no_memory_may_be_repeated(store: OffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "add_accounts", mock.Mock(side_effect=MemoryError))
+        patch.setattr(lane_rows, "changed", mock.Mock(side_effect=MemoryError))
         with pytest.raises(RetriableError, match="no memory"):
             store.commit({part(): SourceOffset(5)})
     store.commit({part(): SourceOffset(5)})

@@ -164,7 +164,7 @@ class LaneBatch:
         outcome, error = self._finished(handle, positions)
         if outcome.state != "committed":
             return _Done(outcome, results, error)
-        if self._search.committed(run.progresses, handle.sent, found=run.refused > 0):
+        if self._search.committed(run.progresses, handle.sent, found=run.sender.refused > 0):
             handle.smaller_batches()
             self._lane.next_batch_bytes = handle.next_batch_bytes
         return _Done(outcome, _sampled(run, results))

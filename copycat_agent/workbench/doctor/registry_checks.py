@@ -43,7 +43,7 @@ def registries(definitions: Iterable[Definition]) -> list[Used]:
             found.append(used)
         encoder = Encoder(definition)
         for part, each in wanted:
-            topics = encoder.literal_topics() or definition.record.allowed_topics or (("",) if each.subject else ())
+            topics = encoder.literal_topics or definition.record.allowed_topics or (("",) if each.subject else ())
             used.converters.append((f"{definition.name}, {part}", getattr(encoder.layout, f"convert_{part}"), topics))
     return found
 

@@ -96,6 +96,12 @@ class StandIn(TaskProducer):
     def attend(self) -> None:
         """See `TaskProducer.attend`."""
 
+    def on_delivery(self, error: object, _record: object) -> None:
+        """See `TaskProducer.on_delivery`: no client calls back."""
+
+    def on_statistics(self, text: str) -> None:
+        """See `TaskProducer.on_statistics`."""
+
     def close(self) -> None:
         """See `TaskProducer.close`."""
 

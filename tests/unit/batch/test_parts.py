@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.batch.run import BatchRun
-from copycat_agent.batch.sql_rows import FAILED
 from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.batch.sql_table import FAILED
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.formats.records import FORMATS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.batch import budget, run
+from copycat_agent.batch import run, tally
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
@@ -89,7 +89,7 @@ def test_so_does_the_search_for_a_refused_record(tmp_path: Path, monkeypatch: py
 
 def test_every_batch_gets_ahead_and_the_next_one_goes_on_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connector, path = definition("127.0.0.1:9", "t", steps=SLOW, errors={"tolerance": "all"}), write(tmp_path / "f", *[LINE] * 3)
-    monkeypatch.setattr(budget, "LOOK_SECONDS", -1)
+    monkeypatch.setattr(tally, "LOOK_SECONDS", -1)
     split, taken = split_of(path), [0]
     while taken[-1] < 3 and len(taken) < 5:
         asked = iter([False])

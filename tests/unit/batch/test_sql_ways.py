@@ -14,10 +14,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch.sql_answers import AnsweredEncoder
-from copycat_agent.batch.sql_ask import Asking
-from copycat_agent.batch.sql_rows import FAILED
+from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
 from copycat_agent.batch.sql_run import SqlRun
+from copycat_agent.batch.sql_table import FAILED
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import batch_of, definition, never, split_of

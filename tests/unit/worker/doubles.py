@@ -115,11 +115,11 @@ class MoodyStore:
         forget: Collection[SourcePartition] = (),
         losses: Collection[Loss] = (),
         **lanes: Any,
-    ) -> None:
-        if self.fails is not None:
+    ) -> bool:
+        if self.fails is not None and (offsets or forget or losses or any(lanes.values())):
             self.refused += 1
             raise self.fails
-        self._store.commit(offsets, forget, losses, **lanes)
+        return self._store.commit(offsets, forget, losses, **lanes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -1,20 +1,29 @@
-"""Values of records as a table's columns hold them: Arrow types, and the way to them for what is not of its type yet."""
+"""Records as rows of the table `records` that a query reads: Arrow types, and the way to them for values of other types."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from copycat_agent.errors import DataError
 from copycat_agent.templates import scalar_text
+from copycat_agent.transforms.base import Columns
 from copycat_agent.transforms.columns import element_of
 from copycat_agent.transforms.sql import map_of, struct_fields
+
+RECORD = "__copycat_record"
+"""The column that says which record a row comes from. Ours: a query cannot see it."""
+FAILED = "__copycat_failed"
+"""The column that says where a query fails for a record: a column's name, or WHERE; null where it does not. Not always there."""
 
 Read = Callable[[Any], Any]
 """A value that is not null, as the type holds it. Raises ValueError, with what the value is, without the value."""
@@ -35,6 +44,68 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", dict: "an object", list: "a list", bytes: "bytes"}
+
+_NOTHING = frozenset({type(None)})
+_AT_ONCE: dict[str, frozenset[type]] = {
+    "string": frozenset({str, type(None)}),
+    "bigint": frozenset({int, type(None)}),
+    "int": frozenset({int, type(None)}),
+    "double": frozenset({float, int, type(None)}),
+    "boolean": frozenset({bool, type(None)}),
+}
+"""Values that Arrow takes as they are meant, all of a column at once. It also takes 1 for a time, true for 1, and a text for a list."""
+
+
+class Table:
+    """Makes Arrow batches of records. Stateless."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = [(column.name, column.type, arrow_type(column.type)) for column in columns]
+        self.schema = pa.schema([*((name, kind) for name, _, kind in self._columns), (RECORD, pa.int64())])
+
+    def batch(self, rows: Sequence[dict[str, Any]], records: Sequence[int]) -> tuple[pa.RecordBatch, dict[int, DataError]]:
+        """The rows with their records' numbers; those that the table cannot hold are left out, by their number with the reason."""
+        bad: dict[int, DataError] = {}
+        arrays = []
+        for name, spelt, kind in self._columns:
+            values = _column(rows, name)
+            array = None
+            if _is_plain(values, spelt):
+                with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):
+                    array = pa.array(values, kind)
+            arrays.append(_one_by_one(name, spelt, values, records, bad) if array is None else array)
+        batch = pa.RecordBatch.from_arrays([*arrays, pa.array(records, pa.int64())], schema=self.schema)
+        if bad:
+            batch = batch.filter(pa.array([record not in bad for record in records]))
+        return batch, bad
+
+
+def _column(rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """A field of each row, None where it lacks."""
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
+
+
+def _is_plain(values: list[Any], spelt: str) -> bool:
+    """Whether Arrow takes these values as they are meant. Of lists, those of plain values; what lies deeper is looked at one by one."""
+    if spelt.startswith("array<"):
+        lists = [value for value in values if value is not None]
+        return set(map(type, lists)) <= {list} and set(map(type, chain.from_iterable(lists))) <= _AT_ONCE.get(spelt[6:-1], _NOTHING)
+    return set(map(type, values)) <= _AT_ONCE.get(spelt, _NOTHING)
+
+
+def _one_by_one(name: str, type_: str, values: list[Any], records: Sequence[int], bad: dict[int, DataError]) -> pa.Array:
+    read: Read = reader(type_)
+    made: list[Any] = []
+    for value, record in zip(values, records, strict=True):
+        try:
+            made.append(None if value is None else read(value))
+        except ValueError as error:
+            made.append(None)
+            bad.setdefault(record, column_error(name, type_, error))
+    return pa.array(made, arrow_type(type_))
 
 
 def arrow_type(type_: str) -> pa.DataType:

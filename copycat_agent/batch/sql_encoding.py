@@ -1,0 +1,319 @@
+"""Records of a definition with a query: what comes before the query, and messages with its answers in their middle."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.sql_answers import NOT_ASKED, Answers, Asked
+from copycat_agent.batch.tally import Watch
+from copycat_agent.converters import Converter
+from copycat_agent.encoding.bulk import AllAtOnce, BulkEncoder, ChunkEncoding, Encoded, places
+from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
+from copycat_agent.encoding.layout import Headers
+from copycat_agent.encoding.parts import Begun, PartOfRecord
+from copycat_agent.errors import CopycatError, DataError, FileError
+from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
+from copycat_agent.formats.records.trees.json_values import parse_all
+from copycat_agent.options import TransformOptions
+from copycat_agent.producer import Message
+from copycat_agent.transforms import StepError
+from copycat_agent.transforms.json_ import JsonStepOptions
+
+_JSON_ALONE = JsonStepOptions.model_validate({"json": {}})
+_BY_ITSELF = "a record to look at by itself"
+
+
+class Asking:
+    """Makes rows of the table of a split's records, as far as those are good ones."""
+
+    def __init__(self, inner: SplitEncoder, asked: Asked, before: tuple[TransformOptions, ...], watch: Watch) -> None:
+        """`before` are the options of the steps before the query."""
+        self._inner = inner
+        self._asked = asked
+        self._steps = inner.steps(0)
+        self._is_json = before == (_JSON_ALONE,)
+        self._watch = watch
+
+    def record(self, draft: Draft, first: int) -> list[dict[str, Any]]:
+        """The fields of a record by itself, none where it is not asked about; `first` is its number in the query."""
+        record, number = NOT_ASKED, draft.number
+        found: list[dict[str, Any]] = []
+        try:
+            if self._inner.apply(self._inner.ready(draft), 0):
+                found.append(draft.fields())
+                record = first
+                self._note(draft)
+            elif draft.trouble:
+                self._asked.special[number] = draft.trouble
+        except (StageError, CopycatError) as bad:
+            self._asked.special[number] = bad
+        self._asked.enter(number, [record])
+        return found
+
+    def part(self, part: PartOfRecord, first: int) -> list[dict[str, Any]]:
+        """The same for a part of a record. The record's first one decides for all: where this batch has not asked about it, it does so."""
+        record, asked, number = NOT_ASKED, self._asked, part.draft.number
+        found: list[dict[str, Any]] = []
+        try:
+            begun = self._inner.begun(part)
+            draft, goes_on = begun.draft, begun.goes_on
+            if part.first[0] not in asked.firsts:
+                asked.firsts[part.first[0]] = record = first if goes_on else NOT_ASKED
+                found += [dict(draft.fields())] if goes_on else []
+            if goes_on and part.number > 1:
+                draft, record = self._inner.ready(part.draft), NOT_ASKED
+                if goes_on := self._inner.apply_to_part(begun, draft, 0):
+                    record = first + len(found)
+                    found.append(draft.fields())
+            if goes_on:
+                self._note(draft)
+            elif draft.trouble:
+                asked.special[number] = draft.trouble
+        except FileError:
+            raise
+        except (StageError, CopycatError) as bad:
+            asked.special[number] = bad
+        asked.enter(number, [record])
+        return found
+
+    def chunk(self, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
+        """The fields of each record that is asked about, the first of which has the number `first` in the query.
+
+        Returns with them how many of the chunk's stretches were looked at: all, where the batch does not have to end before.
+        """
+        if chunk.partial:
+            found: list[dict[str, Any]] = []
+            for draft in chunk.rows(number):
+                found += self.record(draft, first + len(found))
+            return found, chunk.total
+        if self._is_json and isinstance(chunk, Chunk) and len(chunk.values) == chunk.total:
+            values: list[Any] = parse_all(chunk.values)
+            if set(map(type, values)) == {dict}:
+                self._asked.enter(number, range(first, first + len(values)))
+                return values, chunk.total
+        return self._walk(chunk, number, first)
+
+    def _walk(self, chunk: Chunk | Parsed, number: int, first: int) -> tuple[list[dict[str, Any]], int]:
+        """One record after the other in one draft, without an object for each."""
+        draft, steps, watch = Draft(b""), self._steps, self._watch
+        draft.schema = chunk.schema if isinstance(chunk, Parsed) else None
+        if isinstance(chunk, Parsed) and Unparsed in set(map(type, chunk.values)):
+            steps = (_readable, *steps)
+        found: list[dict[str, Any]] = []
+        records = [NOT_ASKED] * chunk.total
+        records_of_chunk = places(chunk, number, owns_fields=True)
+        while True:
+            try:
+                for draft.value, (draft.start, draft.end), draft.number in records_of_chunk:
+                    draft.timestamp_ms = None
+                    for step in steps:
+                        if not step(draft):
+                            if draft.trouble:
+                                self._dropped(draft)
+                            break
+                    else:
+                        records[draft.number - number] = first + len(found)
+                        found.append(draft.fields())
+                        self._note(draft)
+                    if monotonic() > watch.until and watch.ends():
+                        del records[draft.number - number + 1 :]
+                        break
+                break
+            except CopycatError as error:
+                self._failed(draft, error)
+        self._asked.enter(number, records)
+        return found, len(records)
+
+    def _dropped(self, draft: Draft) -> None:
+        self._asked.special[draft.number] = draft.trouble
+        draft.kept, draft.trouble = 0, ""
+
+    def _failed(self, draft: Draft, error: CopycatError) -> None:
+        value: Any = draft.value
+        stage = "parse" if type(value) is Unparsed else "transform"
+        self._asked.special[draft.number] = StageError(stage, error) if isinstance(error, DataError) else error
+        draft.kept, draft.trouble = 0, ""
+
+    def _note(self, draft: Draft) -> None:
+        if draft.timestamp_ms is not None:
+            self._asked.times[draft.number] = draft.timestamp_ms
+        if draft.trouble:
+            self._asked.troubles[draft.number] = draft.trouble
+            draft.kept, draft.trouble = 0, ""
+
+
+def _readable(draft: Draft) -> bool:
+    """The first step where records may be some that could not be read."""
+    value: Any = draft.value
+    if type(value) is Unparsed:
+        raise DataError(value.why, value.hint)
+    return True
+
+
+class AnsweredEncoder(SplitEncoder):
+    """The encoder for the records of one split, with the query in the middle.
+
+    `inner` does what needs no query; `asking` is what comes before it.
+    """
+
+    def __init__(self, encoder: Encoder, inner: SplitEncoder, progress: Progress, answers: Answers, asking: Asking) -> None:
+        self._inner = inner
+        self._progress = progress
+        self._answers = answers
+        self._asked = answers.asked(progress)
+        self.layout = inner.layout
+        self.asking = asking
+        self.bulk = None
+        if progress.window is None and answers.results is not None:
+            self.bulk = AnsweredBulk(encoder, inner, self._asked, answers)
+
+    def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
+        """See `SplitEncoder.encode`."""
+        if self._progress.window is not None:
+            self._progress.window.see(draft)
+        record = self._record(draft)
+        if record < 0:
+            return ()
+        rows = self._rows(draft, record, lambda: self._before(draft))
+        made = (self._encoded(fields, draft, extra) for fields in rows)
+        return tuple(message for message in made if message is not None)
+
+    def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
+        """See `SplitEncoder.encode_part`: what the query made of the record's first part decides."""
+        draft = part.draft
+        if self._progress.window is not None:
+            self._progress.window.see(draft if part.number == 1 else part.read_first())
+        record = self._record(draft)
+        if record < 0:
+            return ()
+        firsts = self._rows(draft, self._asked.firsts[part.first[0]], lambda: dict(self._begun_of(part).draft.fields()))
+        rows = self._rows(draft, record, lambda: self._before_part(part)) if part.number > 1 and firsts else firsts
+        made = (self._encoded_part(firsts[min(index, len(firsts) - 1)], fields, part, extra) for index, fields in enumerate(rows))
+        return tuple(message for message in made if message is not None)
+
+    def _encoded_part(self, first: dict[str, Any], fields: dict[str, Any], part: PartOfRecord, extra: Headers) -> Message | None:
+        inner, window, whole = self._inner, self._progress.window, part.draft
+        begun = Begun(Draft(dict(first), *part.first, whole.number - part.number + 1))
+        begun.draft.timestamp_ms = self._asked.times.get(whole.number)
+        inner.go_on(begun, 1)
+        draft = begun.draft
+        if begun.goes_on and part.number > 1:
+            draft = inner.ready(whole.anew())
+            draft.value = fields
+            if not inner.apply_to_part(begun, draft, 1):
+                return None
+        whole.trouble = whole.trouble or (begun if not begun.goes_on else draft).trouble
+        if not begun.goes_on or (window is not None and not window.takes(begun.draft)):
+            return None
+        return inner.finish_part(begun, draft, part, extra)
+
+    def _record(self, draft: Draft) -> int:
+        """Its number in the query, negative where it was not asked about. Raises what stands in the way of asking."""
+        special = self._asked.special.get(draft.number, "")
+        if isinstance(special, StageError):
+            raise StageError(special.stage, special.error)
+        if isinstance(special, CopycatError):
+            raise special
+        draft.trouble = special or self._asked.troubles.get(draft.number, "")
+        return self._asked.record(draft.number)
+
+    def _before(self, draft: Draft) -> dict[str, Any]:
+        """The record as it was before the query."""
+        before = self._inner.ready(draft.anew())
+        self._inner.apply(before, 0)
+        return before.fields()
+
+    def _begun_of(self, part: PartOfRecord) -> Begun:
+        return self._inner.begun(part._replace(draft=part.draft.anew()))
+
+    def _before_part(self, part: PartOfRecord) -> dict[str, Any]:
+        """The same for a part."""
+        before = self._inner.ready(part.draft.anew())
+        self._inner.apply_to_part(self._begun_of(part), before, 0)
+        return before.fields()
+
+    def _rows(self, draft: Draft, record: int, before: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
+        """The fields of each row; `before` gives the record as it was before the query. Raises StageError."""
+        error, step = self._answers.error(record), self._answers.step
+        if error is None:
+            assert self._answers.results is not None
+            return self._answers.results.rows(record)
+        policy = step.options.on_error
+        if policy is None or policy == "dlq" or policy == "stop":  # noqa: PLR1714 - mypy reads this
+            raise StageError("transform", StepError(step.name, error, policy or ""))
+        draft.trouble = draft.trouble or f"{step.name}: {error.message}"
+        return [] if policy == "drop" else [before()]
+
+    def _encoded(self, fields: dict[str, Any], record: Draft, extra: Headers) -> Message | None:
+        inner, window = self._inner, self._progress.window
+        draft = inner.ready(record.anew())
+        draft.value, draft.timestamp_ms, draft.schema = fields, self._asked.times.get(record.number), None
+        goes = inner.apply(draft, 1)
+        record.trouble = record.trouble or draft.trouble
+        if not goes or (window is not None and not window.takes(draft)):
+            return None
+        return inner.finish(draft, extra)
+
+
+class AnsweredBulk(BulkEncoder):
+    """See `BulkEncoder`: the first step gives a record what the query made of it."""
+
+    def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
+        layout, steps = encoder.layout, inner.steps(1)
+        super().__init__(layout, inner.layout, (self._answer, *steps), changes_fields=False)
+        alone = not (steps or layout.wants_record or layout.value is not None) and inner.layout.is_steady
+        self._convert: Converter | None = (layout.convert_fields or layout.convert_value) if alone else None
+        self._asked = asked
+        self._all = answers
+        self._first = 0
+        self._answers: list[dict[str, Any] | bool | None] = []
+
+    def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
+        """See `BulkEncoder.begin`."""
+        encoding = super().begin(chunk, number)
+        if encoding is None or not chunk.total:
+            return None
+        answers = self._all.among(self._asked.records(number, chunk.total))
+        if answers is None:
+            return None
+        for special in (self._asked.special, self._asked.troubles):
+            for one in range(number, number + chunk.total) if special else ():
+                if one in special:
+                    answers[one - number] = True
+        if self._convert is not None and len(chunk.values) == chunk.total:
+            with contextlib.suppress(CopycatError):  # which of the records it is shows one by one
+                return AllAtOnce(chunk, number, _encoded(answers, self._convert))
+        self._first, self._answers = number, answers
+        return encoding
+
+    def _takes_raw(self, chunk: Parsed) -> bool:
+        del chunk
+        return False
+
+    def _answer(self, draft: Draft) -> bool:
+        answer = self._answers[draft.number - self._first]
+        if answer is None:
+            return False
+        if answer is True:
+            raise DataError(_BY_ITSELF)
+        draft.value = answer  # type: ignore[assignment]
+        draft.timestamp_ms, draft.schema = self._asked.times.get(draft.number), None
+        return True
+
+
+def _encoded(answers: list[dict[str, Any] | bool | None], convert: Converter) -> Encoded:
+    """Raises what `convert` does, DataError where a record has to be looked at."""
+    encoded = Encoded()
+    messages, drops = encoded.messages, encoded.drops
+    for answer in answers:
+        if answer is None:
+            drops.append(len(messages))
+        elif answer is True:
+            raise DataError(_BY_ITSELF)
+        else:
+            messages.append(convert(answer))
+    return encoded
