@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 from copycat_agent.errors import CopycatError, FatalError
 
-__all__ = ["FAULT", "Fence", "MissingPartError", "Origin", "Registry", "Unusable", "blamed", "told", "wrong_kind", "wrong_type_name"]
+__all__ = ["FAULT", "Fence", "MissingPartError", "Provider", "Registry", "Unusable", "blamed", "told", "wrong_kind", "wrong_type_name"]
 
 K = TypeVar("K")
 FAULT = "this is a fault of that package: tell whoever maintains it"
@@ -32,7 +32,7 @@ Check = Callable[[str, K], str]
 """What is wrong with what a package brings under this name, "" for nothing. May raise anything: it looks at what others wrote."""
 
 
-class Origin(NamedTuple):
+class Provider(NamedTuple):
     """The package that a part comes from; `text` is how errors name it."""
 
     package: str
@@ -91,7 +91,7 @@ class Registry(Mapping[str, K], Generic[K]):
         self.built_in = dict(built_in)
         self._check = check
         self._fenced = fenced
-        self._found: dict[str, tuple[K, Origin]] = {}
+        self._found: dict[str, tuple[K, Provider]] = {}
         self._looking = threading.RLock()  # what is imported may ask for parts itself
 
     def __getitem__(self, name: str) -> K:
@@ -127,9 +127,16 @@ class Registry(Mapping[str, K], Generic[K]):
                 return trouble
         return self._found[name][0]
 
-    def origin(self, name: str) -> Origin | None:
+    def origin(self, name: str) -> Provider | None:
         """The package that a part which was found comes from; None for the agent's own."""
         return self._found[name][1] if name in self._found else None
+
+    def forget(self) -> None:
+        """Look anew for the parts of packages from now on."""
+        origins = {origin for _, origin in self._found.values()}
+        self._found.clear()
+        for module in [module for module, origin in _MODULES.items() if origin in origins]:
+            del _MODULES[module]
 
     def names(self) -> list[str]:
         """Every name that may be written, those of packages that cannot be used too. Imports nothing."""
@@ -159,12 +166,12 @@ class Registry(Mapping[str, K], Generic[K]):
         return None
 
 
-_MODULES: dict[str, Origin] = {}
+_MODULES: dict[str, Provider] = {}
 """Modules that parts came from, for `blamed`."""
 
 
-def _origin(point: metadata.EntryPoint) -> Origin:
-    return Origin(point.dist.name, point.dist.version) if point.dist is not None else Origin(point.module, "")
+def _origin(point: metadata.EntryPoint) -> Provider:
+    return Provider(point.dist.name, point.dist.version) if point.dist is not None else Provider(point.module, "")
 
 
 def told(error: BaseException) -> str:
@@ -177,7 +184,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}{f': {error}' if is_worded else ''}{place}"
 
 
-def blamed(trace: TracebackType | None) -> Origin | None:
+def blamed(trace: TracebackType | None) -> Provider | None:
     """The package whose part raised, or called what raised; None where no code of a package was under way."""
     found = None
     while trace is not None:

@@ -58,7 +58,8 @@ class ServiceManager:
         self._fed = float("-inf")
         self._starves = False
         self._status = ""
-        self._refused = False
+        self.refused = False
+        """Whether the last message was not taken."""
 
     @property
     def listens(self) -> bool:
@@ -131,11 +132,11 @@ class ServiceManager:
                 talk.settimeout(SEND_SECONDS)
                 talk.sendmsg(["\n".join(lines).encode("utf-8", "backslashreplace")], rights, 0, self._address)
         except OSError as error:
-            if not self._refused:
+            if not self.refused:
                 _log.warning("the service manager does not take messages; the agent goes on without", error=error)
-            self._refused = True
+            self.refused = True
             return False
-        self._refused = False
+        self.refused = False
         return True
 
 

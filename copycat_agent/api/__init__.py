@@ -6,6 +6,6 @@ agent's back (see `serving`).
 
 from __future__ import annotations
 
-from copycat_agent.api.client import AgentClient, AgentUnreachableError, RefusedError, address
+from copycat_agent.api.client import AgentClient, AgentUnreachableError, RefusedRequestError, address
 
-__all__ = ["AgentClient", "AgentUnreachableError", "RefusedError", "address"]
+__all__ = ["AgentClient", "AgentUnreachableError", "RefusedRequestError", "address"]

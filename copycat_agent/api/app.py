@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BaseConverter, Map, Rule
 
 from copycat_agent import logs
-from copycat_agent.api.client import MissingError, RefusedError
-from copycat_agent.api.handlers import CHANGES, ENDPOINTS, STREAMS, Request
+from copycat_agent.api.client import MissingError, RefusedRequestError
+from copycat_agent.api.handlers import ENDPOINTS, Endpoint, Request
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
 
 if TYPE_CHECKING:
@@ -65,27 +66,13 @@ class Guard:
             raise _StatusError(HTTPStatus.UNAUTHORIZED, "user or password is wrong", "see api.users in agent.yaml")
 
 
-class Mounts:
-    """WSGI applications by path, for GET and HEAD."""
-
-    def __init__(self, applications: Mapping[str, WSGIApplication]) -> None:
-        self._applications = dict(applications)
-
-    def find(self, environ: WSGIEnvironment) -> WSGIApplication | None:
-        """The application at this path, None when there is none. `_StatusError` for other methods."""
-        found = self._applications.get(str(environ.get("PATH_INFO", "")))
-        if found is not None and environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
-            raise _StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
-        return found
-
-
 class Commands:
     """The `/v1` addresses."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._map = Map(
-            [Rule(path, methods=[method], endpoint=handler) for method, path, handler in ENDPOINTS],
+            [Rule(one.path, methods=[one.method], endpoint=one) for one in ENDPOINTS],
             converters={"name": _Name}, strict_slashes=False, merge_slashes=False,
         )  # fmt: skip
         self._changes = threading.BoundedSemaphore(CHANGES_MAX)
@@ -93,16 +80,18 @@ class Commands:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Run the handler of this address. Raises what it raises, and HTTPException when there is none."""
-        handler, named = self._map.bind("copycat").match(_path(environ), environ["REQUEST_METHOD"])
-        request = Request(_query(environ), _body(environ), **named)
-        if handler in STREAMS:
-            return self._stream(handler(self._control, request), start_response)
-        if handler not in CHANGES:
-            return _send(start_response, HTTPStatus.OK, handler(self._control, request))
+        found, named = self._map.bind("copycat").match(str(environ.get("PATH_INFO", "")), environ["REQUEST_METHOD"])
+        endpoint: Endpoint = found
+        request = Request(str(environ.get("QUERY_STRING", "")), _body(environ), **named)
+        answer = partial(endpoint.handler, self._control, request)
+        if endpoint.streams:
+            return self._stream(cast("Iterator[Any]", answer()), start_response)
+        if not endpoint.changes:
+            return _send(start_response, HTTPStatus.OK, answer())
         if not self._changes.acquire(blocking=False):
             raise BusyError("other changes are under way", "try again when they are done")
         try:
-            return _send(start_response, HTTPStatus.OK, handler(self._control, request))
+            return _send(start_response, HTTPStatus.OK, answer())
         finally:
             self._changes.release()
 
@@ -133,9 +122,9 @@ class _Lines:
 
 
 class Application:
-    """What one listening socket answers. `commands` None: only what is mounted."""
+    """What one listening socket answers: commands, None for none, and the applications that are mounted by path, for GET and HEAD."""
 
-    def __init__(self, commands: Commands | None, mounts: Mounts, guard: Guard) -> None:
+    def __init__(self, commands: Commands | None, mounts: Mapping[str, WSGIApplication], guard: Guard) -> None:
         self._commands, self._mounts, self._guard = commands, mounts, guard
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -153,7 +142,9 @@ class Application:
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         self._guard.check(environ)
-        if mounted := self._mounts.find(environ):
+        if mounted := self._mounts.get(str(environ.get("PATH_INFO", ""))):
+            if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+                raise _StatusError(HTTPStatus.METHOD_NOT_ALLOWED, "this address can only be read")
             return mounted(environ, start_response)
         if self._commands is None:
             raise MissingError("there is nothing at this address")
@@ -172,7 +163,7 @@ _KINDS: tuple[tuple[type[CopycatError], HTTPStatus, str], ...] = (
     (UnknownConnectorError, HTTPStatus.NOT_FOUND, "unknown_connector"),
     (MissingError, HTTPStatus.NOT_FOUND, "missing"),
     (BusyError, HTTPStatus.CONFLICT, "busy"),
-    (RefusedError, HTTPStatus.BAD_REQUEST, "refused"),
+    (RefusedRequestError, HTTPStatus.BAD_REQUEST, "refused"),
     (DataError, HTTPStatus.BAD_REQUEST, "refused"),
     (CopycatError, HTTPStatus.INTERNAL_SERVER_ERROR, "failed"),
 )
@@ -213,14 +204,6 @@ def _send(start_response: StartResponse, status: HTTPStatus, value: object, more
     return [content]
 
 
-def _path(environ: WSGIEnvironment) -> str:
-    return str(environ.get("PATH_INFO", ""))
-
-
-def _query(environ: WSGIEnvironment) -> str:
-    return str(environ.get("QUERY_STRING", ""))
-
-
 def _body(environ: WSGIEnvironment) -> object:
     """The JSON in the body, None without one."""
     content = environ["wsgi.input"].read()
@@ -231,4 +214,4 @@ def _body(environ: WSGIEnvironment) -> object:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise RefusedError("the body is no JSON") from None
+        raise RefusedRequestError("the body is no JSON") from None

@@ -19,7 +19,7 @@ class AgentUnreachableError(CopycatError):
     """No agent answers at this socket: none runs, it runs elsewhere, it is another user's, or it went away."""
 
 
-class RefusedError(CopycatError):
+class RefusedRequestError(CopycatError):
     """The agent understood nothing it could do with this request: a value is wrong, too large, or of the wrong kind."""
 
 
@@ -45,7 +45,7 @@ _HOW_TO_START = "start it with: copycat run DIR; an agent with another state dir
 _ERRORS: dict[str, type[CopycatError]] = {
     "unknown_connector": UnknownConnectorError,
     "busy": BusyError,
-    "refused": RefusedError,
+    "refused": RefusedRequestError,
     "missing": MissingError,
 }
 
@@ -66,7 +66,7 @@ class AgentClient:
     """Talks to the agent behind `socket_path`. Every call is a connection of its own; thread-safe.
 
     All methods return what the agent answered (parsed JSON), and raise `AgentUnreachableError` when nobody answers,
-    `UnknownConnectorError`, `BusyError` or `RefusedError` when the agent said no, and another `CopycatError` when it failed,
+    `UnknownConnectorError`, `BusyError` or `RefusedRequestError` when the agent said no, and another `CopycatError` when it failed,
     with the agent's own words and hint. Paths start with `/v1`.
     """
 
@@ -138,7 +138,7 @@ class _Call:
         if body is not None:
             headers["Content-Type"], content = "application/json", json.dumps(body).encode()
             if len(content) >= BODY_BYTES_MAX:
-                raise RefusedError(f"that is too much at a time: more than {BODY_BYTES_MAX} bytes", "do it in several parts")
+                raise RefusedRequestError(f"that is too much at a time: more than {BODY_BYTES_MAX} bytes", "do it in several parts")
         self._connection.request(method, path, content, headers)
         return self._connection.getresponse()
 

@@ -38,7 +38,7 @@ _log = logs.get("api")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ListenerLimits:
     """Of one listening socket. A body beyond `body_bytes` is refused, and so are headers beyond `header_bytes`.
 
     `cuts_answers`: where all places are taken by requests that are being answered, the oldest of those makes room; otherwise
@@ -51,9 +51,9 @@ class Limits:
     cuts_answers: bool = False
 
 
-COMMANDS = Limits(connections=64, body_bytes=BODY_BYTES_MAX)
+COMMANDS = ListenerLimits(connections=64, body_bytes=BODY_BYTES_MAX)
 """Of the unix socket."""
-MOUNTS = Limits(connections=32, body_bytes=0, cuts_answers=True)
+MOUNTS = ListenerLimits(connections=32, body_bytes=0, cuts_answers=True)
 """Of the port, which strangers may reach: nothing it takes has a body, and answers are quick unless nobody reads them."""
 
 
@@ -76,7 +76,7 @@ class Server:
     """Serves one listening socket, which stays the caller's, until `close`. `tls` is asked for the context of each connection."""
 
     def __init__(
-        self, listener: socket.socket, application: WSGIApplication, limits: Limits, tls: Callable[[], ssl.SSLContext] | None = None
+        self, listener: socket.socket, application: WSGIApplication, limits: ListenerLimits, tls: Callable[[], ssl.SSLContext] | None = None
     ) -> None:
         self._listener, self._application, self._limits, self._tls = listener, application, limits, tls
         self._lock = threading.Lock()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from copycat_agent import logs
 from copycat_agent.api import views
-from copycat_agent.api.client import RefusedError, is_name
+from copycat_agent.api.client import RefusedRequestError, is_name
 from copycat_agent.control import Control
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError
@@ -36,14 +37,14 @@ class Request:
     connector: str = ""
 
     def number(self, name: str, default: float, most: float) -> float:
-        """A number from the query, at least 0. RefusedError for anything else."""
+        """A number from the query, at least 0. RefusedRequestError for anything else."""
         written = dict(urllib.parse.parse_qsl(self.query)).get(name)
         try:
             value = default if written is None else float(written)
         except ValueError:
             value = -1
         if not 0 <= value <= most:
-            raise RefusedError(f"{name} is no number from 0 to {most:g}")
+            raise RefusedRequestError(f"{name} is no number from 0 to {most:g}")
         return value
 
     def text(self, name: str) -> str | None:
@@ -54,13 +55,16 @@ class Request:
         """The body, which has to be a map of these fields and no others. `force`, when it is known, has to be a boolean."""
         body = {} if self.body is None else self.body
         if not isinstance(body, dict):
-            raise RefusedError("the body is no map of fields", f"known are {', '.join(known)}")
+            raise RefusedRequestError("the body is no map of fields", f"known are {', '.join(known)}")
         for name in body:
             if name not in known:
-                raise RefusedError(f"the body has an unknown field {name!r:.60}", f"known are {', '.join(known)}")
+                raise RefusedRequestError(f"the body has an unknown field {name!r:.60}", f"known are {', '.join(known)}")
         if not isinstance(body.get("force", False), bool):
-            raise RefusedError("force is neither true nor false")
+            raise RefusedRequestError("force is neither true nor false")
         return body
+
+
+Handler = Callable[[Control, Request], object]
 
 
 def _loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]:
@@ -98,7 +102,7 @@ def files(control: Control, request: Request) -> object:
     """The files of a connector, by path; `total` says how many there are beyond `limit`."""
     limit = int(request.number("limit", 1_000, LIST_MAX))
     found = control.files(request.connector)
-    return {"files": [views.file(each) for each in found[:limit]], "total": len(found)}
+    return {"files": [each._asdict() for each in found[:limit]], "total": len(found)}
 
 
 def tap(control: Control, request: Request) -> Iterator[Any]:
@@ -146,7 +150,7 @@ def forget_offsets(control: Control, request: Request) -> object:
     body = request.fields("keys", "force")
     keys = body.get("keys")
     if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
-        raise RefusedError("keys is no list of texts", "leave it out to delete all offsets of the connector")
+        raise RefusedRequestError("keys is no list of texts", "leave it out to delete all offsets of the connector")
     partitions = None if keys is None else [SourcePartition(request.connector, key) for key in keys]
     deleted = control.forget_offsets(request.connector, partitions, force=bool(body.get("force", False)))
     return {"connector": request.connector, "deleted": deleted}
@@ -157,7 +161,7 @@ def rename_offsets(control: Control, request: Request) -> object:
     body = request.fields("to", "force")
     new = body.get("to")
     if not isinstance(new, str) or not is_name(new):
-        raise RefusedError("to is no name of a connector", "1 to 63 lowercase letters, digits and -, not - first")
+        raise RefusedRequestError("to is no name of a connector", "1 to 63 lowercase letters, digits and -, not - first")
     moved = control.rename_offsets(request.connector, new, force=bool(body.get("force", False)))
     return {"connector": new, "renamed": moved}
 
@@ -167,7 +171,7 @@ def adopt_offsets(control: Control, request: Request) -> object:
     body = request.fields("from", "agent", "force")
     which, agent = body.get("from"), body.get("agent") or ""
     if which not in {"local", "topic"} or not isinstance(agent, str) or (agent and (which != "topic" or not is_uuid(agent))):
-        raise RefusedError("from is local or topic, and agent the uuid of an agent whose positions are taken from the topic")
+        raise RefusedRequestError("from is local or topic, and agent the uuid of an agent whose positions are taken from the topic")
     identity = control.adopt_offsets(request.connector, which, agent=agent, force=bool(body.get("force", False)))
     return {"connector": request.connector, "identity": identity}
 
@@ -182,9 +186,11 @@ def log(control: Control, request: Request) -> object:
     body = request.fields("level", "seconds")
     level, seconds = str(body.get("level")), body.get("seconds")
     if level not in get_args(LogLevel):
-        raise RefusedError(f"level is none of {', '.join(get_args(LogLevel))}")
+        raise RefusedRequestError(f"level is none of {', '.join(get_args(LogLevel))}")
     if seconds is not None and not (type(seconds) in {int, float} and 0 < seconds <= LOG_SECONDS_MAX):
-        raise RefusedError(f"seconds is no number up to {LOG_SECONDS_MAX:.0f}", "leave it out to change the level until the agent ends")
+        raise RefusedRequestError(
+            f"seconds is no number up to {LOG_SECONDS_MAX:.0f}", "leave it out to change the level until the agent ends"
+        )
     view = control.set_log_level(level, seconds)
     return {"level": view.log_level, "until": view.log_until}
 
@@ -194,24 +200,13 @@ def recent_log(_control: Control, _request: Request) -> object:
     return {"lines": logs.recent()}
 
 
-def pause(control: Control, request: Request) -> object:
-    """See `Control.pause`."""
-    return views.status(control.pause(request.connector), _loss_totals(control))
+def _ordered(order: str) -> Handler:
+    """The handler of an order to one connector, which is a method of `Control`."""
 
+    def handler(control: Control, request: Request) -> object:
+        return views.status(methodcaller(order, request.connector)(control), _loss_totals(control))
 
-def resume(control: Control, request: Request) -> object:
-    """See `Control.resume`."""
-    return views.status(control.resume(request.connector), _loss_totals(control))
-
-
-def stop(control: Control, request: Request) -> object:
-    """See `Control.stop`."""
-    return views.status(control.stop(request.connector), _loss_totals(control))
-
-
-def restart(control: Control, request: Request) -> object:
-    """See `Control.restart`."""
-    return views.status(control.restart(request.connector), _loss_totals(control))
+    return handler
 
 
 def _path(control: Control, name: str) -> str:
@@ -222,31 +217,37 @@ def _path(control: Control, name: str) -> str:
         return ""
 
 
-ENDPOINTS: tuple[tuple[str, str, Callable[[Control, Request], object]], ...] = (
-    ("GET", "/v1", agent),
-    ("GET", "/v1/connectors", connectors),
-    ("GET", "/v1/connectors/<name:connector>", connector),
-    ("GET", "/v1/connectors/<name:connector>/definition", definition),
-    ("GET", "/v1/connectors/<name:connector>/files", files),
-    ("GET", "/v1/connectors/<name:connector>/tap", tap),
-    ("GET", "/v1/losses", losses),
-    ("GET", "/v1/offsets", offset_connectors),
-    ("GET", "/v1/offsets/<name:connector>", offsets),
-    ("PUT", "/v1/offsets/<name:connector>", set_offsets),
-    ("DELETE", "/v1/offsets/<name:connector>", forget_offsets),
-    ("POST", "/v1/offsets/<name:connector>/rename", rename_offsets),
-    ("POST", "/v1/offsets/<name:connector>/adopt", adopt_offsets),
-    ("POST", "/v1/connectors/<name:connector>/pause", pause),
-    ("POST", "/v1/connectors/<name:connector>/resume", resume),
-    ("POST", "/v1/connectors/<name:connector>/stop", stop),
-    ("POST", "/v1/connectors/<name:connector>/restart", restart),
-    ("POST", "/v1/reload", reload),
-    ("GET", "/v1/log", recent_log),
-    ("POST", "/v1/log", log),
-)
-"""Method, address, handler."""
+class Endpoint(NamedTuple):
+    """An address, and what answers there.
 
-STREAMS = frozenset({tap})
-"""Handlers whose answer is lines, as they come."""
-CHANGES = frozenset({set_offsets, forget_offsets, rename_offsets, adopt_offsets, reload, pause, resume, stop, restart})
-"""Handlers that return when something has happened, which may take a while."""
+    `streams`: the answer is lines, as they come. `changes`: it comes when something has happened, which may take a while.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    changes: bool = False
+    streams: bool = False
+
+
+_CONNECTOR, _OFFSETS = "/v1/connectors/<name:connector>", "/v1/offsets/<name:connector>"
+
+ENDPOINTS = (
+    Endpoint("GET", "/v1", agent),
+    Endpoint("GET", "/v1/connectors", connectors),
+    Endpoint("GET", _CONNECTOR, connector),
+    Endpoint("GET", f"{_CONNECTOR}/definition", definition),
+    Endpoint("GET", f"{_CONNECTOR}/files", files),
+    Endpoint("GET", f"{_CONNECTOR}/tap", tap, streams=True),
+    Endpoint("GET", "/v1/losses", losses),
+    Endpoint("GET", "/v1/offsets", offset_connectors),
+    Endpoint("GET", _OFFSETS, offsets),
+    Endpoint("PUT", _OFFSETS, set_offsets, changes=True),
+    Endpoint("DELETE", _OFFSETS, forget_offsets, changes=True),
+    Endpoint("POST", f"{_OFFSETS}/rename", rename_offsets, changes=True),
+    Endpoint("POST", f"{_OFFSETS}/adopt", adopt_offsets, changes=True),
+    *(Endpoint("POST", f"{_CONNECTOR}/{order}", _ordered(order), changes=True) for order in ("pause", "resume", "stop", "restart")),
+    Endpoint("POST", "/v1/reload", reload, changes=True),
+    Endpoint("GET", "/v1/log", recent_log),
+    Endpoint("POST", "/v1/log", log),
+)

@@ -13,6 +13,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -208,10 +209,10 @@ class ApiServer:
             port = _open_port(options, undo) if options and listen else None
             late = _Late(self._control, self._mounts, port)
             undo.callback(late.close)
-            servers = [Server(unix.socket, late.commands, COMMANDS)]
+            servers = [Server(unix.socket, partial(late.answer, 0), COMMANDS)]
             undo.callback(servers[0].close)
             if port is not None:
-                servers.append(Server(port.socket, late.port, MOUNTS, port.tls))
+                servers.append(Server(port.socket, partial(late.answer, 1), MOUNTS, port.tls))
                 undo.callback(servers[1].close)
             self._undo, self._servers = undo.pop_all(), servers
         _log.info("listening", socket=self._path, listen=listen)
@@ -259,15 +260,8 @@ class _Late:
         """Nothing is prepared any more."""
         self._timer.cancel()
 
-    def commands(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """What the unix socket answers."""
-        return self._answer(0, environ, start_response)
-
-    def port(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """What the port answers."""
-        return self._answer(1, environ, start_response)
-
-    def _answer(self, which: int, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def answer(self, which: int, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """What the unix socket answers (0), or the port (1)."""
         try:
             application = self._applications()[which]
         except Exception as error:  # noqa: BLE001 - an upgrade under way, no descriptors: the next request tries again
@@ -285,15 +279,15 @@ class _Late:
             return self._made
 
     def _make(self) -> tuple[WSGIApplication, WSGIApplication]:
-        from copycat_agent.api.app import Application, Commands, Guard, Mounts  # noqa: PLC0415 - slow, see `GRACE_SECONDS`
+        from copycat_agent.api.app import Application, Commands, Guard  # noqa: PLC0415 - slow, see `GRACE_SECONDS`
 
         mounts, port = self._mounts(), self._port
-        commands = Application(Commands(self._control), Mounts(mounts), Guard(()))
+        commands = Application(Commands(self._control), mounts, Guard(()))
         if port is None:
             return commands, commands
         allowed = {path: mounted for path, mounted in mounts.items() if not port.is_open or path in OPEN_PATHS}
         guard = Guard(None if port.is_open else (port.host,), port.logins)
-        return commands, Application(None, Mounts(allowed), guard)
+        return commands, Application(None, allowed, guard)
 
     def _prepare(self) -> None:
         try:

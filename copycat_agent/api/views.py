@@ -11,7 +11,6 @@ from typing import Any
 from copycat_agent.control import AgentView, Reload
 from copycat_agent.definitions import Origin
 from copycat_agent.model import ClientView, Loss, LossReason, LossTotal, Sample
-from copycat_agent.sources import FileView
 from copycat_agent.worker import Status
 
 SAMPLE_BYTES = 4096
@@ -63,11 +62,6 @@ def status(one: Status, totals: Mapping[tuple[str, LossReason], LossTotal]) -> d
 def client(view: ClientView) -> dict[str, Any]:
     """A producer's word about itself and its brokers."""
     return view._asdict() | {"brokers": [broker._asdict() for broker in view.brokers]}
-
-
-def file(view: FileView) -> dict[str, Any]:
-    """A file that is followed."""
-    return view._asdict()
 
 
 def loss(entry: Loss) -> dict[str, Any]:

@@ -130,14 +130,14 @@ class Sought:
 
 def parts(sought: Sought) -> Iterator[BundlePart]:
     """All parts, as they come. Raises nothing."""
-    yield _part("versions.json", "versions of copycat-agent and what it stands on, the host", _versions)
+    yield make_part("versions.json", "versions of copycat-agent and what it stands on, the host", _versions)
     yield from _definitions(sought)
     yield from _asked(sought.client)
-    yield _part("doctor.json", "what copycat doctor says", lambda: _doctor(sought))
-    yield _part("store.json", "the offset store: tables, counts of rows; no rows", lambda: _store(sought.state_dir))
-    yield _part("service.txt", "the service as systemd sees it", _service)
-    yield _part("log.txt", f"the last {_LOG_LINES:,} lines of the service's log", _log)
-    yield _part("processes.txt", "processes of the agent: state, memory, threads", lambda: processes(_pid(sought.client)))
+    yield make_part("doctor.json", "what copycat doctor says", lambda: _doctor(sought))
+    yield make_part("store.json", "the offset store: tables, counts of rows; no rows", lambda: _store(sought.state_dir))
+    yield make_part("service.txt", "the service as systemd sees it", _service)
+    yield make_part("log.txt", f"the last {_LOG_LINES:,} lines of the service's log", _log)
+    yield make_part("processes.txt", "processes of the agent: state, memory, threads", lambda: processes(_pid(sought.client)))
 
 
 def is_hanging() -> bool:
@@ -145,7 +145,7 @@ def is_hanging() -> bool:
     return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
 
 
-def _part(name: str, about: str, make: Make) -> BundlePart:
+def make_part(name: str, about: str, make: Make) -> BundlePart:
     """Made in a thread, which is left behind when it hangs."""
     made: list[str] = []
     why: list[str] = []
@@ -198,7 +198,7 @@ def _definitions(sought: Sought) -> Iterator[BundlePart]:
     about = "without secrets, comments and tests"
     if sought.agent_file is not None:
         path = sought.agent_file
-        yield _part("agent.yaml", f"the agent's file, {about}", lambda: _redacted(path))
+        yield make_part("agent.yaml", f"the agent's file, {about}", lambda: _redacted(path))
     if sought.why_not:
         yield BundlePart("agent.yaml", "the agent's options", "", f"they do not load: {sought.why_not}")
     directory = sought.directory
@@ -211,7 +211,7 @@ def _definitions(sought: Sought) -> Iterator[BundlePart]:
         yield BundlePart("connectors.d/", "definitions", "", f"{directory} cannot be read: {error.strerror}")
         return
     for path in files:
-        yield _part(f"connectors.d/{path.name}", f"a definition, {about}", partial(_redacted, path))
+        yield make_part(f"connectors.d/{path.name}", f"a definition, {about}", partial(_redacted, path))
 
 
 def _redacted(path: Path) -> str:
@@ -220,7 +220,7 @@ def _redacted(path: Path) -> str:
 
 def _asked(client: AgentClient) -> Iterator[BundlePart]:
     """What the running agent says. When it does not answer once, it is asked no more."""
-    first = _part("agent.json", "the running agent", lambda: _json(client.get("/v1")))
+    first = make_part("agent.json", "the running agent", lambda: _json(client.get("/v1")))
     yield first
     if first.why:
         yield BundlePart("connectors.json", "connectors of the running agent, health, metrics", "", "no agent answered")
@@ -232,15 +232,15 @@ def _asked(client: AgentClient) -> Iterator[BundlePart]:
         names.extend(str(one["name"]) for one in found["connectors"])
         return _json(found)
 
-    yield _part("connectors.json", "states, counts, lag", connectors)
+    yield make_part("connectors.json", "states, counts, lag", connectors)
     for name in names:
-        yield _part(f"connectors/{name}.json", "its definition as it runs, its files", partial(_described, client, name))
-    yield _part(
+        yield make_part(f"connectors/{name}.json", "its definition as it runs, its files", partial(_described, client, name))
+    yield make_part(
         "losses.json", f"the newest {_LOSSES:,} entries of the loss ledger", lambda: _json(client.get(f"/v1/losses?limit={_LOSSES}"))
     )
-    yield _part("agent-log.txt", "the latest lines of the running agent's log", lambda: "\n".join(client.get("/v1/log")["lines"]))
+    yield make_part("agent-log.txt", "the latest lines of the running agent's log", lambda: "\n".join(client.get("/v1/log")["lines"]))
     for path in ("/livez", "/readyz", "/metrics"):
-        yield _part(f"{path[1:]}.txt", f"what {path} answers", partial(client.text, path))
+        yield make_part(f"{path[1:]}.txt", f"what {path} answers", partial(client.text, path))
 
 
 def _described(client: AgentClient, name: str) -> str:

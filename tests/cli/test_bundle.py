@@ -112,8 +112,8 @@ def test_a_part_that_hangs_or_fails_is_named_and_stops_nothing(monkeypatch: pyte
     def fails() -> str:
         raise ZeroDivisionError("by nothing")
 
-    hung = collecting._part("slow", "what hangs", slow)
+    hung = collecting.make_part("slow", "what hangs", slow)
     assert (hung.content, hung.why) == ("", "it was not had within 0 s")
     assert collecting.is_hanging()
-    assert collecting._part("bad", "what fails", fails).why == "ZeroDivisionError: by nothing"
-    assert collecting._part("good", "what works", lambda: "x").content == "x"
+    assert collecting.make_part("bad", "what fails", fails).why == "ZeroDivisionError: by nothing"
+    assert collecting.make_part("good", "what works", lambda: "x").content == "x"

@@ -36,7 +36,7 @@ def _forget() -> Iterator[None]:
     yield
     for name in set(sys.modules) - before:
         del sys.modules[name]
-    TRANSFORMS._found.clear()
+    TRANSFORMS.forget()
 
 
 def loaded(root: Path, broker: DevBroker, topic: str, step: dict[str, Any]) -> Any:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from copycat_agent import registry
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import Loaded, load_directory
 from copycat_agent.encoding.encoder import compiled
@@ -44,8 +43,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
     for name in set(sys.modules) - before:
         del sys.modules[name]
     for one in REGISTRIES:
-        one._found.clear()
-    registry._MODULES.clear()
+        one.forget()
 
 
 def load(directory: Path, *sections: str) -> Loaded:

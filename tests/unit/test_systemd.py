@@ -151,9 +151,9 @@ def test_a_service_manager_that_went_away_or_does_not_read_holds_nobody_up(liste
     manager = ServiceManager({"NOTIFY_SOCKET": listener.name})
     for number in range(1000):  # more than a socket's queue holds
         manager.status(str(number))
-        if manager._refused:
+        if manager.refused:
             break
-    assert manager._refused
+    assert manager.refused
     listener.close()
     manager.ready("still here")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.api import AgentClient, RefusedError, address, views
+from copycat_agent.api import AgentClient, RefusedRequestError, address, views
 from copycat_agent.api.client import HOST, MissingError
 from copycat_agent.api.server import ApiServer
 from copycat_agent.api.views import sample
@@ -87,7 +87,7 @@ def test_the_level_of_the_log_is_changed_for_a_while_or_until_the_end(client: Ag
      {"level": "debug", "seconds": True}, {"level": "debug", "seconds": 1e9}, {"level": "debug", "for": 5}],
 )  # fmt: skip
 def test_a_level_that_makes_no_sense_is_refused(client: AgentClient, control: MemoryControl, body: dict[str, object]) -> None:
-    with pytest.raises(RefusedError, match=r"level is none of|seconds is no number|unknown field"):
+    with pytest.raises(RefusedRequestError, match=r"level is none of|seconds is no number|unknown field"):
         client.post("/v1/log", body)
     assert control.log == ("info", None)
 
@@ -128,7 +128,7 @@ def test_offsets_move_to_another_name(client: AgentClient, control: MemoryContro
     control.saved = {SourcePartition("old", "k"): OFFSET}
     assert client.post("/v1/offsets/old/rename", {"to": "new"})["renamed"] == 1
     assert control.saved == {SourcePartition("new", "k"): OFFSET}
-    with pytest.raises(RefusedError, match="to is no name"):
+    with pytest.raises(RefusedRequestError, match="to is no name"):
         client.post("/v1/offsets/old/rename", {"to": "../x"})
 
 
@@ -149,7 +149,7 @@ def test_lanes_are_shown_and_which_positions_count_is_decided(client: AgentClien
     "body", [{}, {"from": "there"}, {"from": "local", "agent": UUID}, {"from": "topic", "agent": "me"}, {"from": "topic", "agent": 5}]
 )
 def test_a_decision_that_makes_no_sense_is_refused(client: AgentClient, control: MemoryControl, body: dict[str, object]) -> None:
-    with pytest.raises(RefusedError, match="from is local or topic"):
+    with pytest.raises(RefusedRequestError, match="from is local or topic"):
         client.post("/v1/offsets/other/adopt", body)
     assert control.adopted == []
 
@@ -188,7 +188,7 @@ def test_offsets_that_make_no_sense_are_refused_and_nothing_is_saved(
     client: AgentClient, control: MemoryControl, body: dict[str, object], words: str
 ) -> None:
     client.post("/v1/connectors/app/stop")
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RefusedRequestError, match=words):
         client.put("/v1/offsets/app", body)
     assert not control.saved
 
@@ -231,7 +231,7 @@ def test_a_value_that_was_cut_inside_a_character_is_still_text() -> None:
     "path", ["/v1/connectors/app/tap?limit=x", "/v1/connectors/app/tap?seconds=-1", "/v1/losses?limit=nan", "/v1/losses?limit=1e99"]
 )
 def test_numbers_that_make_no_sense_are_refused(client: AgentClient, path: str) -> None:
-    with pytest.raises(RefusedError, match="is no number from 0"):
+    with pytest.raises(RefusedRequestError, match="is no number from 0"):
         client.get(path)
 
 

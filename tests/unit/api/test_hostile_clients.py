@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.api import AgentClient, RefusedError, connections
+from copycat_agent.api import AgentClient, RefusedRequestError, connections
 from copycat_agent.api.app import CHANGES_MAX, STREAMS_MAX
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import BusyError
@@ -182,7 +182,7 @@ def test_who_asks_whether_to_send_its_body_is_told(client: AgentClient, control:
 
 
 def test_more_than_the_server_takes_is_not_even_sent(client: AgentClient) -> None:
-    with pytest.raises(RefusedError, match="do it in several parts"):
+    with pytest.raises(RefusedRequestError, match="do it in several parts"):
         client.put("/v1/offsets/app", {"offsets": "x" * connections.COMMANDS.body_bytes})
 
 

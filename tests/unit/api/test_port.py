@@ -92,7 +92,7 @@ def test_other_hosts_reach_three_addresses_and_nothing_else(listen: Open, contro
         b"this is /readyz",
         b"this is /metrics",
     ]
-    for method, path, _ in ENDPOINTS:
+    for method, path, *_ in ENDPOINTS:
         assert port.ask(path.replace("<name:connector>", "app"), method).status == 404, path
     for path in (
         "/",

@@ -14,7 +14,7 @@ import pytest
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.api import client as api_client
-from copycat_agent.api.connections import COMMANDS, Limits, Server
+from copycat_agent.api.connections import COMMANDS, ListenerLimits, Server
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import CopycatError
 from tests.rig.descriptors import no_descriptors_left
@@ -98,7 +98,7 @@ def test_where_all_places_are_taken_by_answers_a_new_client_is_told_at_once(list
         go_on.wait(30)
         return _hello(environ, start_response)
 
-    server = Server(listener, slow, Limits(connections=1, body_bytes=0))
+    server = Server(listener, slow, ListenerLimits(connections=1, body_bytes=0))
     with connect(tmp_path / "odd.sock") as first, connect(tmp_path / "odd.sock", at_once=False) as second:
         first.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert asked.wait(20)
