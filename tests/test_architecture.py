@@ -110,7 +110,6 @@ DUPLICATE_CLASSES = frozenset(
     [
         "Address",
         "Answer",
-        "Asking",
         "Catalog",
         "Delivered",
         "Flight",
@@ -120,7 +119,6 @@ DUPLICATE_CLASSES = frozenset(
         "Jvm",
         "LagView",
         "Line",
-        "Opened",
         "Opener",
         "Opening",
         "Outcomes",
@@ -132,7 +130,6 @@ DUPLICATE_CLASSES = frozenset(
         "Search",
         "Targets",
         "_Flight",
-        "_Watched",
     ]
 )
 """Names that two classes have in different modules: what is left of many. The list may only get shorter."""

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class AtLeastOnceGuarantee:
-    """See `delivery.opening.Guarantee`."""
+    """See `delivery.guarantees.Guarantee`."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
-    def open(self, definition: Definition, report: Report, _earlier: Sequence[str]) -> Opened:
+    def open(self, definition: Definition, report: Report, _earlier: Sequence[str]) -> OpenDelivery:
         """See `Guarantee.open`. FatalError where the offsets are lost: nobody else has them."""
         undecided = self._store.undecided(definition.name)
         if undecided:
             hint = f"put offsets.db back from a backup; or read everything again: copycat offsets reset {definition.name}"
             raise FatalError(undecided, hint)
-        return Opened(AtLeastOnce(self._store, report.log))
+        return OpenDelivery(AtLeastOnce(self._store, report.log))
 
     def leave(self, _connector: str) -> None:
         """See `Guarantee.leave`: offsets are saved with every guarantee."""
@@ -44,7 +44,7 @@ class AtLeastOnceGuarantee:
         """See `Guarantee.remember`: there is nothing to decide."""
 
 
-class Opened:
+class OpenDelivery:
     """See `base.Opening`: there was nothing to wait for."""
 
     doing = ""

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from copycat_agent.model import Place, Position, SourceOffset
     from copycat_agent.offsets.identity import Identity
     from copycat_agent.offsets.lanes import KeptLanes
-    from copycat_agent.offsets.opening import Opened
+    from copycat_agent.offsets.opening import OpenedStore
     from copycat_agent.offsets.state_dir import StateDir
-    from copycat_agent.transactions.opening import Adopt, Lanes, Truth
+    from copycat_agent.transactions.opening import Adopt, Lanes, LaneSnapshot
 
 
 class LaneStore(HeldFile):
     """A part of `OffsetStore`."""
 
-    def __init__(self, opened: Opened, directory: StateDir | None, *, rebuilds: bool) -> None:
+    def __init__(self, opened: OpenedStore, directory: StateDir | None, *, rebuilds: bool) -> None:
         """For `OffsetStore`."""
         super().__init__(opened.connection, directory, rebuilds=rebuilds)
         self._kept = opened.kept
@@ -122,14 +122,14 @@ class LaneStore(HeldFile):
         connector: str,
         cluster: str,
         place: Place,
-        truth: Truth,
+        truth: LaneSnapshot,
         published: Iterable[tuple[SourcePartition, SourceOffset | None]] = (),
         *,
         keeps_accounts: bool = False,
     ) -> tuple[Position, ...]:
         """The lanes are opened: save what is so, positions included, in one transaction; what was decided for it is done.
 
-        `published` is `Opening.publish`. Losses of steps that were not known here are entered, and with `keeps_accounts` their counts.
+        `published` is `OpeningPlan.publish`. Losses of steps that were not known here are entered, and with `keeps_accounts` their counts.
         Returns the positions that count: not those that a row is ahead of, or a later wish of a person.
         """
         with self.writing() as connection:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from copycat_agent.model import Position
-    from copycat_agent.transactions.opening import Truth
+    from copycat_agent.transactions.opening import LaneSnapshot
 
 _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka says anew"
 
@@ -80,7 +80,7 @@ def opened(
     connector: str,
     cluster: str,
     place: Place,
-    truth: Truth,
+    truth: LaneSnapshot,
     published: Mapping[SourcePartition, SourceOffset | None],
 ) -> list[Position]:
     """Save what an opening found, which has told Kafka what is `published`. Returns the positions that count here.

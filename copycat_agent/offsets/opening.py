@@ -33,7 +33,7 @@ _MEANS = {
 _log = logs.get("offsets")
 
 
-class Opened(NamedTuple):
+class OpenedStore(NamedTuple):
     """A store, and who the agent is."""
 
     connection: sqlite3.Connection
@@ -50,7 +50,7 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> Opened:
+def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> OpenedStore:
     """A store that is whole and up to date, made anew when there is none. For `accept_empty` and `rebuild` see `OffsetStore.open`."""
     database = directory.path / DATABASE
     marker = marker_of(database)
@@ -74,7 +74,7 @@ def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> O
     return _agreed(directory, _up_to_date(database), kept)
 
 
-def open_existing(directory: StateDir) -> Opened:
+def open_existing(directory: StateDir) -> OpenedStore:
     """The same for a command: a store that is not there is not made, and a damaged one stays where it is."""
     database = directory.path / DATABASE
     if not database.exists():
@@ -88,7 +88,7 @@ def open_existing(directory: StateDir) -> Opened:
     return _agreed(directory, _up_to_date(database), identity.load(directory.path))
 
 
-def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: identity.Kept | None) -> Opened:
+def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: identity.Kept | None) -> OpenedStore:
     """Both say who the agent is. A store from before it got an identity of its own follows it."""
     try:
         (stored,) = connection.execute("SELECT uuid FROM agent").fetchone()
@@ -101,7 +101,7 @@ def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: identity.
     except BaseException:
         connection.close()
         raise
-    return Opened(connection, kept)
+    return OpenedStore(connection, kept)
 
 
 def nothing_there(path: Path) -> FatalError:

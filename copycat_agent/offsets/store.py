@@ -14,7 +14,7 @@ from copycat_agent.model import Account, SourcePartition
 from copycat_agent.offsets import identity, lane_rows, lanes, ledger, names, schema
 from copycat_agent.offsets.connection import is_callers, translate, unsaved
 from copycat_agent.offsets.lane_store import LaneStore
-from copycat_agent.offsets.opening import Opened, connect, open_checked, open_existing
+from copycat_agent.offsets.opening import OpenedStore, connect, open_checked, open_existing
 from copycat_agent.offsets.state_dir import StateDir
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class OffsetStore(LaneStore):
     call raises it too, and only a new process may look at the file again.
     """
 
-    def __init__(self, opened: Opened, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
+    def __init__(self, opened: OpenedStore, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
         """For `open` and `in_memory`."""
         super().__init__(opened, directory, rebuilds=rebuilds)
         self._waiting: deque[Commit] = deque()
@@ -131,7 +131,7 @@ class OffsetStore(LaneStore):
         return cls._open(directory, lambda: open_existing(directory))
 
     @classmethod
-    def _open(cls, directory: StateDir, opened: Callable[[], Opened], *, rebuilds: bool = False) -> OffsetStore:
+    def _open(cls, directory: StateDir, opened: Callable[[], OpenedStore], *, rebuilds: bool = False) -> OffsetStore:
         try:
             return cls(opened(), directory, rebuilds=rebuilds)
         except sqlite3.Error as error:
@@ -152,7 +152,7 @@ class OffsetStore(LaneStore):
         schema.migrate(connection)
         kept = identity.fresh()
         schema.set_uuid(connection, kept.uuid)
-        return cls(Opened(connection, kept))
+        return cls(OpenedStore(connection, kept))
 
     def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
         """Everything committed for one connector; empty for one that is not known."""

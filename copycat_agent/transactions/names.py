@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from copycat_agent.model import Place
-from copycat_agent.transactions.opening import Lanes, Opening, open_lanes
+from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Lines
 
 PlaceOf = Callable[[str, str], Place]
@@ -25,7 +25,7 @@ class AskedName(NamedTuple):
     agent: str = ""
 
 
-def look_up(names: Iterable[AskedName], asked: Opening, place_of: PlaceOf) -> Lines[list[Lanes]]:
+def look_up(names: Iterable[AskedName], asked: OpeningPlan, place_of: PlaceOf) -> Lines[list[Lanes]]:
     """The lanes that Kafka has for these names, in their order, nothing for a name that it does not know.
 
     These are the lanes of an id; those that stand under the name itself where a version before ids has positions there; and those of an

@@ -16,10 +16,10 @@ from typing import Literal, NamedTuple
 
 from copycat_agent import failpoints
 from copycat_agent.model import Head, LaneId, Place, Position, SourceOffset, SourcePartition, is_connector_id
-from copycat_agent.transactions import refusals
+from copycat_agent.transactions import checks
+from copycat_agent.transactions.checks import Claim, read_back
 from copycat_agent.transactions.entries import Found, head_entry, id_entry, name_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
-from copycat_agent.transactions.seen import Claim, read_back
 
 _AT_ONCE = 8
 """Lanes that are taken over at a time: each has two producers meanwhile."""
@@ -42,7 +42,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpeningPlan:
     """What is asked for. `wanted` are lanes of the connector that are to work; all that there are of it are fenced, whatever is wanted.
 
     `before` are lanes of other keys whose work it takes over: of connectors that were merged into it, of its name in versions before
@@ -83,10 +83,10 @@ class Opening:
         return LaneId(group.agent or self.agent, group.key, number)
 
 
-class Truth(NamedTuple):
+class LaneSnapshot(NamedTuple):
     """What is so. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order.
 
-    `name` and `id` are what was read under the key of `Opening.lanes`, see `entries.Found`.
+    `name` and `id` are what was read under the key of `OpeningPlan.lanes`, see `entries.Found`.
     """
 
     cluster: str
@@ -100,7 +100,7 @@ Read = list[tuple[Lanes, Found]]
 """What the topic says of each group: the connector's own last."""
 
 
-def open_lanes(asked: Opening) -> Lines[Truth]:
+def open_lanes(asked: OpeningPlan) -> Lines[LaneSnapshot]:
     """Fence, read, check, claim, and see the claims. Returns what is so.
 
     Raises PositionsError when a person has to decide; RenamedError, with nothing published, when the id is another connector's by now;
@@ -108,54 +108,54 @@ def open_lanes(asked: Opening) -> Lines[Truth]:
     """
     cluster = yield Step("cluster_id")
     if asked.cluster and cluster != asked.cluster and asked.adopt != "local":
-        raise refusals.other_cluster(asked.connector, asked.cluster, cluster)
+        raise checks.other_cluster(asked.connector, asked.cluster, cluster)
     groups = (asked.lanes,) if asked.only else (*asked.before, asked.lanes)
-    todo, done = _known(asked, groups), set[LaneId]()
+    todo, done = known_lanes(asked, groups), set[LaneId]()
     claims: list[Claim] = []
     positions: list[Position] = []
     while todo:
-        some = sorted(todo, key=lambda lane: (_is_present(asked, lane), lane))[:_AT_ONCE]
+        some = sorted(todo, key=lambda lane: (is_own(asked, lane), lane))[:_AT_ONCE]
         done.update(some)
         handles: list[Handle] = []
         try:
-            yield from _fence(some, handles)
-            found = yield from _read(asked, groups)
-            positions = _check(asked, found)
-            todo = (todo | _lanes_in(asked, found)) - done
-            if not (todo or _is_present(asked, some[-1])):
-                todo = {min(lane for lane in done if _is_present(asked, lane))}  # once more: it is who publishes
+            yield from fence(some, handles)
+            found = yield from read_groups(asked, groups)
+            positions = check(asked, found)
+            todo = (todo | lanes_in(asked, found)) - done
+            if not (todo or is_own(asked, some[-1])):
+                todo = {min(lane for lane in done if is_own(asked, lane))}  # once more: it is who publishes
             fenced = {lane: (handles[2 * n], handles[2 * n + 1]) for n, lane in enumerate(some)}
-            claims += yield from _claim(asked, found, fenced)
+            claims += yield from claim(asked, found, fenced)
             if not todo:
                 ends = {asked.lane(group, 0)[:2]: there.end for group, there in found}
                 yield from read_back(claims, ends, asked.connector, whole=not asked.only)
                 _check_name(asked, cluster, found[-1][1])
-                claims += yield from _publish(asked, found, claims[-1], fenced[some[-1]], _missing(asked, found, positions))
+                claims += yield from publish(asked, found, claims[-1], fenced[some[-1]], missing(asked, found, positions))
         except Exception:
-            yield from _close(handles)
+            yield from close_all(handles)
             raise
-        yield from _close(handles)
-    heads = {one.lane.number: one.head for one in claims if _is_present(asked, one.lane)}
-    return Truth(cluster, heads, tuple(positions), found[-1][1].name, found[-1][1].id)
+        yield from close_all(handles)
+    heads = {one.lane.number: one.head for one in claims if is_own(asked, one.lane)}
+    return LaneSnapshot(cluster, heads, tuple(positions), found[-1][1].name, found[-1][1].id)
 
 
-def _is_present(asked: Opening, lane: LaneId) -> bool:
+def is_own(asked: OpeningPlan, lane: LaneId) -> bool:
     """Whether the lane is one of the connector's own."""
     return lane[:2] == asked.lane(asked.lanes, 0)[:2]
 
 
-def _known(asked: Opening, groups: Iterable[Lanes]) -> set[LaneId]:
+def known_lanes(asked: OpeningPlan, groups: Iterable[Lanes]) -> set[LaneId]:
     """Lanes that there are, or are to be, as far as one knows without the topic."""
     todo = {asked.lane(asked.lanes, number) for number in asked.only or asked.wanted}
     return todo | {asked.lane(group, number) for group in groups for number in group.known if not asked.only}
 
 
-def _lanes_in(asked: Opening, found: Read) -> set[LaneId]:
+def lanes_in(asked: OpeningPlan, found: Read) -> set[LaneId]:
     """Lanes that the topic knows."""
     return {asked.lane(group, number) for group, one in found for number in one.heads if not asked.only}
 
 
-def _fence(lanes: Iterable[LaneId], handles: list[Handle]) -> Lines[None]:
+def fence(lanes: Iterable[LaneId], handles: list[Handle]) -> Lines[None]:
     """Both ids of each lane: a batch that was planned one step earlier uses the other one. All `handles` are the caller's to close."""
     for lane in lanes:
         for parity in (0, 1):
@@ -166,7 +166,8 @@ def _fence(lanes: Iterable[LaneId], handles: list[Handle]) -> Lines[None]:
     failpoints.hit("fenced")
 
 
-def _read(asked: Opening, groups: Iterable[Lanes]) -> Lines[Read]:
+def read_groups(asked: OpeningPlan, groups: Iterable[Lanes]) -> Lines[Read]:
+    """Read what the topic says of each group."""
     found = []
     for group in groups:
         there = yield from _read_group(asked, group)
@@ -174,7 +175,7 @@ def _read(asked: Opening, groups: Iterable[Lanes]) -> Lines[Read]:
     return found
 
 
-def _read_group(asked: Opening, group: Lanes) -> Lines[Found]:
+def _read_group(asked: OpeningPlan, group: Lanes) -> Lines[Found]:
     agent = group.agent or asked.agent
     end = yield Step("end", (group.place,))
     known = {number: head for number, head in group.known.items() if not asked.only or number in asked.only}
@@ -188,7 +189,7 @@ def _read_group(asked: Opening, group: Lanes) -> Lines[Found]:
     return found._replace(end=end)
 
 
-def _check(asked: Opening, found: Read) -> list[Position]:
+def check(asked: OpeningPlan, found: Read) -> list[Position]:
     """What the topic has and SQLite has not. Raises PositionsError where they do not belong together and nobody has decided."""
     own = {one.partition for one in found[-1][1].positions}
     earlier = (one for group, there in found[:-1] for one in _news(asked, group, there))
@@ -197,15 +198,15 @@ def _check(asked: Opening, found: Read) -> list[Position]:
     for group, there in found:
         for number, head in there.heads.items():
             if not asked.adopt and not group.agent and head.nonce not in asked.nonces:
-                raise refusals.foreign(asked.connector, number, [one for one in news if one.nonce == asked.nonce], asked.lanes.place)
+                raise checks.foreign(asked.connector, number, [one for one in news if one.nonce == asked.nonce], asked.lanes.place)
         for number, known in group.known.items():
             head = there.heads.get(number, Head())
             if not asked.adopt and head.seq < known.seq and (not asked.only or number in asked.only):
-                raise refusals.behind(asked.connector, number, known, head, group.place)
+                raise checks.behind(asked.connector, number, known, head, group.place)
     return news
 
 
-def _check_name(asked: Opening, cluster: str, own: Found) -> None:
+def _check_name(asked: OpeningPlan, cluster: str, own: Found) -> None:
     """Raises RenamedError where Kafka knows a later name of the id. Only once the claims are seen: a broker may show an earlier one.
 
     It is later where all lanes are further than they are known here, since whoever tells a name has claimed them. A topic that was set
@@ -215,10 +216,10 @@ def _check_name(asked: Opening, cluster: str, own: Found) -> None:
         return
     steps = own.steps()
     if all(steps.get(number, 0) > head.seq for number, head in asked.lanes.known.items()):
-        raise refusals.renamed(asked.connector, own.name or "")
+        raise checks.renamed(asked.connector, own.name or "")
 
 
-def _news(asked: Opening, group: Lanes, found: Found) -> Iterable[Position]:
+def _news(asked: OpeningPlan, group: Lanes, found: Found) -> Iterable[Position]:
     if asked.adopt == "local" and not group.agent:
         return
     for one in found.positions:
@@ -227,7 +228,7 @@ def _news(asked: Opening, group: Lanes, found: Found) -> Iterable[Position]:
             yield one
 
 
-def _missing(asked: Opening, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SourceOffset | None]]:
+def missing(asked: OpeningPlan, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SourceOffset | None]]:
     """What the topic has to be told before anything is planned, so that it is complete under the connector's own key."""
     present = found[-1][1]
     rows: dict[SourcePartition, SourceOffset | None] = {}
@@ -241,7 +242,7 @@ def _missing(asked: Opening, found: Read, news: Sequence[Position]) -> list[tupl
     return [(partition, offset) for partition, offset in rows.items() if partition not in there]
 
 
-def _claim(asked: Opening, found: Read, fenced: Mapping[LaneId, tuple[Handle, Handle]]) -> Lines[list[Claim]]:
+def claim(asked: OpeningPlan, found: Read, fenced: Mapping[LaneId, tuple[Handle, Handle]]) -> Lines[list[Claim]]:
     """One step for each lane, in a transaction that holds nothing but its head. By then all lanes are fenced.
 
     A head never goes back, not even where the topic was made anew, or an opening that was not shown all has claimed a step that was taken.
@@ -257,8 +258,8 @@ def _claim(asked: Opening, found: Read, fenced: Mapping[LaneId, tuple[Handle, Ha
     return claims
 
 
-def _publish(
-    asked: Opening,
+def publish(
+    asked: OpeningPlan,
     found: Read,
     last: Claim,
     handles: tuple[Handle, Handle],
@@ -270,19 +271,19 @@ def _publish(
     store is lost finds nothing of them. And it says what the connector is called, before anything is planned.
     """
     head = last.head._replace(seq=last.head.seq + 1)
-    told = [(last.place, _published(asked, last.lane, head, rows)), *_left(asked, found), *_registered(asked, found[-1][1].name)]
+    told = [(last.place, _published(asked, last.lane, head, rows)), *_left(asked, found), *registered(asked, found[-1][1].name)]
     if not any(entries for _, entries in told):
         return []
     yield from _commit(handles[last.head.seq % 2], [*told, (last.place, [head_entry(last.lane, head)])])
     return [last._replace(head=head)]
 
 
-def _published(asked: Opening, lane: LaneId, head: Head, publish: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[Entry]:
+def _published(asked: OpeningPlan, lane: LaneId, head: Head, publish: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[Entry]:
     told = [Position(partition, lane.number, head.seq, offset, nonce=head.nonce) for partition, offset in publish]
     return [position_entry(asked.agent, lane.key, one) for one in told]
 
 
-def _left(asked: Opening, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
+def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
     """What deletes the positions under other keys; those of an agent that is gone are not ours to delete."""
     for group, there in found[:-1]:
         if not group.agent:
@@ -290,7 +291,7 @@ def _left(asked: Opening, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
             yield group.place, gone + ([name_entry(asked.agent, group.key, None)] if is_connector_id(group.key) else [])
 
 
-def _registered(asked: Opening, known: str | None) -> Iterable[tuple[Place, list[Entry]]]:
+def registered(asked: OpeningPlan, known: str | None) -> Iterable[tuple[Place, list[Entry]]]:
     """What tells the name, where the topic does not know it or says another one."""
     if asked.home is not None and (asked.registers or known not in {None, asked.name}):
         key = asked.lanes.key
@@ -307,6 +308,7 @@ def _commit(handle: Handle, entries: Iterable[tuple[Place, Sequence[Entry]]]) ->
     yield Step("commit", (handle,))
 
 
-def _close(handles: Iterable[Handle]) -> Lines[None]:
+def close_all(handles: Iterable[Handle]) -> Lines[None]:
+    """Free these producers."""
     for handle in handles:
         yield Step("close", (handle,))

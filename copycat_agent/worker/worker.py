@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
-from copycat_agent.delivery.opening import Deliveries
+from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector
 from copycat_agent.worker.context import Tools

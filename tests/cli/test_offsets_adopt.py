@@ -10,7 +10,7 @@ import pytest
 from copycat_agent.errors import CopiedError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.transactions.opening import Lanes, Truth
+from copycat_agent.transactions.opening import Lanes, LaneSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ OTHER_AGENT = "9696774b-02a7-4c03-8d39-3b06caae5cc1"
 def state(tmp_path: Path) -> Path:
     """A connector `app` with two files and a lane, and `plain` without any."""
     with OffsetStore.open(tmp_path / "state") as store:
-        store.lanes_opened("app", "cluster-1", PLACE, Truth("cluster-1", {0: Head(5, store.identity.nonce, 50)}, ()))
+        store.lanes_opened("app", "cluster-1", PLACE, LaneSnapshot("cluster-1", {0: Head(5, store.identity.nonce, 50)}, ()))
         offsets = {ONE: SourceOffset(10, path="/l/a", size=20), TWO: SourceOffset(4, path="/l/b", size=4)}
         store.commit(offsets, heads={0: Head(6, store.identity.nonce, 60)}, told={ONE, TWO})
         store.commit({SourcePartition("plain", "fe00:21:18b0:0"): SourceOffset(1, path="/l/c", size=1)})

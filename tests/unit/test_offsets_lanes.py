@@ -14,7 +14,7 @@ from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.lane_rows import FIRST
 from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.sources.log_file.followed import STARTED
-from copycat_agent.transactions.opening import Lanes, Truth
+from copycat_agent.transactions.opening import Lanes, LaneSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def open_lanes(
 ) -> tuple[Position, ...]:
     """An opening that finds these positions; `lane0=5`: lane 0 is claimed at step 5."""
     claimed = {int(lane[4:]): Head(seq, "now", seq * 10) for lane, seq in heads.items()}
-    return store.lanes_opened(name, "c1", place, Truth("c1", claimed, positions), keeps_accounts=keeps_accounts)
+    return store.lanes_opened(name, "c1", place, LaneSnapshot("c1", claimed, positions), keeps_accounts=keeps_accounts)
 
 
 def marks(store: OffsetStore, name: str = "app") -> dict[str, int | None]:
@@ -93,7 +93,7 @@ def test_what_was_there_before_the_lanes_is_told(tmp_path: Path) -> None:
 def test_what_the_opening_has_told_itself_is_not_told_again(tmp_path: Path) -> None:
     with OffsetStore.open(tmp_path) as store:
         store.commit({part("a"): at(1), part("b"): at(2)})
-        truth = Truth("c1", {0: Head(1, "now", 10)}, ())
+        truth = LaneSnapshot("c1", {0: Head(1, "now", 10)}, ())
         store.lanes_opened("app", "c1", PLACE, truth, published=[(part("a"), at(1)), (part("b"), at(1))])
         assert marks(store) == {"b": 2}
 
@@ -300,7 +300,7 @@ def test_renamed_twice_and_back_the_id_is_the_same(store: OffsetStore) -> None:
 
 
 def test_of_two_that_have_lanes_those_of_the_old_one_are_taken_over(store: OffsetStore) -> None:
-    store.lanes_opened("other", "c1", OTHER, Truth("c1", {0: Head(1, "now")}, ()))
+    store.lanes_opened("other", "c1", OTHER, LaneSnapshot("c1", {0: Head(1, "now")}, ()))
     own, theirs = store.lanes("app").id, store.lanes("other").id
     store.rename("other", "app")
     kept = store.lanes("app")
@@ -323,7 +323,7 @@ def test_a_decision_about_a_name_stays_with_it_and_one_about_its_lanes_goes_alon
     store.rename("app", "new")
     assert (store.lanes("new").adopt, store.lanes("app").adopt) == ("local", "")
     store.commit({part("x", "other"): at(5)})
-    store.lanes_opened("other", "c1", OTHER, Truth("c1", {0: Head(1, "now")}, ()))
+    store.lanes_opened("other", "c1", OTHER, LaneSnapshot("c1", {0: Head(1, "now")}, ()))
     store.rename("other", "app")
     assert store.lanes("app").adopt == ""
     store.rename("app", "last")
@@ -356,7 +356,7 @@ def test_of_what_kafka_said_of_a_file_the_last_counts(tmp_path: Path) -> None:
 
 def test_connectors_of_two_clusters_do_not_become_one_unseen(store: OffsetStore) -> None:
     store.commit({part("x", "new"): at(5)})
-    store.lanes_opened("new", "c2", OTHER, Truth("c2", {0: Head(1, "now")}, ()))
+    store.lanes_opened("new", "c2", OTHER, LaneSnapshot("c2", {0: Head(1, "now")}, ()))
     store.rename("app", "new")
     assert store.lanes("new").cluster == "c2 and c1"
 

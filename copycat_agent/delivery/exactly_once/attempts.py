@@ -1,4 +1,7 @@
-"""One try to open lanes: fence, read and claim, on a thread that may wait for Kafka."""
+"""One try to open lanes: what it asks for, by what the store knows of them, and the steps, on a thread that may wait for Kafka.
+
+Where the store does not know what Kafka has of the connector's name, Kafka is asked that first (`transactions.names`).
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from copycat_agent.delivery.exactly_once.opening_plan import Asking, Perform
 from copycat_agent.errors import RenamedError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head, SourceOffset, SourcePartition
+from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition, is_connector_id
 from copycat_agent.producer.transactional import KafkaSteps
-from copycat_agent.transactions.opening import Opening, Truth, open_lanes
+from copycat_agent.transactions.checks import made_anew
+from copycat_agent.transactions.entries import partition_of
+from copycat_agent.transactions.names import AskedName, look_up
+from copycat_agent.transactions.opening import Adopt, Lanes, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Steps, perform
 from copycat_agent.turns import Party, Turns
 
 if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
+    from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.options import Definition
+    from copycat_agent.transactions.protocol import Lines
 
 AT_ONCE = 5
 """Connectors of one cluster that open their lanes at a time: each holds two producers per lane, and asks the coordinator for them.
@@ -51,11 +58,14 @@ class World(Protocol):
         """Free what it holds."""
 
 
-Ask = Callable[[int, str, Perform], Opening]
-"""See `opening_plan.Asking.all`."""
+Perform = Callable[["Lines[Any]"], Any]
+"""`transactions.protocol.perform`, with the world that is there."""
 
-OnRenamed = Callable[[Opening], None]
-"""See `opening_plan.Asking.renamed`."""
+Ask = Callable[[int, str, Perform], OpeningPlan]
+"""See `OpeningPlanner.all`."""
+
+OnRenamed = Callable[[OpeningPlan], None]
+"""See `OpeningPlanner.renamed`."""
 
 MakeWorld = Callable[["Definition", Callable[[], bool]], World]
 """`make(definition, stopping)`, called on the opening's thread. Raises what the steps raise."""
@@ -73,11 +83,94 @@ Rows = Mapping[SourcePartition, SourceOffset | None]
 class Opened(NamedTuple):
     """What an opening was asked for, and found."""
 
-    asked: Opening
-    truth: Truth
+    asked: OpeningPlan
+    truth: LaneSnapshot
 
 
-class _Watched:
+class OpeningPlanner:
+    """What to ask for one connector."""
+
+    def __init__(self, store: OffsetStore, name: str, tasks_max: int, earlier: Sequence[str]) -> None:
+        """`earlier`: names that it had, and nobody has now, by what its definition says."""
+        self._store = store
+        self._name = name
+        self._wanted = tuple(range(tasks_max))
+        self._earlier = earlier
+
+    def all(self, partitions: int, cluster: str, perform: Perform) -> OpeningPlan:
+        """Every lane that it has or had, and those it is to have.
+
+        `partitions` are those that the offsets topic of this `cluster` has. Raises what the store and the steps raise, and PositionsError.
+        """
+        kept = self._store.identified(self._name)
+        names = self._unknown(kept)
+        if names:
+            found = perform(look_up(names, self._asked(kept), lambda agent, key: self._everybodys(agent, key, cluster, partitions)))
+            self._store.looked_up(self._name, found)
+            kept = self._store.identified(self._name)
+        return self._own(kept, cluster, partitions)
+
+    def _unknown(self, kept: KeptLanes) -> list[AskedName]:
+        """Names of the connector of which it is not known here what Kafka has of them. A store that was lost may have known."""
+        own = [self._name] if kept.asks else []
+        earlier = [one for one in self._earlier if not self._store.knows(one)] if kept.place is None else []
+        merged = [AskedName(one.key, one.agent) for one in kept.before if one.place.partition < 0 and not is_connector_id(one.key)]
+        return list(dict.fromkeys((*map(AskedName, own), *merged, *map(AskedName, earlier))))
+
+    def _asked(self, kept: KeptLanes) -> OpeningPlan:
+        """What every opening says of who asks; a name is nobody's before it was asked for, so what a person has decided comes later."""
+        identity = self._store.identity
+        cluster = "" if kept.adopt == "local" else kept.cluster
+        nowhere = Lanes(kept.id, Place(OFFSETS_TOPIC, -1))
+        adopt: Adopt = "topic" if kept.adopt else ""
+        return OpeningPlan(identity.uuid, nowhere, (), identity.nonce, identity.nonces, cluster, adopt=adopt, name=self._name)
+
+    def _own(self, kept: KeptLanes, cluster: str, partitions: int) -> OpeningPlan:
+        own = self._own_lanes(kept, cluster, partitions)
+        if own.place.partition >= partitions and kept.cluster == cluster:
+            raise made_anew(self._name, own.place, partitions)
+        is_new_there = kept.adopt == "local" or kept.place is None or bool(kept.before)
+        return replace(
+            self._asked(kept),
+            lanes=own,
+            wanted=self._wanted,
+            cluster=kept.cluster,
+            before=tuple(self._placed(kept, one, cluster, partitions) for one in kept.before),
+            adopt=kept.adopt,
+            publish=tuple(self._store.read(self._name).items()) if is_new_there else (),
+            home=self._everybodys(self._store.identity.uuid, self._name, cluster, partitions),
+            registers=is_new_there or bool(kept.adopt) or kept.registered != self._name,
+            checks_name=kept.is_new or kept.registered == self._name,
+        )
+
+    def renamed(self, asked: OpeningPlan) -> None:
+        """What was asked for is another connector's by now: the next opening asks Kafka which id the name has."""
+        self._store.renamed_since(self._name, asked.lanes.key)
+
+    def _own_lanes(self, kept: KeptLanes, cluster: str, partitions: int) -> Lanes:
+        place = kept.place
+        if place is None or (kept.adopt and place.partition >= partitions):
+            place = self._everybodys(self._store.identity.uuid, kept.id, cluster, partitions)
+        return Lanes(kept.id, place, kept.heads)
+
+    def _everybodys(self, agent: str, key: str, cluster: str, partitions: int) -> Place:
+        """Where the entries of a key stand, as long as nobody knows better."""
+        return Place(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
+
+    def _placed(self, kept: KeptLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
+        """Lanes that are taken over stand where everybody's do, when nothing is known here of where, or that place is gone.
+
+        Raises PositionsError when it is gone, and nobody has decided.
+        """
+        is_gone = group.place.partition >= partitions
+        if is_gone and not kept.adopt and kept.cluster == cluster:
+            raise made_anew(self._name, group.place, partitions)
+        if group.place.partition >= 0 and not is_gone:
+            return group
+        return replace(group, place=self._everybodys(group.agent or self._store.identity.uuid, group.key, cluster, partitions))
+
+
+class _WatchedWorld:
     """A world whose steps say what they are at, and which ends with a RetriableError before the next one when nobody waits any more."""
 
     def __init__(self, world: World, attempt: Attempt) -> None:
@@ -134,7 +227,7 @@ class Attempt:
         world = self._make(self._definition, self._cancelled.is_set)
         try:
             there = world.ensure_topic(OFFSETS_TOPIC), world.cluster_id()
-            watched = cast("Steps", _Watched(world, self))
+            watched = cast("Steps", _WatchedWorld(world, self))
             asked = self._ask(*there, lambda lines: perform(lines, watched))
             try:
                 return Opened(asked, perform(open_lanes(asked), watched))
@@ -158,14 +251,14 @@ class Opener:
         earlier: Sequence[str] = (),
     ) -> None:
         """`earlier` are names that the connector had, and nobody has now: the store that knew it by them may be lost."""
-        asking = self._asking = Asking(store, definition.name, definition.delivery.tasks_max, earlier)
+        asking = self._asking = OpeningPlanner(store, definition.name, definition.delivery.tasks_max, earlier)
         self._begin: Callable[[Ask], Attempt] = lambda ask: Attempt(turns, definition, make, ask, on_end, asking.renamed)
 
     def all(self) -> Attempt:
         """Every lane that the connector has or had, and those it is to have."""
         return self._begin(self._asking.all)
 
-    def again(self, asked: Opening, number: int, head: Head, tell: Rows | None = None) -> Attempt:
+    def again(self, asked: OpeningPlan, number: int, head: Head, tell: Rows | None = None) -> Attempt:
         """One lane of those that were `asked` for, see `without_what_is_done`, while the others work.
 
         To know what became of its last transaction, or to `tell` something.
@@ -175,7 +268,7 @@ class Opener:
         return self._begin(lambda *_: one)
 
 
-def without_what_is_done(found: Opened) -> Opening:
+def without_what_is_done(found: Opened) -> OpeningPlan:
     """What was asked for, for openings of single lanes later: what was to be published or taken over is, and may have been large."""
     lanes = replace(found.asked.lanes, known={})
     return replace(

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.delivery.base import Accounts, DeliveryView, Pending, Report, Results, Unsaved, is_empty, joined
 from copycat_agent.delivery.exactly_once.attempts import without_what_is_done
-from copycat_agent.delivery.exactly_once.publishing import LANE, OffsetPublisher
-from copycat_agent.delivery.exactly_once.recovery import Recovery
+from copycat_agent.delivery.exactly_once.reopening import LANE, OffsetPublisher, Recovery
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import LaneOutcome, LanePlan, SourcePartition, Split, SplitResult
 

@@ -1,4 +1,4 @@
-"""Opens the lanes of a connector before its source is made, as often as it takes."""
+"""Exactly once, as the connectors of an agent ask for it: the lanes are opened before the source is made, as often as it takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from copycat_agent import failpoints
 from copycat_agent.delivery.exactly_once.attempts import Opener
 from copycat_agent.delivery.exactly_once.driver import ExactlyOnce
-from copycat_agent.errors import BehindError, RetriableError
+from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
 from copycat_agent.model import Counts, SourceOffset, SourcePartition
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from copycat_agent.delivery.exactly_once.attempts import Attempt, MakeWorld, Opened
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
-    from copycat_agent.transactions.opening import Opening
+    from copycat_agent.transactions.opening import OpeningPlan
     from copycat_agent.turns import Turns
 
 TELL_SECONDS = 1.0
@@ -111,6 +111,31 @@ class ExactlyOnceOpening:
         return ExactlyOnce(self._definition, self._store, self._opener, found, self._report)
 
 
-def _saved_here(asked: Opening) -> list[tuple[SourcePartition, SourceOffset]]:
+def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SourceOffset]]:
     """Rows of the store that Kafka has been told."""
     return [(partition, offset) for partition, offset in asked.publish if offset is not None]
+
+
+class ExactlyOnceGuarantee:
+    """See `delivery.guarantees.Guarantee`."""
+
+    def __init__(self, store: OffsetStore, turns: Turns, make_world: MakeWorld, *, keeps_accounts: bool) -> None:
+        """Lanes are opened in `turns`, in what `make_world` makes: a Kafka cluster, or what stands in for it."""
+        self._store = store
+        self._turns = turns
+        self._make_world = make_world
+        self._keeps_accounts = keeps_accounts
+
+    def open(self, definition: Definition, report: Report, earlier: Sequence[str]) -> ExactlyOnceOpening:
+        """See `Guarantee.open`."""
+        how = {"keeps_accounts": self._keeps_accounts}
+        return ExactlyOnceOpening(definition, self._store, self._turns, self._make_world, report, earlier, **how)
+
+    def leave(self, connector: str) -> None:
+        """See `Guarantee.leave`."""
+        self._store.leave_lanes(connector)
+
+    def remember(self, connector: str, error: CopycatError) -> None:
+        """See `Guarantee.remember`."""
+        if isinstance(error, PositionsError):
+            self._store.lanes_refused(connector, error)

@@ -171,7 +171,7 @@ class LaneBatch:
 
     def _finished(self, handle: Any, positions: list[Position]) -> tuple[LaneOutcome, CopycatError]:  # noqa: ANN401 - as above
         """Positions, head and commit; and what went wrong with them, if something did."""
-        steps = _Watched(self._lane.steps)
+        steps = _WatchedSteps(self._lane.steps)
         try:
             outcome = perform(self._lane.writer.finish(self._plan, handle, positions), steps)
             assert outcome.state != "committed" or outcome.head.seq == self._plan.head.seq + 1, "a transaction takes one step"
@@ -251,7 +251,7 @@ class _Clock:
         return 0.0 if self._since is None else now - self._since
 
 
-class _Watched:
+class _WatchedSteps:
     """Steps, and the last error that one of them raised."""
 
     def __init__(self, steps: Any) -> None:  # noqa: ANN401 - see `protocol.Steps`

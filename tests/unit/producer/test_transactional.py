@@ -21,7 +21,7 @@ from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import Refused, lane_producer
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
-from copycat_agent.transactions.opening import Lanes, Opening, open_lanes
+from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Entry, perform
 from copycat_agent.transactions.writing import LaneWriter
 from tests.rig.kafka import consume, create_topic, unique_topic, values
@@ -78,7 +78,7 @@ def test_a_transaction_of_entries_alone_is_committed(here: World) -> None:
 
 def test_many_batches_of_a_lane_follow_each_other_and_the_head_counts_them(here: World) -> None:
     lanes = Lanes("app", here.place)
-    truth = perform(open_lanes(Opening(here.lane.agent, lanes, (0,), "n", frozenset("n"))), here.steps)
+    truth = perform(open_lanes(OpeningPlan(here.lane.agent, lanes, (0,), "n", frozenset("n"))), here.steps)
     writer, now = LaneWriter(), truth.heads[0]
     for number in range(5):
         plan = LanePlan(here.lane, now, here.place)
@@ -90,7 +90,7 @@ def test_many_batches_of_a_lane_follow_each_other_and_the_head_counts_them(here:
         assert outcome.head[:2] == (now.seq + 1, "n")
         now = outcome.head
     perform(writer.rest(), here.steps)
-    again = Opening(here.lane.agent, Lanes("app", here.place, {0: now}), (0,), "n", frozenset("n"))
+    again = OpeningPlan(here.lane.agent, Lanes("app", here.place, {0: now}), (0,), "n", frozenset("n"))
     assert perform(open_lanes(again), here.steps).heads[0].seq == now.seq + 1
     assert committed(here, 5) == [b"%d" % number for number in range(5)]
 

@@ -27,7 +27,7 @@ from copycat_agent.model import (
     is_connector_id,
 )
 from copycat_agent.transactions import entries, names, opening
-from copycat_agent.transactions.opening import Lanes, Opening, Truth
+from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan
 from copycat_agent.transactions.protocol import Lines, Step
 from copycat_agent.transactions.writing import LaneWriter
 from tests.unit.transactions.broker import Tell
@@ -142,7 +142,7 @@ class Order:
     answer: LaneOutcome | None = None
     runner: Runner | None = None
     recovery: Acts | None = None
-    truth: Truth | None = None
+    truth: LaneSnapshot | None = None
 
     def touched(self) -> set[str]:
         """Every partition that may have a position in its transaction."""
@@ -298,7 +298,7 @@ class Agent:
 
     # The driver.
 
-    def open(self, asked: Opening) -> Lines[Truth]:
+    def open(self, asked: OpeningPlan) -> Lines[LaneSnapshot]:
         """The opening itself."""
         return opening.open_lanes(asked)
 
@@ -329,7 +329,7 @@ class Agent:
         self.is_behind, before = isinstance(error, BehindError), self.is_behind
         return self.is_behind and not before
 
-    def asked(self, nonce: str, only: frozenset[int] = frozenset()) -> Opening:
+    def asked(self, nonce: str, only: frozenset[int] = frozenset()) -> OpeningPlan:
         """What is asked of an opening."""
         kept = self.disk.of(self.connector)
         key = self.key
@@ -339,7 +339,7 @@ class Agent:
             rows = tuple((SourcePartition(self.connector, key), SourceOffset(at)) for key, at in kept.rows.items())
         tells = self.has_ids and not only
         is_new = bool(rows or kept.before or kept.adopt) or not kept.published
-        return Opening(
+        return OpeningPlan(
             UUID, lanes, tuple(range(self.tasks_max)), nonce, frozenset(self.disk.nonces), kept.cluster,
             () if only else kept.before, kept.adopt, publish=rows, only=only, name=self.connector,  # type: ignore[arg-type]
             home=place_of(self.connector) if tells else None, registers=tells and (is_new or kept.registered != self.connector),
@@ -351,11 +351,11 @@ class Agent:
         return self.disk.of(self.connector).id if self.has_ids else self.connector
 
     def _look_up(self, nonce: str) -> Acts:
-        """Ask Kafka for names, where the store does not know: see `opening_plan` and `offsets.names`."""
+        """Ask Kafka for names, where the store does not know: see `attempts.OpeningPlanner` and `offsets.names`."""
         kept = self.disk.of(self.connector)
         if not kept.asks:
             return
-        nothing = Opening(
+        nothing = OpeningPlan(
             UUID, Lanes(kept.id, place_of(kept.id)), (), nonce, frozenset(self.disk.nonces), kept.cluster,
             adopt="topic" if kept.adopt else "", name=self.connector,
         )  # fmt: skip
@@ -396,7 +396,7 @@ class Agent:
             self._plan(kept)
             self.idle = before == list(self.flying) and (not kept.unpublished or len(before) == self.tasks_max)
 
-    def _save_truth(self, kept: Kept, truth: Truth) -> None:
+    def _save_truth(self, kept: Kept, truth: LaneSnapshot) -> None:
         kept.cluster = truth.cluster
         for one in truth.positions:
             key = one.partition.key
@@ -455,7 +455,7 @@ class Agent:
                 self.tell(f"{self.name}: lane {lane} is not open: {error}")
                 yield Local("back-off")
 
-    def _recovered(self, kept: Kept, order: Order, truth: Truth) -> None:
+    def _recovered(self, kept: Kept, order: Order, truth: LaneSnapshot) -> None:
         there = {one.partition.key for one in truth.positions}
         if not there <= order.touched():
             raise RestartError("positions of others")

@@ -10,11 +10,11 @@ import pytest
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Position, is_connector_id, new_connector_id
-from copycat_agent.transactions import opening, seen
+from copycat_agent.transactions import checks, opening
+from copycat_agent.transactions.checks import Claim
 from copycat_agent.transactions.entries import transactional_id
-from copycat_agent.transactions.opening import Opening, Truth
+from copycat_agent.transactions.opening import LaneSnapshot, OpeningPlan
 from copycat_agent.transactions.protocol import Handle, Lines, Step
-from copycat_agent.transactions.seen import Claim
 from copycat_agent.transactions.writing import LaneWriter, _Prepared
 from tests.unit.transactions import agents
 from tests.unit.transactions.agents import Agent
@@ -24,40 +24,40 @@ from tests.unit.transactions.test_simulation import HISTORIES
 Patch = pytest.MonkeyPatch
 
 
-def open_carelessly(asked: Opening, *, reads_early: bool = False, claims: bool = True, fences_both: bool = True) -> Lines[Truth]:
+def open_carelessly(asked: OpeningPlan, *, reads_early: bool = False, claims: bool = True, fences_both: bool = True) -> Lines[LaneSnapshot]:
     """`open_lanes`, less a rule."""
     groups = (asked.lanes,) if asked.only else (*asked.before, asked.lanes)
     cluster = yield Step("cluster_id")
-    early = (yield from opening._read(asked, groups)) if reads_early else []
-    todo = opening._known(asked, groups)
+    early = (yield from opening.read_groups(asked, groups)) if reads_early else []
+    todo = opening.known_lanes(asked, groups)
     handles: dict[Any, list[Handle]] = {}
     try:
         while todo:
             for lane in sorted(todo):
-                yield from (opening._fence([lane], handles.setdefault(lane, [])) if fences_both else _fence_one(asked, lane, handles))
-            found = early or (yield from opening._read(asked, groups))
-            news = opening._check(asked, found)
-            todo = opening._lanes_in(asked, found) - handles.keys()
+                yield from (opening.fence([lane], handles.setdefault(lane, [])) if fences_both else _fence_one(asked, lane, handles))
+            found = early or (yield from opening.read_groups(asked, groups))
+            news = opening.check(asked, found)
+            todo = opening.lanes_in(asked, found) - handles.keys()
         if claims:
             some = sorted(handles, key=lambda lane: (lane.key == asked.lanes.key, lane))
             pairs = {lane: (handles[lane][0], handles[lane][-1]) for lane in some}
-            made = yield from opening._claim(asked, found, pairs)
-            if (rows := opening._missing(asked, found, news)) or asked.before or asked.home is not None:
+            made = yield from opening.claim(asked, found, pairs)
+            if (rows := opening.missing(asked, found, news)) or asked.before or asked.home is not None:
                 spare = yield Step("prepare", (transactional_id(some[-1], made[-1].head.seq),))
                 handles[some[-1]].append(spare)
                 yield Step("ready", (spare,))
-                made += yield from opening._publish(asked, found, made[-1], (spare, spare), rows)
-            heads = {one.lane.number: one.head for one in made if opening._is_present(asked, one.lane)}
+                made += yield from opening.publish(asked, found, made[-1], (spare, spare), rows)
+            heads = {one.lane.number: one.head for one in made if opening.is_own(asked, one.lane)}
         else:
             heads = {lane.number: found[-1][1].heads.get(lane.number, Head()) for lane in handles}
     except Exception:
-        yield from opening._close([one for some in handles.values() for one in some])
+        yield from opening.close_all([one for some in handles.values() for one in some])
         raise
-    yield from opening._close([one for some in handles.values() for one in some])
-    return Truth(cluster, heads, tuple(news), found[-1][1].name, found[-1][1].id)
+    yield from opening.close_all([one for some in handles.values() for one in some])
+    return LaneSnapshot(cluster, heads, tuple(news), found[-1][1].name, found[-1][1].id)
 
 
-def _fence_one(asked: Opening, lane: Any, handles: dict[Any, list[Handle]]) -> Lines[None]:
+def _fence_one(asked: OpeningPlan, lane: Any, handles: dict[Any, list[Handle]]) -> Lines[None]:
     """Only the id that the lane's next step would take, as far as SQLite knows."""
     handle = yield Step("prepare", (transactional_id(lane, asked.lanes.known.get(lane.number, Head()).seq),))
     handles[lane] = [handle]
@@ -90,69 +90,69 @@ def claims_are_not_read_back(patch: Patch) -> None:
 
 def claims_are_looked_for_and_nothing_between(patch: Patch) -> None:
     """The last step of each lane is there: that it is the first since the lane was read, nobody asks."""
-    there, expected = seen._there, seen._expected
+    there, expected = checks.steps_there, checks.steps_expected
 
     def last(told: Callable[..., dict[int, list[Any]]]) -> Callable[..., dict[int, list[Any]]]:
         return lambda *some, **rest: {number: steps[-1:] for number, steps in told(*some, **rest).items()}
 
-    patch.setattr(seen, "_there", last(there))
-    patch.setattr(seen, "_expected", last(expected))
+    patch.setattr(checks, "steps_there", last(there))
+    patch.setattr(checks, "steps_expected", last(expected))
 
 
 def positions_are_published_before_the_claims_are_read_back(patch: Patch) -> None:
-    read_back, publish = seen.read_back, opening._publish
+    read_back, publish = checks.read_back, opening.publish
     put_off: dict[Claim, Any] = {}
 
     def later(claims: Sequence[Claim], ends: Any, name: str, *, whole: bool) -> Lines[None]:
         put_off[claims[-1]] = (list(claims), ends, name, whole)
         yield from ()
 
-    def at_once(asked: Opening, found: opening.Read, last: Claim, *rest: Any) -> Lines[list[Claim]]:
+    def at_once(asked: OpeningPlan, found: opening.Read, last: Claim, *rest: Any) -> Lines[list[Claim]]:
         told = yield from publish(asked, found, last, *rest)
         claims, ends, name, whole = put_off.pop(last)
         yield from read_back([*claims, *told], ends, name, whole=whole)
         return told
 
     patch.setattr("copycat_agent.transactions.opening.read_back", later)
-    patch.setattr(opening, "_publish", at_once)
+    patch.setattr(opening, "publish", at_once)
 
 
 def one_look_is_believed(patch: Patch) -> None:
-    """That Kafka lacks what this host has seen."""
+    """That Kafka lacks what this host has checks."""
     patch.setattr(Agent, "doubts", lambda _self, _error: False)
 
 
 def copies_are_not_noticed(patch: Patch) -> None:
-    check = opening._check
+    check = opening.check
 
-    def all_are_mine(asked: Opening, found: opening.Read) -> list[Position]:
+    def all_are_mine(asked: OpeningPlan, found: opening.Read) -> list[Position]:
         return check(replace(asked, nonces=frozenset(head.nonce for _, one in found for head in one.heads.values())), found)
 
-    patch.setattr(opening, "_check", all_are_mine)
+    patch.setattr(opening, "check", all_are_mine)
 
 
 def nothing_is_published_at_once(patch: Patch) -> None:
-    patch.setattr(opening, "_missing", lambda *_: [])
+    patch.setattr(opening, "missing", lambda *_: [])
 
 
 def lanes_that_have_names_are_not_fenced(patch: Patch) -> None:
     """When a version before ids is upgraded: its positions are taken over, and a process of it that wakes up may commit more."""
-    known, lanes_in = opening._known, opening._lanes_in
+    known, lanes_in = opening.known_lanes, opening.lanes_in
 
     def with_ids(lanes: set[LaneId]) -> set[LaneId]:
         return {lane for lane in lanes if is_connector_id(lane.key)} or lanes
 
-    patch.setattr(opening, "_known", lambda *some: with_ids(known(*some)))
-    patch.setattr(opening, "_lanes_in", lambda *some: with_ids(lanes_in(*some)))
+    patch.setattr(opening, "known_lanes", lambda *some: with_ids(known(*some)))
+    patch.setattr(opening, "lanes_in", lambda *some: with_ids(lanes_in(*some)))
 
 
 def names_are_not_told(patch: Patch) -> None:
-    patch.setattr(opening, "_registered", lambda *_: ())
+    patch.setattr(opening, "registered", lambda *_: ())
 
 
 def names_are_told_and_not_seen(patch: Patch) -> None:
     """Who asks a broker that was cut off before the name was told takes a new id."""
-    patch.setattr(seen, "names_in", lambda *_: False)
+    patch.setattr(checks, "names_in", lambda *_: False)
 
 
 def a_store_that_is_migrated_again_gets_other_ids(patch: Patch) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from copycat_agent.errors import CopiedError, CopycatError, FencedError, PositionsError, RetriableError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
-from copycat_agent.transactions import seen
+from copycat_agent.transactions import checks
 from copycat_agent.transactions.entries import head_entry, read
-from copycat_agent.transactions.opening import Lanes, Opening, Truth, open_lanes
+from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import perform
 from copycat_agent.transactions.writing import LaneWriter
 from tests.unit.transactions.broker import Record
@@ -22,12 +22,12 @@ from tests.unit.transactions.test_writing import PLACE, World
 OLD = Place("__copycat_offsets", 1)
 
 
-def ask(known: Mapping[int, Head] | None = None, lanes: int = 1, **rest: Any) -> Opening:
-    asked = Opening("u", Lanes("c", PLACE, known or {}), tuple(range(lanes)), "n", frozenset(["n"]))
+def ask(known: Mapping[int, Head] | None = None, lanes: int = 1, **rest: Any) -> OpeningPlan:
+    asked = OpeningPlan("u", Lanes("c", PLACE, known or {}), tuple(range(lanes)), "n", frozenset(["n"]))
     return replace(asked, **rest)
 
 
-def opened(world: World, asked: Opening) -> Truth:
+def opened(world: World, asked: OpeningPlan) -> LaneSnapshot:
     return perform(open_lanes(asked), world)
 
 
@@ -35,8 +35,8 @@ def at(key: str, connector: str = "c") -> SourcePartition:
     return SourcePartition(connector, key)
 
 
-def told(truth: Truth | Iterable[Position]) -> dict[str, int]:
-    some = truth.positions if isinstance(truth, Truth) else truth
+def told(truth: LaneSnapshot | Iterable[Position]) -> dict[str, int]:
+    some = truth.positions if isinstance(truth, LaneSnapshot) else truth
     return {one.partition.key: one.offset.position for one in some if one.offset}
 
 
@@ -79,7 +79,7 @@ def test_the_order_is_fence_read_claim_see() -> None:
         "close",
         "close",
     ]
-    assert truth == Truth("c1", {0: Head(1, "n", 0)}, ())
+    assert truth == LaneSnapshot("c1", {0: Head(1, "n", 0)}, ())
 
 
 def test_what_sqlite_does_not_have_is_found_in_the_order_of_the_topic() -> None:
@@ -214,7 +214,7 @@ def test_a_new_name_takes_over_everything_and_the_topic_is_complete_at_once() ->
 def test_what_the_new_name_says_outranks_what_the_old_one_said() -> None:
     world = World()
     commit(world, opened(world, ask()).heads, 0, {"f": 5})
-    asked = Opening("u", Lanes("new", OLD), (0,), "n", frozenset(["n"]), before=(Lanes("c", PLACE),))
+    asked = OpeningPlan("u", Lanes("new", OLD), (0,), "n", frozenset(["n"]), before=(Lanes("c", PLACE),))
     heads = opened(world, asked).heads
     commit(world, heads, 0, {"f": 9}, connector="new", place=OLD)
     assert told(opened(world, asked)) == {"f": 9}
@@ -222,7 +222,7 @@ def test_what_the_new_name_says_outranks_what_the_old_one_said() -> None:
 
 def test_the_work_of_an_agent_whose_state_is_gone_is_taken_over() -> None:
     world = World()
-    other = Opening("gone", Lanes("c", OLD), (0, 1), "theirs", frozenset(["theirs"]))
+    other = OpeningPlan("gone", Lanes("c", OLD), (0, 1), "theirs", frozenset(["theirs"]))
     heads = opened(world, other).heads
     commit(world, heads, 1, {"f": 5}, agent="gone", place=OLD)
     truth = opened(world, ask(before=(Lanes("c", OLD, agent="gone"),), adopt="topic"))
@@ -291,7 +291,7 @@ def test_nothing_is_published_by_who_is_not_shown_all() -> None:
     world.broker.is_reached_by_asker = False
     commit(world, heads, 0, {"f": 5})
     world.broker.is_reached_by_asker = True
-    asked = Opening("u", Lanes("new", OLD), (0,), "n", frozenset(["n"]), before=(Lanes("c", PLACE, heads),))
+    asked = OpeningPlan("u", Lanes("new", OLD), (0,), "n", frozenset(["n"]), before=(Lanes("c", PLACE, heads),))
     with pytest.raises(RetriableError):
         opened(world, replace(asked, publish=((at("f", "new"), SourceOffset(0)),)))
     assert (topic(world), topic(world, "new", OLD)) == ({"f": 5}, {})
@@ -311,7 +311,7 @@ class Between(World):
 
 @pytest.mark.parametrize("at_once", [1, 3, 1000])
 def test_other_lanes_may_go_on_while_one_is_opened_again(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "_AT_ONCE", at_once)
+    monkeypatch.setattr(checks, "_AT_ONCE", at_once)
     heads: dict[int, Head] = {}
 
     def works_on(world: Between, step: str, answer: Any) -> Any:

@@ -18,7 +18,7 @@ from copycat_agent.producer.topics import PARTITIONS
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.transactions.opening import Lanes as OpenedLanes
-from copycat_agent.transactions.opening import Opening, open_lanes
+from copycat_agent.transactions.opening import OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import perform
 from copycat_agent.workbench.doctor import CheckStep, find_user
 from copycat_agent.workbench.doctor.exactly_once_checks import TRANSACTION_STATE, ClusterLanes, agent_uuid, examine_exactly_once
@@ -161,7 +161,7 @@ def acls(secured: Secured) -> Iterator[Callable[..., None]]:
 
 def opened(world: KafkaSteps) -> int:
     """The step that a lane is at once it is opened; 0 while that does not work yet."""
-    asked_for = Opening(AGENT, OpenedLanes("app", Place(OFFSETS_TOPIC, 0)), (0,), "nonce", frozenset({"nonce"}))
+    asked_for = OpeningPlan(AGENT, OpenedLanes("app", Place(OFFSETS_TOPIC, 0)), (0,), "nonce", frozenset({"nonce"}))
     try:
         return perform(open_lanes(asked_for), world).heads[0].seq
     except BlockedError:

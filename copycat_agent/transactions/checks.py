@@ -1,0 +1,141 @@
+"""What an opening has to be sure of: that Kafka has shown it all there is, and, in words, why it does not go on.
+
+What an opening has committed is read back: that alone shows that what it had read before was all there is. A broker that is cut off from
+its cluster shows a partition as it was when that happened, to everybody who still reaches it, while commits go to the leader that came
+after it. Fencing does not help: that is the coordinator's. But who is shown its own last commit is shown everything before it as well.
+
+A refusal names the ways out between which a person has to choose.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
+from copycat_agent.model import Head, LaneId, Place, Position
+from copycat_agent.transactions.entries import names_in, steps
+from copycat_agent.transactions.protocol import Entry, Lines, Step
+
+_AT_ONCE = 20_000
+"""So many entries at most are read at a time: of more, earlier ones are let go when later ones replace them (`producer.transactional`)."""
+
+_LOCAL, _TOPIC = "go on from the positions of this host", "from those of the topic, which sends what is behind them again"
+
+Name = tuple[str, str]
+"""An agent, and a key of its lanes."""
+
+
+class Claim(NamedTuple):
+    """A step of a lane that an opening has committed. `head.offset`: up to where the place was read before that."""
+
+    lane: LaneId
+    place: Place
+    head: Head
+
+
+def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str, *, whole: bool) -> Lines[None]:
+    """Raises RetriableError unless `claims`, in their order, are all that has become of their lanes since those were read.
+
+    `ends`: up to where the place of each key was read for what is going to be relied on. `whole`: its other lanes, too, stand still,
+    and so does what is said of names. `connector`: what it is called, for who reads the error.
+    """
+    by_name: dict[Name, list[Claim]] = defaultdict(list)
+    for one in claims:
+        by_name[one.lane[:2]].append(one)
+    for name, mine in by_name.items():
+        entries = yield from _entries(mine[0].place, min(one.head.offset for one in mine))
+        expected, there = steps_expected(mine), steps_there(mine, steps(entries, *name), whole=whole)
+        was_named = whole and names_in((one for one in entries if one.offset >= ends[name]), *name)
+        if there != expected or was_named or any(one.head.offset > ends[name] for one in mine):
+            lanes = sorted(number for number in expected.keys() | there.keys() if expected.get(number) != there.get(number))
+            raise _stale(mine[0].place, connector, lanes)
+
+
+def _entries(place: Place, since: int) -> Lines[list[Entry]]:
+    end = yield Step("end", (place,))
+    entries: list[Entry] = []
+    for begin in range(since, end, _AT_ONCE):
+        entries += yield Step("replay", (place, begin, min(end, begin + _AT_ONCE)))
+    return entries
+
+
+def steps_expected(claims: Sequence[Claim]) -> dict[int, list[tuple[int, str]]]:
+    """The steps of each lane."""
+    taken: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for one in claims:
+        taken[one.lane.number].append(one.head[:2])
+    return taken
+
+
+def steps_there(claims: Sequence[Claim], taken: Sequence[tuple[int, Head]], *, whole: bool) -> dict[int, list[tuple[int, str]]]:
+    """The steps that are there of each lane, without those that were read before it was claimed."""
+    read: dict[int, int] = {}
+    for one in claims:
+        read.setdefault(one.lane.number, one.head.offset)
+    there: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for number, head in taken:
+        if head.offset >= read.get(number, 0) and (whole or number in read):
+            there[number].append(head[:2])
+    return there
+
+
+def _stale(place: Place, connector: str, lanes: Sequence[int]) -> RetriableError:
+    what = f"connector {connector}"
+    if lanes:
+        what = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))} of {what}"
+    return RetriableError(
+        f"partition {place.partition} of {place.topic} was not shown as it is when {what} was opened: a broker that is cut off from the"
+        " others may have answered, or somebody else has moved it since",
+        "it is tried again by itself; if that goes on, look for a broker that its cluster does not reach, and stop it",
+    )
+
+
+def _ways(name: str, local: str, topic: str) -> str:
+    adopt = f"copycat offsets adopt {name}"
+    return f"{local}: {adopt}; {topic}: {adopt} --from-topic; read everything again: copycat offsets reset {name}"
+
+
+def other_cluster(connector: str, bound: str, cluster: str) -> PositionsError:
+    """The refusal where the connector's positions are in the `bound` cluster, and Kafka is another one."""
+    words = f"the positions of connector {connector} belong to Kafka cluster {bound}, and this one is {cluster}"
+    hint = f"connect it to that cluster again, or go on here from the positions of this host: copycat offsets adopt {connector}"
+    return PositionsError(words, f"{hint}; or read everything again: copycat offsets reset {connector}")
+
+
+def made_anew(connector: str, place: Place, partitions: int) -> BehindError:
+    """The refusal where the topic has too few partitions for the connector's place: a topic never loses any."""
+    there = f"{place.topic} has {partitions} partition{'s' if partitions > 1 else ''}"
+    words = f"the positions of connector {connector} were in partition {place.partition}, and {there}: the topic was made anew"
+    return BehindError(words, _ways(connector, _LOCAL, _TOPIC))
+
+
+def behind(name: str, number: int, known: Head, head: Head, place: Place) -> BehindError:
+    """The refusal where connector `name` has seen a step of a lane that Kafka does not show."""
+    words = (
+        f"lane {number} of connector {name} is at step {known.seq} here, and at {head.seq} in partition {place.partition} of {place.topic}:"
+        " the topic was emptied, made anew, or has lost acknowledged records"
+    )
+    return BehindError(words, _ways(name, _LOCAL, _TOPIC))
+
+
+def renamed(name: str, called: str) -> RenamedError:
+    """The refusal where the id that connector `name` has here is another's in Kafka: `called` is its name there, "" for nobody's."""
+    now = f"that of connector {called}" if called else "nobody's any more"
+    words = f"the id of connector {name} is {now} in Kafka: offsets.db is older than a rename"
+    return RenamedError(words, f"Kafka is asked which id {name} has; nothing is to be done")
+
+
+def foreign(name: str, number: int, mine: Iterable[Position], place: Place) -> CopiedError:
+    """The refusal where somebody else has moved a lane of connector `name`; `mine` is what this start has committed before."""
+    words = (
+        f"lane {number} of connector {name} was moved by an agent with this agent's identity and another state directory:"
+        " this host, or its state directory, is a copy"
+    )
+    hint = (
+        "if this is a backup or a snapshot that was put back, and no other agent uses this state directory:"
+        f" copycat offsets adopt {name} --from-topic; if it is a second host, stop one of the two for good, or let this one go on"
+        f" as an agent of its own from the positions it has: copycat offsets adopt {name}"
+    )
+    return CopiedError(words, hint, tuple(mine), place)
