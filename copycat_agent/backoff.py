@@ -30,7 +30,7 @@ class Backoff:
         return self._tries > 0
 
     def seconds_left(self) -> float:
-        """Until the next attempt."""
+        """Returns the seconds until the next attempt."""
         return max(0.0, self.retry_at - time.monotonic())
 
     def failed(self, error: RetriableError) -> float:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """What a reload did, connector by connector, by name.
+    """The outcome of a reload, connector by connector, by name.
 
     `changed` maps a name to the dotted options that differ (`record.topic`); `kept` maps a name whose file is broken to the
     reason its last good version goes on (or, for one that never loaded, is not run); `renamed` maps a new name to the old one
@@ -89,7 +89,7 @@ class AgentView:
 
 
 class Control(ABC):
-    """See the module. Methods that take a name raise `UnknownConnectorError` for one that is not there."""
+    """A running agent. Methods that take a name raise `UnknownConnectorError` for a connector that is not there."""
 
     worker: Worker
     _store: OffsetStore
@@ -156,7 +156,7 @@ class Control(ABC):
         return self._store.connectors()
 
     def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
-        """What is saved for a connector, running or not, known or not."""
+        """Returns the saved offsets of a connector, running or not, known or not."""
         return self._store.read(name)
 
     def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
@@ -182,7 +182,7 @@ class Control(ABC):
             return len(chosen)
 
     def offset_lanes(self, name: str) -> KeptLanes:
-        """What is known of a connector's exactly-once lanes, running or not, known or not."""
+        """Returns the exactly-once lanes of a connector, running or not, known or not."""
         return self._store.lanes(name)
 
     def adopt_offsets(self, name: str, which: Adopt, *, agent: str = "", force: bool = False) -> str:
@@ -212,7 +212,7 @@ class Control(ABC):
         return self._store.loss_totals()
 
     def _sharing_identity(self, name: str) -> tuple[str, ...]:
-        """Who has to be at rest when this one leaves what Kafka says of it: everybody, where the agent leaves its identity with that."""
+        """Returns who must be at rest before this one abandons its positions in Kafka: all lanes, if the agent gets another identity."""
         if not self._store.lanes(name).copied:
             return (name,)
         lanes = {one.name for one in self.worker.definitions().values() if one.delivery.guarantee == "exactly_once"}

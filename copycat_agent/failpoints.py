@@ -42,7 +42,7 @@ ACTIONS: dict[str, str] = {
     "hang": "this thread stands still for an hour",
     "error": "RetriableError, as from a network that fails",
 }
-"""What can happen there."""
+"""What a process can do at a place."""
 
 _HANG_SECONDS = 3600.0
 _NUMBER = re.compile(r"[1-9]\d{0,8}", re.ASCII)
@@ -88,7 +88,7 @@ def armed(text: str) -> Iterator[None]:
 
 
 def problem() -> str:
-    """What is wrong with the variable, "" for nothing: the command line ends with it, and no other process is started."""
+    """Returns what is wrong with the variable, "" for nothing. The command line ends with it and starts no other process."""
     return _problem
 
 

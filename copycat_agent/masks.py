@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "********"
-"""What stands where a secret would be shown."""
+"""Shown in place of a secret."""
 SHORTEST = 4
 """A secret of fewer characters is hidden only where it stands alone: replacing every "a" would hide everything."""
 
@@ -31,13 +31,13 @@ class Mask:
         return shown
 
     def content(self, content: bytes) -> bytes:
-        """The same for bytes of a record, before anybody cuts them."""
+        """Hides secrets in the bytes of a record; call it before the bytes are cut."""
         if not (self._forms or self._alone):
             return content
         return self.text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - whatever is shown
-        """The same for texts and bytes in dicts, lists and tuples; everything else as it is."""
+        """Hides secrets in texts and bytes within dicts, lists and tuples; everything else stays as it is."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, bytes):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 SOCKET_NAME = "agent.sock"
 SERVICE_SOCKET = f"/run/copycat/{SOCKET_NAME}"
-"""Where the packaged service listens."""
+"""The socket of the packaged service."""
 ANSWER_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 2**20
 

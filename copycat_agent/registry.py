@@ -26,10 +26,10 @@ K = TypeVar("K")
 FAULT = "this is a fault of that package: tell whoever maintains it"
 """Hint for what a package's part raised."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-"""What a part can be called; a package's part of any other name is none."""
+"""Names that a part can have; entry points with other names are ignored."""
 
 Check = Callable[[str, K], str]
-"""What is wrong with what a package brings under this name, "" for nothing. May raise anything: it looks at what others wrote."""
+"""Returns what is wrong with the part that a package brings under this name, "" for nothing. May raise anything."""
 
 
 class Provider(NamedTuple):
@@ -40,7 +40,7 @@ class Provider(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As in `package copycat-shout 1.0`."""
+        """Names the package in errors, as in `package copycat-shout 1.0`."""
         return f"package {self.package} {self.version}".rstrip()
 
 
@@ -200,7 +200,7 @@ def _is_of_one_package(module: str, entry: str) -> bool:
 
 
 def wrong_kind(part: object, kind: type, options: type) -> str:
-    """What every check begins with: `part` is a `kind` whose `options` is a class derived from `options`. "" when it is."""
+    """Returns why `part` is no `kind` whose `options` is a class derived from `options`, "" when it is. Every check begins with it."""
     if not isinstance(part, kind):
         return f"it is a {type(part).__name__}, not a {kind.__name__}"
     model = getattr(part, "options", None)
@@ -210,7 +210,7 @@ def wrong_kind(part: object, kind: type, options: type) -> str:
 
 
 def wrong_type_name(name: str, model: Any) -> str:  # noqa: ANN401 - a class of options, which this layer does not know
-    """What is wrong with options that are chosen by their `type`, "" for nothing: that is the name, and they have a schema."""
+    """Returns why options cannot be chosen by their `type`, "" when they can: it must be the name, and they need a JSON schema."""
     field = model.model_fields.get("type")
     if field is None or get_args(field.annotation) != (name,):
         return f"the type of its options is not Literal[{name!r}]"

@@ -8,7 +8,7 @@ import stat
 
 
 def read_small_file(path: str | os.PathLike[str], bytes_max: int) -> bytes:
-    """All bytes of a regular file (links are followed), opened so that a pipe or device cannot hold us up.
+    """Returns all bytes of a regular file (links are followed), opened so that a pipe or device cannot hold us up.
 
     Raises OSError, with `strerror` fit to be shown, when it cannot be read, is no regular file, or has more than
     `bytes_max` bytes.

@@ -29,7 +29,7 @@ RESERVED_SHARE = 8
 
 
 class Party(NamedTuple):
-    """Who takes turns. `group` is what parties share that may be dead, such as a Kafka cluster."""
+    """One that takes turns. `group` names what parties share and what may be dead, such as a Kafka cluster."""
 
     group: str
     name: str
@@ -47,7 +47,7 @@ def went_well(results: Iterable[SplitResult]) -> bool:
 
 @dataclass(slots=True)
 class _Seat(Generic[T]):
-    """What is known of a party. `served`: the number of its latest turn. `well`: whether its latest work went well; False before any."""
+    """The state of a party. `served`: the number of its latest turn. `well`: whether its latest work went well; False before any."""
 
     waiting: deque[T] = field(default_factory=deque)
     running: int = 0
@@ -84,13 +84,13 @@ class FairQueue(Generic[T]):
         return self._running.total()
 
     def add(self, party: Party, item: T) -> None:
-        """It waits from now on."""
+        """Add an item that waits for its turn."""
         seat = self._seats.setdefault(party, _Seat())
         seat.waiting.append(item)
         self._waiting[seat.well][party] = None
 
     def remove(self, party: Party, item: T) -> bool:
-        """It waits no more; False when it did not."""
+        """Remove an item that waits; returns False when it did not wait."""
         seat = self._seats.get(party)
         if seat is None or item not in seat.waiting:
             return False
@@ -99,7 +99,7 @@ class FairQueue(Generic[T]):
         return True
 
     def next(self, places: int) -> Party | None:
-        """Whose turn it is when there are `places` in all; None when there is no place for anyone who waits."""
+        """Returns the party whose turn it is when there are `places` in all; None when there is no place for anyone who waits."""
         if self.busy >= places:
             return None
         most = max(1, places - max(1, places // RESERVED_SHARE))
@@ -150,7 +150,7 @@ class _Piece(NamedTuple):
 
 
 def _on_a_daemon(work: Callable[[], None]) -> None:
-    """What hangs there holds up no exit. Raises RuntimeError when no thread can be had."""
+    """Start a thread that does not hold up the end of the process. Raises RuntimeError when no thread can be had."""
     threading.Thread(target=work, name="turns", daemon=True).start()
 
 

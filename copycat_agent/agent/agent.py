@@ -153,7 +153,7 @@ class Agent(Control):
 
     @property
     def given_up(self) -> FatalError | None:
-        """Why this process cannot go on while a new one can: Spark does not come back, or the offset store failed."""
+        """Why only a new process can go on, None while this one can: Spark does not come back, or the offset store failed."""
         return self._spark_failure or self._store.failure
 
     def apply(self, definitions: Iterable[Definition]) -> None:
@@ -199,11 +199,11 @@ class Agent(Control):
 
     @property
     def options(self) -> AgentOptions:
-        """See `Control.options`."""
+        """Returns the agent's options as they hold."""
         return self._reloader.options if self._reloader else self._settings.agent
 
     def view(self) -> AgentView:
-        """See `Control.view`."""
+        """Returns the agent as it is now."""
         reloader = self._reloader
         return AgentView(
             version=__version__,
@@ -227,26 +227,26 @@ class Agent(Control):
         )
 
     def path(self, name: str) -> str:
-        """See `Control.path`."""
+        """Returns the file that holds the definition; UnknownConnectorError when no file does."""
         path = self._reloader.paths.get(name) if self._reloader else None
         if path is None:
             raise UnknownConnectorError(f"no file defines a connector {name}")
         return str(path)
 
     def reload(self) -> Reload:
-        """See `Control.reload`."""
+        """Read the definitions and make them run; BusyError when the agent follows no files."""
         if self._reloader is None:
             raise BusyError("the agent has not read definitions from files")
         return self._reloader.reload()
 
     def set_log_level(self, level: str, seconds: float | None) -> AgentView:
-        """See `Control.set_log_level`."""
+        """Change the level of the log, for a while or until the agent ends."""
         self._log_level.set(level, seconds)
         _log.info("log level is changed", always=True, log_level=level, seconds=seconds)
         return self.view()
 
     def accounts(self, name: str) -> Mapping[SourcePartition, Account]:
-        """What runs to the end did with each file since the last `begin_accounts`."""
+        """Returns what became of each file, in runs to the end, since the last `begin_accounts`."""
         return self._store.accounts(name)
 
     def begin_accounts(self, name: str) -> None:

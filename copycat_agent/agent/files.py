@@ -27,14 +27,14 @@ AGENT_FILE = "agent.yaml"
 _SEEN_BYTES_MAX = 4 * 2**20
 _REFERENCE = re.compile(rb"\$\{(file|cred):([^}]*)\}")
 _MAY_NAME_FILES = re.compile(rb"\$\{(file|cred):|schema|\\")
-"""What a definition has in it whose meaning depends on other files, also where it is spelled with escapes."""
+"""Found in every definition that may refer to other files, also when the reference is spelled with escapes."""
 _SCHEMA = re.compile(rb"""\bschema["']?:[ \t]*["']?(/[^\n"',{}#]*[^\s"',{}#])""")
 """A schema's file, by its absolute path: its text is part of the definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedDefinitions:
-    """What the files ask for. `definitions` and `paths` by name, disabled ones too; where a file is broken, its last good version.
+    """The definitions that the files ask for. `definitions` and `paths` by name, disabled ones too; of a broken file the last good version.
 
     `kept` says of each broken file (by the connector's name, or the file's when it has none) why, and what goes on instead.
     `left_out` are names that are defined as well, and were not asked for.
@@ -67,9 +67,9 @@ class DefinitionFiles:
         self._options: AgentOptions | None = None
         self._good: dict[Path, Definition] = {}
         self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
-        """What was loaded last without a problem, and the options under it."""
+        """The files that loaded last without a problem, and the agent's options under them."""
         self.seen: dict[str, bytes] = {}
-        """What `look` said just before the last load."""
+        """The result of `look` just before the last load."""
         self.agent_file: Path | None = None
         """The agent.yaml that was read last, None when there was none."""
 
@@ -102,7 +102,7 @@ class DefinitionFiles:
         return {path: files[path] for path in alone if files[path].digest == digest_of(seen[path])}
 
     def look(self) -> dict[str, bytes]:
-        """All that a load would read, to compare with a later look: by path the bytes, or why they cannot be had.
+        """Returns all that a load would read, by path, to compare with a later look: the bytes, or why they cannot be had.
 
         Contents, not times: these files are small, a link that is swapped looks as new as it is, and what `${file:}`, `${cred:}`
         and a converter's `schema` name belongs to it.
@@ -195,7 +195,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
 SCAN_SECONDS = 10.0
 """Between two looks without an event: events may be lost, and what is behind links and references causes none."""
 QUIET_SECONDS = 0.3
-"""So long nothing may happen before what is there is taken as it is: editors write in steps."""
+"""Quiet time before changed files are read: editors write in several steps."""
 UNQUIET_SECONDS = 2.0
 """Longest wait for that."""
 _JOIN_SECONDS = 5.0
@@ -251,7 +251,7 @@ class Follower:
         self._watcher.watch(self._wake, [str(one.absolute()) for one in directories])
 
     def _wait(self) -> None:
-        """Until an event and then some quiet, or the time of the next look."""
+        """Wait for an event and then for some quiet, or for the time of the next look."""
         self._wake.wait(self._scan_seconds)
         until = time.monotonic() + UNQUIET_SECONDS
         while self._happened() and not (self._asked or self._closing) and time.monotonic() < until:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from copycat_agent.systemd import ServiceManager
 
 DEAF_SECONDS = 30.0
-"""So long nothing is said to a service manager that did not take the last message."""
+"""Pause after a message that the service manager did not take."""
 _ANYBODY = ""
 """Owner of what any connector may know."""
 
@@ -67,7 +67,7 @@ class KeptFiles:
             _log.info("open files were passed on by the service manager", files=len(self._passed))
 
     def keep(self, owner: str, name: str, fd: int, *, first: bool = False) -> None:
-        """See `Keeper.keep`."""
+        """Leave a copy of the descriptor with the service manager, if there is room."""
         with self._lock:
             if self._frozen or not self._manager.listens:
                 return
@@ -79,7 +79,7 @@ class KeptFiles:
                 self._first.add(name)
 
     def release(self, owner: str, name: str) -> None:
-        """See `Keeper.release`."""
+        """The owner does not need this file any more; the last owner's release removes it."""
         with self._lock:
             owners = self._owners.get(name)
             if self._frozen or owners is None or owner not in owners:
@@ -89,24 +89,24 @@ class KeptFiles:
                 self._remove(name)
 
     def looked(self, owner: str, names: Container[str]) -> None:
-        """See `Keeper.looked`."""
+        """The owner has looked at all its files: release those that were passed on and are not among `names`."""
         with self._lock:
             others = [name for name in self._passed if name not in names]
         for name in others:
             self.release(owner, name)
 
     def find(self, name: str) -> int | None:
-        """See `Keeper.find`."""
+        """Returns the descriptor that was passed on under this name, None when there is none."""
         with self._lock:
             return self._passed.get(name)
 
     def survives(self, name: str) -> bool:
-        """See `Keeper.survives`."""
+        """Whether the file stays open for the next process of the service."""
         with self._lock:
             return self._frozen and name in self._owners
 
     def rename(self, old: str, new: str) -> None:
-        """See `Keeper.rename`."""
+        """Give all files of one owner to another."""
         with self._lock:
             for owners in self._owners.values():
                 if old in owners:
@@ -138,7 +138,7 @@ class KeptFiles:
         self._remove_the_rest()
 
     def _remove_the_rest(self) -> None:
-        """Also what the service manager could not be told to remove: a deleted file takes up disk space as long as it has it."""
+        """Have the service manager remove files, also those of earlier tries: a deleted file takes up disk space as long as it is kept."""
         while self._unremoved and self._is_heard():
             name = next(iter(self._unremoved))
             if not self._heard(self._manager.unstore(name)):

@@ -133,7 +133,7 @@ class Reloader:
             return self.last
 
     def _moves(self, wanted: WantedDefinitions) -> Renames:
-        """Who takes over whose offsets; definitions that may not are taken out of `wanted`, or stay as they run."""
+        """Decides which definition takes over whose offsets. One that may not is removed from `wanted`, or keeps running as it is."""
         if not any(definition.renamed_from for definition in wanted.definitions.values()):
             return Renames()
         running = self._worker.definitions()
@@ -154,7 +154,7 @@ class Reloader:
         return moves
 
     def _warn(self, wanted: WantedDefinitions) -> None:
-        """What is allowed and probably not meant, once; that of the first load has been shown to who started the agent."""
+        """Log each warning once. Those of the first load have been shown to whoever started the agent."""
         for one in wanted.warnings:
             if (one.path, one.text) not in self._warned and self.last is not None:
                 _log.warning("definition may not do what is meant", file=one.path, line=one.line, why=one.text, hint=one.hint)

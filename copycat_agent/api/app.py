@@ -122,7 +122,7 @@ class _Lines:
 
 
 class Application:
-    """What one listening socket answers: commands, None for none, and the applications that are mounted by path, for GET and HEAD."""
+    """The WSGI application of one listening socket: commands (None for none), and applications mounted by path, for GET and HEAD."""
 
     def __init__(self, commands: Commands | None, mounts: Mapping[str, WSGIApplication], guard: Guard) -> None:
         self._commands, self._mounts, self._guard = commands, mounts, guard

@@ -37,7 +37,7 @@ CHANGE_SECONDS = 180.0
 BODY_BYTES_MAX = 32 * 2**20
 """The server takes no more: offsets of 100,000 files fit in."""
 HOST = "copycat"
-"""What the client says in its Host header."""
+"""The client's Host header."""
 
 _AGAIN_SECONDS = 0.05
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)

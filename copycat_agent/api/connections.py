@@ -39,7 +39,7 @@ _log = logs.get("api")
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """Of one listening socket. A body beyond `body_bytes` is refused, and so are headers beyond `header_bytes`.
+    """Bounds of one listening socket. A body beyond `body_bytes` is refused, and so are headers beyond `header_bytes`.
 
     `cuts_answers`: where all places are taken by requests that are being answered, the oldest of those makes room; otherwise
     the new one is refused.
@@ -52,9 +52,9 @@ class ListenerLimits:
 
 
 COMMANDS = ListenerLimits(connections=64, body_bytes=BODY_BYTES_MAX)
-"""Of the unix socket."""
+"""Bounds of the unix socket."""
 MOUNTS = ListenerLimits(connections=32, body_bytes=0, cuts_answers=True)
-"""Of the port, which strangers may reach: nothing it takes has a body, and answers are quick unless nobody reads them."""
+"""Bounds of the port, which strangers may reach: its requests have no body, and its answers are quick unless nobody reads them."""
 
 
 @dataclass(eq=False, slots=True)

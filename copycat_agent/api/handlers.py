@@ -68,7 +68,7 @@ Handler = Callable[[Control, Request], object]
 
 
 def _loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]:
-    """What was given up, for a status: a store that cannot be read must not hide how the connectors are. The agent's view says why."""
+    """Returns the loss totals, empty when the store cannot be read: that must not hide how connectors are. The agent's view says why."""
     try:
         return control.loss_totals()
     except CopycatError:
@@ -127,7 +127,7 @@ def offset_connectors(control: Control, _request: Request) -> object:
 
 
 def offsets(control: Control, request: Request) -> object:
-    """What is saved for a connector, and what is known of its lanes; `lanes` is null for one that has none."""
+    """The saved offsets of a connector and its lanes; `lanes` is null for a connector that has none."""
     saved, lanes = control.offsets(request.connector), control.offset_lanes(request.connector)
     return {"connector": request.connector, **to_documents(saved), "lanes": to_lanes_document(lanes)}
 

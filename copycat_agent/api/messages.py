@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 2**14
 """Read at a time. h11 looks at how long the headers are after each block, so this much more than allowed may get through."""
 _PIECE_BYTES = 2**20
-"""So much is sent within one time-out: who reads slowly, but reads, gets it all."""
+"""Sent within one time-out, so that a client that reads slowly gets the whole answer."""
 _LINGER_SECONDS = 2.0
 
 _Sent = h11.Response | h11.Data | h11.EndOfMessage
 
 
 class BadRequestError(Exception):
-    """What came is no request that can be answered; `status`, `words` and `hint` say why."""
+    """The client sent nothing that can be answered; `status`, `words` and `hint` say why."""
 
     def __init__(self, status: HTTPStatus, words: str, hint: str = "") -> None:
         super().__init__(words)

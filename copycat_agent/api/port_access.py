@@ -42,7 +42,7 @@ class Renewed(Generic[Made]):
         self._failed_at = float("-inf")
 
     def __call__(self) -> Made:
-        """As the files are now, else as they were when they were good last."""
+        """Returns the value made from the files as they are now, or as they were when they were last good."""
         seen = self._look()
         with self._lock:
             if seen != self._seen and time.monotonic() - self._failed_at > AGAIN_SECONDS:
@@ -85,7 +85,7 @@ class _Hashed(NamedTuple):
 
 
 _NOBODY = _Hashed(ROUNDS, bytes(_SALT_BYTES), bytes(32))
-"""What a name that is not there is compared with: it takes as long, and never fits."""
+"""Stands in for unknown names: checking it takes as long and never succeeds, so that timing does not tell which names exist."""
 
 
 def line_of(name: str, password: str, rounds: int = ROUNDS) -> str:
@@ -179,7 +179,7 @@ def _parsed(line: str) -> tuple[str, _Hashed | None]:
 
 
 def digest(password: str, salt: bytes, rounds: int) -> bytes:
-    """What is kept of a password; takes as long as `rounds` says."""
+    """Returns the hash of a password; the time it takes grows with `rounds`."""
     return hashlib.pbkdf2_hmac("sha256", password.encode("utf-8", "surrogateescape"), salt, rounds)
 
 

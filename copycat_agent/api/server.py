@@ -38,7 +38,7 @@ _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def socket_path(option: Path | None, configured: str | None, state_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the agent listens: `--socket`, else `api.socket`, else the runtime directory, else the state directory."""
+    """Returns the socket's path: `--socket`, else `api.socket`, else in the runtime directory, else in the state directory."""
     chosen = option or (Path(configured) if configured else None)
     return (chosen or (runtime_dir(environ) or state_dir) / SOCKET_NAME).absolute()
 
@@ -165,7 +165,7 @@ GRACE_SECONDS = 10.0
 """The HTTP libraries are imported with the first request, or after so long: never in the way of the first record, and not
 only when the files on disk may already be those of another version."""
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
-"""What answers on a port that other hosts reach."""
+"""Paths that are served on a port that other hosts can reach."""
 
 MakeMounts = Callable[[], Mapping[str, "WSGIApplication"]]
 
@@ -257,11 +257,11 @@ class _Late:
         self._timer.start()
 
     def close(self) -> None:
-        """Nothing is prepared any more."""
+        """Stop the timer that would prepare the applications."""
         self._timer.cancel()
 
     def answer(self, which: int, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """What the unix socket answers (0), or the port (1)."""
+        """Answer a request of the unix socket (0) or of the port (1)."""
         try:
             application = self._applications()[which]
         except Exception as error:  # noqa: BLE001 - an upgrade under way, no descriptors: the next request tries again

@@ -14,7 +14,7 @@ from copycat_agent.model import ClientView, Loss, LossReason, LossTotal, Sample
 from copycat_agent.worker import Status
 
 SAMPLE_BYTES = 4096
-"""Where `Control.tap` cuts keys and values."""
+"""`Control.tap` cuts keys and values at this length."""
 _CUT = 3
 """A cut may leave so many bytes of a character."""
 
@@ -36,7 +36,7 @@ def absolute(path: str) -> str:
 
 
 def reload(done: Reload) -> dict[str, Any]:
-    """What a reload did; `lines` is the diff for people."""
+    """The outcome of a reload; `lines` is the diff for people."""
     return {
         "at": done.at, "clean": done.clean, "lines": done.lines(), "added": list(done.added), "removed": list(done.removed),
         "changed": {name: list(options) for name, options in done.changed.items()}, "kept": dict(done.kept),

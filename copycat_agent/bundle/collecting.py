@@ -35,7 +35,7 @@ from copycat_agent.spark.java import find_java
 from copycat_agent.workbench.doctor import Examined, examine, find_user
 
 PART_BYTES_MAX = 8 * 2**20
-"""Of one part; of a longer one the end is kept."""
+"""Bound of one part; of a longer one the end is kept."""
 
 
 class BundlePart(NamedTuple):
@@ -118,7 +118,7 @@ Make = Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Whose archive it is. `agent` are the options as far as they load; `why_not` says why they do not."""
+    """The agent that the archive is about. `agent` are its options as far as they load; `why_not` says why they do not."""
 
     client: AgentClient
     state_dir: Path
@@ -129,7 +129,7 @@ class Sought:
 
 
 def parts(sought: Sought) -> Iterator[BundlePart]:
-    """All parts, as they come. Raises nothing."""
+    """Yields all parts as they are made. Raises nothing."""
     yield make_part("versions.json", "versions of copycat-agent and what it stands on, the host", _versions)
     yield from _definitions(sought)
     yield from _asked(sought.client)
@@ -219,7 +219,7 @@ def _redacted(path: Path) -> str:
 
 
 def _asked(client: AgentClient) -> Iterator[BundlePart]:
-    """What the running agent says. When it does not answer once, it is asked no more."""
+    """Yields the running agent's answers. An agent that does not answer the first question is asked no more."""
     first = make_part("agent.json", "the running agent", lambda: _json(client.get("/v1")))
     yield first
     if first.why:

@@ -52,7 +52,7 @@ def known_secrets(paths: Iterable[Path], environ: Mapping[str, str]) -> Masker:
 
 
 def _secrets_of(text: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """What references to files and credentials stand for, wherever they are, and what stands where a secret belongs."""
+    """Yields the values of all references to files and credentials, and the texts that stand where a secret belongs."""
     yield from _resolved(_SECRET_REFERENCE.findall(text), environ)
     for line, shown in zip(text.split("\n", LINES_MAX), masked_lines(text), strict=False):
         value = behind_secret_name(line)

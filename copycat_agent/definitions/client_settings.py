@@ -262,7 +262,7 @@ ACCEPTED: dict[str, str] = {
 
 
 def check_name(name: str) -> tuple[str, str] | None:
-    """What is wrong with a name as (text, hint), or None when it may be set."""
+    """Returns what is wrong with a name as (text, hint), or None when it may be set."""
     if name in ACCEPTED:
         return None
     if name in REFUSED:
@@ -277,7 +277,7 @@ def check_name(name: str) -> tuple[str, str] | None:
 
 
 def check_value(name: str, text: str) -> str | None:
-    """What values an accepted `name` takes, when `text` is none of them; else None. The text itself is never repeated."""
+    """Returns None when `text` is a value that the accepted `name` takes, else which ones it takes. The text is never repeated."""
     kind, _, values = ACCEPTED[name].partition(" ")
     if kind == "bool":
         return None if text in {"true", "false"} else "takes true or false"

@@ -22,7 +22,7 @@ _MODULES = {"msk-iam": "aws_msk_iam_sasl_signer", "sql": "pandas"}
 
 
 def lacking(extra: str) -> tuple[str, str] | None:
-    """What is missing and what to type, None where the extra is installed. Nothing is imported."""
+    """Returns what is missing and the command that installs it, None when the extra is installed. Imports nothing."""
     module = _MODULES[extra]
     if find_spec(module) is not None:
         return None
@@ -154,7 +154,7 @@ def check_spark(reader: Reader, spark: SparkOptions) -> None:
 
 
 def check_api(reader: Reader, api: ApiOptions) -> None:
-    """Where the agent answers, and files of the port: who starts the agent may be in any directory."""
+    """Check the addresses and files of `api`. Paths are absolute: the agent may be started in any directory."""
     if api.listen is not None and not is_address(api.listen):
         reader.report(("api", "listen"), "address", "needs HOST:PORT", "as in 127.0.0.1:9464, or 0.0.0.0:9464 for other hosts too")
     tls = (api.tls.cert_file, api.tls.key_file) if api.tls else (None, None)

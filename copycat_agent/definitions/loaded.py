@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from copycat_agent.options import Definition
 
 NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers"
-"""Why a definition cannot run."""
+"""The reason why a definition without an address cannot run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """What became of one file.
+    """The result of loading one file.
 
     `name` is the connector's as far as it could be read, also from a file that does not load. `definition` is None when
     there are problems, and for a good file whose references were left unresolved where they decide (`resolve_env=False`). `name_at`:
@@ -43,7 +43,7 @@ class LoadedFile:
 
     @property
     def enabled(self) -> Definition | None:
-        """What runs: the definition, unless it is disabled."""
+        """The definition, None when it did not load or is disabled."""
         return self.definition if self.definition is not None and self.definition.enabled else None
 
     def problem(self, code: str, text: str, hint: str) -> Problem:
@@ -62,7 +62,7 @@ class Loaded:
 
     @property
     def definitions(self) -> dict[str, Definition]:
-        """What loaded, by name, in the order of the files; disabled ones too."""
+        """The definitions that loaded, by name, in the order of the files; disabled ones too."""
         return {file.definition.name: file.definition for file in self.files if file.definition is not None}
 
     @property
@@ -85,7 +85,7 @@ def _refuse_twin(file: LoadedFile, files: Iterable[LoadedFile]) -> LoadedFile:
 
 
 def warnings(files: Sequence[LoadedFile]) -> tuple[Problem, ...]:
-    """What is allowed and probably not meant: a connector that sends what another one already sends to the same topic.
+    """Returns warnings for connectors that send what another one already sends to the same topic.
 
     As far as patterns tell; `doctor` and `plan` look at the files that are there.
     """
@@ -124,7 +124,7 @@ class _Neighbours:
         self._files.append((file, definition))
 
     def of(self, definition: Definition) -> list[tuple[LoadedFile, Definition]]:
-        """Those with a pattern that begins like one of the definition's, as far as both have no wildcard; in the order of `add`."""
+        """Returns files with a pattern that begins like one of the definition's, up to a wildcard; in the order of `add`."""
         found: set[int] = set()
         for prefix in _prefixes(definition):
             for length in range(len(prefix)):

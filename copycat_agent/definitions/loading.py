@@ -153,7 +153,7 @@ def _read(
 
 
 def digest_of(content: bytes) -> bytes:
-    """What `LoadedFile.digest` is for a file that holds `content`."""
+    """Returns the `LoadedFile.digest` of a file that holds `content`."""
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
@@ -190,7 +190,7 @@ def origins(
 
 
 def lines_of(path: Path, section: str) -> tuple[int, ...]:
-    """Where each item of a list of the definition begins, as line numbers of its file. Empty when it cannot be read any more."""
+    """Returns the line numbers of the file at which the items of a list begin. Empty when the file cannot be read any more."""
     node = _tree(path)
     items = node.items.get(section) if node is not None else None
     return tuple(item.start.line for item in items.items) if isinstance(items, SequenceNode) else ()
@@ -258,7 +258,7 @@ def _holds(node: Node | None, loc: Loc) -> bool:
 
 
 def _mark(node: Node | None, loc: Loc) -> Mark:
-    """Where the key of `loc` stands, or of what it is a part of: a short form says several options in one place."""
+    """Returns the place of the key of `loc`, or of what it is a part of: a short form says several options in one place."""
     way = way_to(node, loc)
     return (way[-1][0] or way[-1][1]).start if way else Mark(0, 0)
 

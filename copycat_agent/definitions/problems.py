@@ -148,7 +148,7 @@ def unknown_key(loc: Loc, model: type[Options] | None) -> Finding:
 
 
 def _belongs(key: str) -> str:
-    """Where in a definition a key of exactly this name is known, as far as that is one place."""
+    """Returns a hint where in a definition a key of exactly this name is known, "" unless that is one place."""
     places = [f"{section}.{key}" for section, field in Definition.model_fields.items() if section != "source" and _knows(field, key)]
     return f"it belongs under {places[0].rpartition('.')[0]}" if len(places) == 1 else ""
 
@@ -194,7 +194,7 @@ def _value(kind: str, error: Mapping[str, Any], field: FieldInfo | None, written
 
 
 def _quantity(field: FieldInfo | None) -> Callable[[Any], str]:
-    """How a bound of this field is written."""
+    """Returns the function that writes a bound of this field in its unit."""
     functions = {getattr(marker, "func", None) for marker in markers(field)} if field else set()
     if format_duration in functions:
         return format_duration
@@ -244,7 +244,7 @@ class Places:
         return self.problem_at(self._mark(finding), finding.code, finding.text, finding.hint)
 
     def problems(self, findings: list[Finding]) -> tuple[Problem, ...]:
-        """All of them in the file's order, at most `PROBLEMS_MAX` and a last one that says how many more."""
+        """Returns problems in the file's order: at most `PROBLEMS_MAX`, and a last one that says how many more there are."""
         found = sorted(dict.fromkeys(map(self.problem, findings[: 10 * PROBLEMS_MAX])), key=lambda each: (each.line, each.column))
         if len(found) > PROBLEMS_MAX:
             more = self.problem_at(Mark(0, 0), "more", f"and {len(findings) - PROBLEMS_MAX} more problems in this file")

@@ -109,7 +109,7 @@ class Reader:
         return self.add(Finding(loc, code, text, hint, on_key))
 
     def add(self, found: Finding) -> Failed:
-        """See `report`."""
+        """Add a finding, unless the place holds an unresolved reference."""
         if not any(found.loc[: len(loc)] == loc for loc in self.unresolved):
             self.findings.append(found)
         return FAILED

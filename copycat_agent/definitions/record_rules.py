@@ -57,7 +57,7 @@ def check_record(reader: Reader, record: RecordOptions) -> None:
 
 
 def check_timestamp(reader: Reader, record: RecordOptions, kafka: KafkaOptions) -> None:
-    """What `record.timestamp` says fits the topics that this definition makes."""
+    """Check that `record.timestamp` fits the topics that this definition creates."""
     made = kafka.create_topics.config.get("message.timestamp.type") if kafka.create_topics else None
     if record.timestamp == "broker" and made not in {None, "LogAppendTime"}:
         hint = "delete message.timestamp.type there: the agent sets LogAppendTime, or choose another record.timestamp"
@@ -136,7 +136,7 @@ def check_converters(
     transforms: Sequence[TransformOptions] | None,
     record: RecordOptions | None,
 ) -> None:
-    """What is None could not be read: then the records' fields are not known."""
+    """Check converters against the fields of records. A section that could not be read is None: no fields are known then."""
     columns: tuple[Column, ...] | None = None
     if source is not None and transforms is not None and record is not None and record.value is None:
         columns = columns_after(transforms, declared_columns(source))

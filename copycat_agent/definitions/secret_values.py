@@ -65,7 +65,7 @@ def masked_lines(text: str) -> tuple[str, ...]:
 
 
 def behind_secret_name(line: str) -> str | None:
-    """What stands behind the first key of this line that is a secret's, None when there is no such key."""
+    """Returns the text behind the first key of this line whose name is a secret's, None when there is no such key."""
     found = (match for match in _KEY.finditer(line) if is_secret_name(match[2] or match[4]))
     return next((line[match.end() :] for match in found), None)
 

@@ -63,7 +63,7 @@ def _splits(source: SourceOptions) -> bool:
 
 
 def check_format(reader: Reader, source: SourceOptions) -> None:
-    """What the options of a format cannot mean together."""
+    """Report options of a format that contradict each other."""
     options = getattr(source, "format", None)
     kind = FORMATS.get(getattr(options, "type", ""))
     for place, why, hint in kind.problems(options) if kind else ():
@@ -71,7 +71,7 @@ def check_format(reader: Reader, source: SourceOptions) -> None:
 
 
 def check_ordering(reader: Reader, source: SourceOptions, delivery: DeliveryOptions, record: RecordOptions) -> None:
-    """Only whole files can be read in any order, and nobody counts the records before a range of one."""
+    """Check `delivery.ordering`: only whole files can be read in any order, and records before a range of a file are not counted."""
     if delivery.ordering == "file":
         return
     loc: Loc = ("delivery", "ordering")
@@ -158,7 +158,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def patterns_of(source: SourceOptions) -> tuple[Sequence[str], Sequence[str]]:
-    """What a source reads, as patterns of whole paths: (include, exclude)."""
+    """Returns the patterns of whole paths that a source reads and leaves out: (include, exclude)."""
     exclude = getattr(source, "exclude", ())
     if isinstance(source, SpoolDirOptions):
         return include_of(source), exclude

@@ -24,7 +24,7 @@ NODES_MAX = 10_000
 """Nodes of one file with every alias counted as what it stands for. A real definition has a few hundred."""
 
 EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""What makes events of a text: libyaml, or the slower parser in Python, which takes a little less."""
+"""The parser: libyaml, or the slower one in Python, which accepts a little less."""
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -126,7 +126,7 @@ def printable(text: str) -> str:
 
 
 def plain_value(text: str) -> object:
-    """What an unquoted scalar means: true, false, null, a plain decimal number, or else its text."""
+    """Returns the value of an unquoted scalar: true, false, null, a plain decimal number, or else its text."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _INT.fullmatch(text):
@@ -261,7 +261,7 @@ def _mark_at(text: str, index: int) -> Mark:
 
 
 def _words(error: yaml.MarkedYAMLError) -> str:
-    """What the parser says, without the quotation of the text (which may hold a secret)."""
+    """Returns the parser's message without its quotation of the text, which may hold a secret."""
     problem = str(error.problem or "this is not YAML")
     return f"{problem} ({error.context})" if error.context else problem
 

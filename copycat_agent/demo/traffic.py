@@ -34,7 +34,7 @@ def make_lines(log: str, first: int, count: int, dice: random.Random) -> list[by
 
 
 def number_of(line: bytes) -> tuple[str, int] | None:
-    """Which log and which number a line is; None for a line that nobody here made."""
+    """Returns the log and the number of a line; None for a line that was not made here."""
     match = _NUMBER.search(line, max(0, len(line) - 60))
     return (match[1].decode(), int(match[2])) if match and match.end() == len(line) else None
 
@@ -106,7 +106,7 @@ class Traffic:
     def __init__(self, directory: Path, lines_per_second: int, rotate_seconds: float) -> None:
         """Makes `web/` and `app/` below `directory`, with their logs still empty."""
         self.error: OSError | None = None
-        """Why it ended early: a full disk, say."""
+        """The error that ended it early, such as a full disk."""
         self._rate = lines_per_second
         self._rotate_seconds = rotate_seconds
         self._stop = threading.Event()

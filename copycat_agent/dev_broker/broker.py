@@ -296,7 +296,7 @@ class DevBroker:
         return True
 
     def _failure(self, why: str) -> FatalError:
-        """What happened, with the log's first complaint of this start."""
+        """Returns the error to raise, with the first complaint in the log."""
         lines = self.log_path.read_text("utf-8", "replace").splitlines()[-200:]
         complaints = [line for line in lines if " ERROR " in line or "Exception" in line] or lines[-1:]
         said = f": {complaints[0].strip()}" if complaints else ""

@@ -80,7 +80,7 @@ _NETWORK_HINT = (
 
 
 def cache_dir() -> Path:
-    """Where fetched files are kept: $XDG_CACHE_HOME/copycat, else ~/.cache/copycat. Not created here."""
+    """Returns the directory of fetched files: $XDG_CACHE_HOME/copycat, else ~/.cache/copycat. Does not create it."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return Path(base if base.startswith("/") else Path.home() / ".cache", "copycat")
 
@@ -155,7 +155,7 @@ def _saying(text: str) -> Iterator[None]:
 
 
 def _drop_unpinned(jars: Path) -> None:
-    """What is not pinned never reaches a class path."""
+    """Delete jars that are not pinned, so that they never reach a class path."""
     kept = pinned()
     for jar in jars.iterdir():
         if jar.name not in kept:

@@ -61,7 +61,7 @@ class Letter(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it lies in its file, for people."""
+        """The record's place in its file, for people."""
         return f"record {self.number}" if self.by_record else f"bytes {self.start} to {self.end}, record {self.number}"
 
 
@@ -111,7 +111,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 def _part_start(headers: dict[str, bytes]) -> int:
-    """Where the record begins that a letter is a part of; 0 where the header is broken."""
+    """Returns where the record begins that the letter is a part of; 0 when the header is broken."""
     start = headers.get(letters.PART_OF, b"").rpartition(b"@")[2]
     return int(start) if _NUMBER.fullmatch(start) else 0
 

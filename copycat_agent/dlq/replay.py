@@ -42,7 +42,7 @@ class Left(NamedTuple):
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What became of a connector's dead letters.
+    """The outcome of a replay of a connector's dead letters.
 
     `sent` were acknowledged (in a dry run: would be sent); `dropped` by a transform of the definition; `left` stay in the
     topic, the first `NAMED_MAX` of them are in `named`. `foreign` records of the topic are no dead letters.
@@ -151,7 +151,7 @@ class Replay:
             self._send(going)
 
     def _message(self, letter: Letter) -> Message | None:
-        """What the definition makes of it now. Raises StageError, DataError for one that is not whole, BlockedError for its topic."""
+        """Returns the definition's message for a letter. Raises StageError, DataError when it is not whole, BlockedError for its topic."""
         if not letter.is_whole:
             raise DataError(f"its bytes are not all there ({letter.said})", f"see what is lost: copycat losses {self._definition.name}")
         draft = record_of(letter, self._encoder.frames)
@@ -163,7 +163,7 @@ class Replay:
         return message
 
     def _messages_of_part(self, letter: Letter, draft: Draft) -> tuple[Message, ...]:
-        """The same for a part of a record: its first part, which is a dead letter too when it was a bad record, comes before it."""
+        """Returns the messages of a part of a record. Its first part comes before it, a dead letter too when the record was bad."""
         record = (letter.host, letter.part_of)
         if letter.part == 1:
             self._first_part = record, draft.anew()

@@ -52,17 +52,17 @@ class ReplayProgress:
         return offset < self._end and offset not in self._left
 
     def done(self, offset: int) -> None:
-        """It went, or is none of ours. Letters are told in the order of the partition, from `begin` or before on."""
+        """The letter at `offset` was sent, or is none of ours. Call it in the order of the partition, beginning at `begin` or before."""
         self._left.discard(offset)
         self._end = max(self._end, offset + 1)
 
     def leave(self, offset: int) -> None:
-        """It failed again and stays for another time."""
+        """The letter at `offset` failed again and stays for another replay."""
         self._left.add(offset)
         self._end = max(self._end, offset + 1)
 
     def saved(self) -> GroupPosition:
-        """What the group keeps. When there is not room for all that is left, the letters behind will be sent again."""
+        """Returns the position for the group to keep. Where there is no room for all that is left, the letters behind it are sent again."""
         text, end = "", self._end
         for low, high in _ranges(sorted(self._left)):
             more = f"{low}-{high},"
@@ -74,7 +74,7 @@ class ReplayProgress:
 
     @classmethod
     def of(cls, position: GroupPosition | None) -> ReplayProgress:
-        """What the group kept; words of somebody else's are not ours to read, their number counts."""
+        """Reads the position that the group kept. Of words that somebody else wrote beside it, only the offset counts."""
         if position is None:
             return cls()
         match = _WORDS.fullmatch(position.words)
@@ -118,7 +118,7 @@ def _of_group(reader: TopicReader, definition: Definition, group: str) -> dict[i
 
 
 class Kind(NamedTuple):
-    """What letters are counted by."""
+    """The key by which letters are counted."""
 
     connector: str
     stage: str

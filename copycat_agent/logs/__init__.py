@@ -53,7 +53,7 @@ class Log:
         self._write(logging.INFO, event, error, fields, always=always)
 
     def warning(self, event: str, /, *, error: BaseException | None = None, always: bool = False, **fields: object) -> None:
-        """It repairs itself, but you may want to know. `always` as with `info`."""
+        """Something that repairs itself, but that an operator may want to know. `always` as with `info`."""
         self._write(logging.WARNING, event, error, fields, always=always)
 
     def error(self, event: str, /, *, error: BaseException | None = None, **fields: object) -> None:

@@ -32,7 +32,7 @@ class Event:
 
 
 def event_of(record: logging.LogRecord) -> Event:
-    """What is written of a record, also of other packages'."""
+    """Returns the event of a log record, also of other packages' records."""
     try:
         words = record.getMessage()
     except Exception:  # noqa: BLE001 - some other package's arguments do not fit its message

@@ -18,7 +18,7 @@ REPEAT_EVENTS = 1000
 
 @dataclass(slots=True)
 class _Window:
-    """What was seen of one event since `start`. `common`: the fields that all repeats share."""
+    """One event as it was seen since `start`. `common`: the fields that all repeats share."""
 
     start: float
     seen: set[int]
@@ -68,7 +68,7 @@ class Repeats:
         return self._end_while(lambda window: now - window.start >= REPEAT_SECONDS)
 
     def drain(self) -> list[Event]:
-        """All counts, for the end."""
+        """Returns all counts and forgets them; for the end of the process."""
         return self._end_while(lambda _: True)
 
     @property

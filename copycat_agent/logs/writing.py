@@ -16,7 +16,7 @@ from copycat_agent.logs.events import Event, event_of, text_line
 from copycat_agent.logs.repeats import Repeats
 
 PATIENCE_SECONDS = 1.0
-"""How long a line waits for a reader that does not read. Once one waited in vain, the next ones do not wait until one gets through."""
+"""How long a line waits for a reader that does not read. After one waited in vain, later lines do not wait until one gets through."""
 _CHUNK_BYTES = 4096
 """PIPE_BUF of Linux: a pipe that says it is writable takes this much without waiting."""
 
@@ -134,7 +134,7 @@ class Recent:
 
 
 _SLACK_SECONDS = 0.05
-"""So much later than due a count is written, so that it is over by any clock."""
+"""Added to the time when a count is due, so that its minute is over by any clock."""
 
 
 class Handler(logging.Handler):

@@ -94,7 +94,7 @@ def oldest_unread(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def stalled(snapshot: Snapshot) -> Iterator[Sample]:
-    """As `Health` judges."""
+    """By connector, as `Health.stalled` measures it."""
     return (((name,), seconds) for name, seconds in snapshot.stalled_seconds.items())
 
 
@@ -133,7 +133,7 @@ def process(read: Callable[[Process], float | None]) -> Callable[[Snapshot], Ite
 
 
 def reloads(snapshot: Snapshot) -> Iterator[Sample]:
-    """Both results from the start on."""
+    """Yields both results, from 0 on."""
     return (((result,), snapshot.view.reloads.get(result, 0)) for result in ("ok", "problems"))
 
 

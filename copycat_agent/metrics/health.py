@@ -94,7 +94,7 @@ class Health:
             return {name: 0.0 if mark is None else mark.age + now - mark.begun for name, mark in marks.items()}
 
     def _mark(self, status: Status, now: float) -> _Mark | None:
-        """What was not moving before and still is not; a new mark when something did, None when nothing has to."""
+        """Returns the earlier mark while nothing moves, a new one when something moved, and None when nothing has to move."""
         if not _has_to_move(status):
             return None
         progress = (status.state is State.STARTING, status.counts, status.acknowledged_at, status.lag.oldest_unread_ms)

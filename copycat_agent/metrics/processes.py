@@ -45,7 +45,7 @@ class Processes:
         self._names: dict[str, tuple[int, int]] = {}
 
     def look(self, java_pid: int | None) -> tuple[Process, ...]:
-        """All of them now. Takes 10 µs for each process of the host, and some more for each of ours."""
+        """Returns the agent's processes. Takes 10 µs for each process of the host, and some more for each of ours."""
         found = {stat.pid: stat for stat in map(_stat, _pids()) if stat is not None}
         ours = [("driver", found[os.getpid()])] if os.getpid() in found else []
         daemons, workers = [], []

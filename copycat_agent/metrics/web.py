@@ -33,7 +33,7 @@ _BOUNDS = [*(f"{bound:g}" for bound in BOUNDS_SECONDS), "+Inf"]
 
 
 class AgentCollector:
-    """What prometheus_client calls a custom collector. Thread-safe; never waits for a connector."""
+    """A custom collector of prometheus_client. Thread-safe; never waits for a connector."""
 
     def __init__(self, control: Control, health: Health) -> None:
         self._control = control
@@ -85,7 +85,7 @@ def _add(metric: Metric, labels: tuple[str, ...], value: float | Timing) -> None
 
 
 PATHS = ("/livez", "/readyz", "/healthz", "/metrics")
-"""What `health_app` answers; anything else is 404."""
+"""The paths of `health_app`; anything else is 404."""
 
 _log = logs.get("metrics")
 

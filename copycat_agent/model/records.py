@@ -22,7 +22,7 @@ class Compact:
 
 
 def values_of(value: Compact) -> tuple[Any, ...]:
-    """All fields, in order."""
+    """Returns all fields in order."""
     values: tuple[Any, ...] = _getter(type(value))(value)  # type: ignore[arg-type] # mypy knows of no hash of a class
     return values
 
@@ -40,7 +40,7 @@ class TaskId(NamedTuple):
 
 
 class SourcePartition(NamedTuple):
-    """What an offset belongs to. `key` names one generation of one file, never a path alone (see `sources.files.identity`)."""
+    """The owner of an offset. `key` names one generation of one file (`sources.files.identity`), never a path alone."""
 
     connector: str
     key: str

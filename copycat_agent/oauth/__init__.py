@@ -9,4 +9,4 @@ from copycat_agent.oauth.token_requests import where_of
 __all__ = ["KAFKA_OAUTH", "REGISTRY_OAUTH", "Tokens", "token_problems", "tokens_of", "where_of"]
 
 KAFKA_OAUTH, REGISTRY_OAUTH = "kafka.security.oauth", "converters.schema_registry.oauth"
-"""Where the options of logins stand."""
+"""Dotted options under which logins stand."""

@@ -31,7 +31,7 @@ _EXTENSION_VALUE = re.compile(r"[\t\r\n -~]*")
 
 
 class TokenProblem(NamedTuple):
-    """What options cannot mean: at which of them, under which code, why, and the next step."""
+    """One contradiction among options: the option, the code, the reason, and the next step."""
 
     name: str
     code: str
@@ -40,7 +40,7 @@ class TokenProblem(NamedTuple):
 
 
 def token_problems(options: TokenOptions) -> Iterator[TokenProblem]:
-    """What is wrong with them. Asks no network."""
+    """Yields what is wrong with the options of a login. Uses no network."""
     method = options.method
     for name in _NEEDS[method]:
         if getattr(options, name) is None:

@@ -16,11 +16,11 @@ from copycat_agent.oauth.token_requests import ANSWER_SECONDS, IssuedToken, ask,
 from copycat_agent.options import TokenOptions
 
 _RENEW_PART = 0.75
-"""Of a token's life. librdkafka asks for the next one at 0.8 of what it was told."""
+"""Part of a token's life after which it is renewed. librdkafka asks for the next one at 0.8 of the life it was told."""
 LEAST_SECONDS = 1.0
 """A token that is good for less is not given to a client: it would have expired when the broker looks at it."""
 FAILED_SECONDS = 2.0
-"""So long after a failure nobody asks again: clients that are made side by side do not wait for the same silence one after the other."""
+"""Pause after a failure, so that clients that are made side by side do not wait one after the other for an endpoint that is silent."""
 TRUSTED_SECONDS = 10.0
 """A token younger than this is not replaced because a broker refuses it: the next one would be refused as well."""
 _TOKENS_MAX = 64

@@ -32,7 +32,7 @@ _STEP_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 256 * 1024
 _PIECE_BYTES = 64 * 1024
 _DEFAULT_SECONDS = 300.0
-"""How long a token is used that does not say how long it is good."""
+"""Assumed life of a token that does not say how long it is good."""
 _LONGEST_SECONDS = 30 * 86400.0
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,65536}=*")
 _CODE = re.compile(r"[a-z_]{1,40}")
@@ -53,7 +53,7 @@ class IssuedToken(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What is sent: a form to post, or, where that is None, a GET."""
+    """A request: a form to post, or a GET when `form` is None."""
 
     url: str
     form: Mapping[str, str] | None
@@ -74,7 +74,7 @@ def ask(options: TokenOptions, ca_file: str | None, section: str) -> IssuedToken
 
 
 def where_of(options: TokenOptions) -> str:
-    """Who is asked, without what a person might have put into the address."""
+    """Returns a name for the endpoint without secrets that may stand in its address."""
     if options.method == "msk_iam":
         return "AWS's signer"
     if "token_url" in options.hidden:  # it came from a file or a credential
@@ -116,7 +116,7 @@ def _with_scope(form: dict[str, str], options: TokenOptions) -> dict[str, str]:
 
 
 def _assertion(options: TokenOptions) -> str:
-    """What stands in its file, or one that is signed now."""
+    """Returns the assertion from its file, or one that is signed now."""
     wanted = options.assertion
     assert wanted is not None
     path = Path(wanted.file or wanted.key_file or "")
@@ -204,7 +204,7 @@ def _unreachable(error: Exception, where: str, section: str) -> CopycatError:
 
 
 def _understood(status: int, body: bytes, where: str, section: str) -> IssuedToken:
-    """Of what the endpoint says only the code of its error is repeated: some describe what they were sent."""
+    """Returns the token of an answer. Errors repeat only the endpoint's error code: some endpoints describe what they were sent."""
     try:
         said = json.loads(body)
     except ValueError:

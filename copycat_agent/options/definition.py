@@ -226,16 +226,16 @@ class Definition(Options):
         return super().__eq__(other.model_copy(update={"tests": self.tests}) if isinstance(other, Definition) else other)
 
     def __hash__(self) -> int:
-        """Of those that run alike the same."""
+        """Definitions that are equal have one hash."""
         return hash(self.name)
 
     def __getstate__(self) -> dict[Any, Any]:
-        """What is pickled: all but the tests."""
+        """Returns the state to pickle, without the tests."""
         state = super().__getstate__()
         return {**state, "__dict__": {**state["__dict__"], "tests": ()}}
 
     def masked(self) -> dict[str, Any]:
-        """See `Options.masked`; without the tests."""
+        """Returns all options but the tests as plain JSON values, with every secret hidden."""
         shown = {name: value for name, value in super().masked().items() if name != "tests"}
         return {name: self.mask.value(value) if name in _MET_BY_RECORDS else value for name, value in shown.items()}
 

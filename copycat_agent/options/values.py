@@ -173,7 +173,7 @@ class Options(BaseModel):
         self._hidden = self._hidden | frozenset(names)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What repr and str show: hidden fields masked."""
+        """Yields names and values for repr and str, hidden fields masked."""
         return ((name, HIDDEN if name in self._hidden else value) for name, value in super().__repr_args__())
 
     def masked(self) -> dict[str, Any]:
