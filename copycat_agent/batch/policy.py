@@ -1,4 +1,4 @@
-"""What becomes of one record by itself: it is sent, dead-lettered, dropped or passed over, or it ends the batch, by `errors`."""
+"""Decides by `errors` what becomes of a single record: it is sent, dead-lettered, dropped or passed over, or ends the batch."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class ErrorPolicy:
         progress.step_failed(StepFailure(progress.split.path, start, end, why, number, kept, self._by_record))
 
     def bad(self, progress: Progress, outcome: RecordOutcome, stage: str, error: DataError) -> RecordOutcome:
-        """What becomes of a bad record. Raises StopAt when the connector, or the step that failed, tolerates none."""
+        """Returns the outcome of a bad record. Raises StopAt when the connector, or the step that failed, tolerates none."""
         path, draft, definition = progress.split.path, outcome.draft, self._definition
         policy = error.policy if isinstance(error, StepError) else ""
         if policy == "stop" or (self._errors.tolerance == "none" and policy != "dlq"):
@@ -166,7 +166,7 @@ class ErrorPolicy:
         return outcome._replace(messages=(with_raw(letter, raw, said),), counts_as="dead_lettered")
 
     def _raw(self, record: Draft, head_bytes: int | None, *, is_rendered: bool) -> tuple[bytes | None, bytes | None]:
-        """What of the record's bytes goes into its letter, and what the letter says about that."""
+        """Returns the bytes that go into the record's letter, and what the letter says about them."""
         assert self._errors.dlq is not None
         if not self._errors.dlq.include_raw:
             return None, b"omitted: errors.dlq.include_raw is false"
@@ -203,7 +203,7 @@ class ErrorPolicy:
                 self._lose_what_is_not_sent(progress, outcome)
 
     def _lose_what_is_not_sent(self, progress: Progress, outcome: RecordOutcome) -> None:
-        """Of a bad record, the bytes that no dead letter carries. What lies beyond the limit of a long line is not its affair."""
+        """Counts the bytes of a bad record that no dead letter carries as lost, without those beyond the limit of a long line."""
         if outcome.counts_as not in {"rejected", "dead_lettered"} or (kept := outcome.kept_bytes) is None:
             return
         draft, why = outcome.draft, f"stage {outcome.stage}: {outcome.why}"
@@ -230,7 +230,7 @@ def long_line(progress: Progress, frame: LongLine) -> Draft:
 
 
 def messages_of(outcomes: Iterable[RecordOutcome]) -> int:
-    """How many messages are sent for them."""
+    """Returns how many messages are sent for these records."""
     return sum(len(outcome.messages) for outcome in outcomes)
 
 

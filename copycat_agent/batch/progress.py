@@ -76,7 +76,7 @@ class Progress:
         self.at_end = self.stream.is_exhausted(self._limit)
 
     def pass_chunk(self, chunk: Chunk | Parsed) -> None:
-        """All of the chunk is on its way; what it has fewer values than lines are empty lines that were left out."""
+        """The whole chunk is on its way. It has fewer values than lines where empty lines were left out."""
         total = chunk.total
         self.advance(chunk.end, total, chunk.tail, chunk.size_bytes, dropped=total - len(chunk.values))
 
@@ -139,7 +139,7 @@ class Progress:
         return (self._tail + tail[len(tail) - passed :])[-TAIL_BYTES:]
 
     def count(self, counts: Counts) -> None:
-        """What becomes of records on their way, once they are settled."""
+        """Adds what records on their way count as once they are settled."""
         self.sent.counts += counts
 
     def reject(self, rejection: Rejection) -> None:
@@ -165,7 +165,7 @@ class Progress:
 
     @property
     def sampled(self) -> int:
-        """How many samples it has, settled or not."""
+        """The number of samples it has, settled or not."""
         return len(self.done.samples) + len(self.sent.samples)
 
     def sample(self, sample: Sample) -> None:

@@ -179,7 +179,7 @@ class BatchRun:
         )
 
     def _block_bytes(self, block_bytes: int | None) -> int | None:
-        """What the budget says, and no more than makes a run. What is sent again has been taken from the budget already."""
+        """Returns what the budget allows, and no more than makes a run; None for what is sent again, which the budget has paid for."""
         run_bytes = self._producer.run_bytes
         return block_bytes if run_bytes >= BLOCK_BYTES else min(run_bytes, block_bytes or run_bytes)
 

@@ -30,7 +30,7 @@ CLOSE_RECORDS, CLOSE_TIMES = 4, 8
 _TIMESTAMP = 6
 """Its place in a message, see `producer.Message`."""
 _SHOWN_BYTES = 4096
-"""Of a key, a value or a header that `copycat tap` shows."""
+"""Bytes of a key, a value or a header that `copycat tap` shows."""
 
 
 class Tap:
@@ -121,7 +121,7 @@ class Sender:
         return outcomes, None
 
     def _instead(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
-        """What is sent for a record that was refused. Raises StopAt."""
+        """Returns what is sent instead of a record that was refused. Raises StopAt."""
         if isinstance(reason, TimestampError) and not _has_timestamp(outcome):
             raise StopAt(outcome.draft, BlockedError(reason.message, reason.hint))  # the clock is wrong, for every record there will be
         self.refused += 1
@@ -293,12 +293,12 @@ class _Handover:
             self.progress.count(counts)
 
     def stopped(self, stop: StopAt) -> StopAt:
-        """What ends it before a record: nothing from there on counts."""
+        """Ends it before a record, and returns the reason: nothing from there on counts."""
         self.progress.pass_up_to(self.chunk, stop.draft, self.begun)
         return stop
 
     def end(self) -> None:
-        """All of it is on its way, or what stands before the end of `last`."""
+        """The whole chunk, or what stands before the end of `last`, is on its way."""
         if self.last is None:
             self.progress.pass_chunk(self.chunk)
         else:

@@ -1,4 +1,4 @@
-"""What is asked of a query about the records of a batch, and what it made of each."""
+"""The questions and answers of a query about the records of a batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_ROWS = 100_000
 """A record of which a query makes more is a bad one."""
 
 RESULT_BYTES = 2**26
-"""Of a query's result that one batch keeps. What is beyond that is asked for again with the next batch."""
+"""Bytes of a query's result that one batch keeps. The next batch asks again for what is beyond that."""
 
 _WHOLE = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
@@ -46,7 +46,7 @@ class Query(Protocol):
 
 
 class Answers:
-    """What the query made of each record of a batch, and what to do where it could not.
+    """Says what the query made of each record of a batch, and what to do where it failed.
 
     `least`: of so many of its first rows each is answered, be it as a bad record, so that every batch gets ahead.
     """
@@ -61,7 +61,7 @@ class Answers:
         self._by_split: dict[SourcePartition, Asked] = {}
 
     def asked(self, progress: Progress) -> Asked:
-        """What is known of a split's records, by their numbers."""
+        """Returns what is known of a split's records, by their numbers."""
         return self._by_split.setdefault(progress.split.partition, Asked())
 
     def error(self, record: int) -> DataError | None:
@@ -78,7 +78,7 @@ class Answers:
         return None
 
     def among(self, records: list[int]) -> list[dict[str, Any] | bool | None] | None:
-        """Of neighbours, given by their numbers in the query: the fields that it made; None where it dropped one, or never saw it.
+        """Returns the fields that the query made of neighbours, given by their numbers in it; None for one that it dropped, or never saw.
 
         True for one that has to be looked at by itself. None when all have to be.
         """
@@ -116,7 +116,7 @@ class Answers:
 
 
 class Asked:
-    """Of a split's records, by their numbers: their numbers in the query, and what is to be known of them beside.
+    """Knows the records of a split by their numbers: which number each has in the query, and what happened to it before.
 
     `special`: why a record is a bad one, or what a step that came from outside raised, or, of one that a step dropped though it failed,
     the words for that. `times` are event times, `troubles` what `on_error: keep` let pass. `firsts`: of records in parts, by where they
@@ -137,7 +137,7 @@ class Asked:
         return self._records[index] if 0 <= index < len(self._records) else NOT_ASKED
 
     def records(self, number: int, total: int) -> list[int]:
-        """The same for `total` records from this one on."""
+        """Returns the numbers in the query of `total` records from this one on."""
         index = number - self._first
         return self._records[index : index + total]
 
@@ -156,7 +156,7 @@ class Asked:
 
 
 class Results:
-    """What a query made of records, by their numbers. Kept as Arrow; fields are made when they are asked for, quickest in order."""
+    """Holds what a query made of records, by their numbers, as Arrow. Fields are made when they are asked for, quickest in order."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Reads `batches` to their end, in which the rows of a record stand together and records in their order.
@@ -176,11 +176,11 @@ class Results:
         self._rows: list[dict[str, Any]] = []
 
     def failed(self, record: int) -> str:
-        """Where the query fails for this record, "" where it does not."""
+        """Returns where the query fails for this record, "" where it does not."""
         return self.failures.get(record, "")
 
     def count(self, record: int) -> int:
-        """How many rows it made of this record."""
+        """Returns how many rows the query made of this record."""
         begin, end = self._place(record, record + 1)
         return end - begin
 
@@ -195,7 +195,7 @@ class Results:
         return [self._fields(one) for one in range(begin, end)]
 
     def between(self, first: int, end: int) -> tuple[dict[int, Any], set[int]]:
-        """Of the records from `first` up to, not including, `end`: the fields of those it made rows of, and of which it made several."""
+        """Returns the fields of the records from `first` up to, not including, `end`, and those of which the query made several rows."""
         place, last = self._place(first, end)
         records = self._records[place:last]
         made: dict[int, Any] = dict(zip(records, chain.from_iterable(map(fields_of, self._slices(place, last))), strict=True))
@@ -259,7 +259,7 @@ def _lists(column: pa.Array) -> list[Any]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """As `to_pylist`, several times as fast for texts, and numbers without nulls."""
+    """Does what `to_pylist` does, several times as fast for texts, and for numbers without nulls."""
     if pa.types.is_string(column.type) or (not column.null_count and any(is_it(column.type) for is_it in _WHOLE)):
         values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
         return values
@@ -269,6 +269,6 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def failure(where: str, why: str) -> str:
-    """What is said of a record that a query fails for: `where` as in the column `FAILED`, `why` as in `Query`."""
+    """Words for a record that a query fails for: `where` as in the column `FAILED`, `why` as in `Query`."""
     place = where if where in ("WHERE", UNNAMED) or where.endswith("(...)") else f"column {where!r}"
     return f"the query fails for this record at {place}: {why}"

@@ -55,7 +55,7 @@ class Asking:
         return found
 
     def part(self, part: PartOfRecord, first: int) -> list[dict[str, Any]]:
-        """The same for a part of a record. The record's first one decides for all: where this batch has not asked about it, it does so."""
+        """Does what `record` does, for a part of a record. The first part decides for all, so it is asked about, too, if need be."""
         record, asked, number = NOT_ASKED, self._asked, part.draft.number
         found: list[dict[str, Any]] = []
         try:
@@ -231,7 +231,7 @@ class AnsweredEncoder(SplitEncoder):
         return self._inner.begun(part._replace(draft=part.draft.anew()))
 
     def _before_part(self, part: PartOfRecord) -> dict[str, Any]:
-        """The same for a part."""
+        """Returns the fields of a part as they were before the query."""
         before = self._inner.ready(part.draft.anew())
         self._inner.apply_to_part(self._begun_of(part), before, 0)
         return before.fields()

@@ -147,14 +147,14 @@ class SqlRun(BatchRun):
         return self._put(fields)
 
     def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: Part) -> list[dict[str, Any]]:
-        """Of a part of a record. One with which a batch begins brings the record's first one along."""
+        """Asks about a part of a record. A part with which a batch begins brings the record's first one along."""
         fields = encoder.asking.part(self._policy.part_of_record(progress, part), self._answers.total)
         if not self._answers.total:
             self._answers.least = max(1, len(fields))
         return fields
 
     def _ask_chunk(self, progress: Progress, encoder: AnsweredEncoder, held: list[Frame], chunk: Chunk | Parsed) -> int:
-        """Of all of it, or, where the batch has to end, of its first part. Returns how many records of it are asked about."""
+        """Asks about the chunk, or, where the batch has to end, its first part. Returns how many records of it are asked about."""
         fields, done = encoder.asking.chunk(chunk, progress.sent_records + 1, self._answers.total)
         if done < chunk.total:
             chunk, _ = chunk.cut(done)
@@ -173,7 +173,7 @@ class SqlRun(BatchRun):
         return len(fields)
 
     def _pieces(self, frame: Frame) -> Iterator[Frame]:
-        """What Spark answered goes as a whole, unless a record is looked for that Kafka refuses."""
+        """Cuts a frame to the budget while a record is looked for that Kafka refuses; otherwise what Spark answered goes as a whole."""
         return self._budget.pieces(frame) if self._is_again else iter((frame,))
 
     def _frames(self, progress: Progress, block_bytes: int | None) -> Iterator[Frame]:

@@ -123,7 +123,7 @@ def arrow_type(type_: str) -> pa.DataType:
 
 
 def reader(type_: str) -> Read:
-    """What makes a value of this type, where that loses nothing: numbers are no texts, but any value has a text."""
+    """Returns the conversion to this type, where that loses nothing: a text is no number, but any value has a text."""
     if type_ in _READERS:
         return _READERS[type_]
     if type_ in _BITS:
@@ -203,7 +203,7 @@ def _boolean(value: object) -> bool:
 
 
 def _moment(value: object) -> datetime:
-    """With its zone; a time without one is UTC."""
+    """Reads a time with its zone; one without is UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

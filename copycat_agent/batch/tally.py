@@ -24,7 +24,7 @@ _BLOCK_BYTES = 2**20
 """Batches below this size are small: they read less at a time, and what is read may be cut."""
 _LEAST_BLOCK_BYTES = 2**16
 _LIKELY_BYTES = 1024
-"""Of a record, so that a batch of few records does not read a whole block for them."""
+"""The size that a record is taken to have, so that a batch of few records does not read a whole block for them."""
 _ANY = 2**62
 LOOK_SECONDS = 0.1
 """How often work on records asks whether it has to end. One record may take long: a pattern tries for as much as that."""
@@ -47,7 +47,7 @@ class Watch:
 
 
 class Budget:
-    """What is left of a batch's budget. A record may overdraw it, so that every batch gets ahead; nothing else does by much."""
+    """Knows what is left of a batch's budget. A record may overdraw it, so that every batch gets ahead; nothing else does by much."""
 
     def __init__(self, batch: Batch) -> None:
         self._deadline = time.monotonic() + batch.max_seconds
@@ -92,7 +92,7 @@ class Budget:
 
 
 class Losses:
-    """What is given up of one split, as entries of the loss ledger in the order of the file. Bounded in number, exact in its sums."""
+    """Collects what is given up of one split, as entries of the loss ledger in the file's order. Bounded in number, exact in sums."""
 
     def __init__(self) -> None:
         self._entries: list[Loss] = []

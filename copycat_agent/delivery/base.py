@@ -1,4 +1,4 @@
-"""What the loop of a connector asks its delivery, and what runs a batch, whichever guarantee it gives."""
+"""The interface of a delivery, whichever guarantee it gives: what the loop of a connector asks, and what runs a batch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Unsaved(NamedTuple):
 
 
 class DeliveryView(NamedTuple):
-    """What a status says of a delivery that keeps positions in Kafka: heads by lane, where they stand, in which cluster."""
+    """Describes a delivery that keeps positions in Kafka for a status: heads by lane, where they stand, in which cluster."""
 
     lanes: Mapping[int, Head] = {}
     place: Place | None = None
@@ -57,11 +57,11 @@ class Delivery(Protocol):
         """Whether `tend` or `quiet` will have something to do, though nothing is in flight."""
 
     def view(self) -> DeliveryView:
-        """What a status says of it."""
+        """Returns what a status says of it."""
 
     @property
     def trouble(self) -> RetriableError | None:
-        """What holds up some of the tasks while the others go on; None while nothing does."""
+        """The error that holds up some of the tasks while the others go on; None while nothing does."""
 
     @property
     def unanswered(self) -> frozenset[int]:
@@ -74,10 +74,10 @@ class Delivery(Protocol):
         """The splits that may go into a batch now. The others come back, unread, from `take_in` or `tend`."""
 
     def plan(self, task: int, splits: Sequence[Split]) -> DeliveryPlan:
-        """What a batch of these splits is told (`Batch.delivery`)."""
+        """Returns what a batch of these splits is told (`Batch.delivery`)."""
 
     def take_in(self, batch: Batch, results: Results) -> Results | Pending:
-        """What the source may hear of a batch that came back; a future of it where Kafka has to be asked first.
+        """Returns what the source may hear of a batch that came back; a future of it where Kafka has to be asked first.
 
         The future's result goes through here again. It may raise what ends the connector.
         """
@@ -133,20 +133,20 @@ class Opening(Protocol):
 
     @property
     def doing(self) -> str:
-        """What it waits for, for people; "" while it is quick."""
+        """Says for people what it waits for; "" while it is quick."""
 
     def tend(self) -> Delivery | None:
         """The delivery, once it is open; None before. RetriableError: call again later. Raises what ends the connector."""
 
     def seconds_left(self) -> float:
-        """How long after a RetriableError there is no use in another attempt, whatever the back-off says."""
+        """Returns how long another attempt is of no use after a RetriableError, whatever the back-off says."""
 
     def cancel(self) -> None:
         """The connector ends before it was opened."""
 
 
 class Report(NamedTuple):
-    """Where a delivery writes what it does. `wake` makes the connector's thread look again soon; for any thread."""
+    """Takes what a delivery has to tell. `wake` makes the connector's thread look again soon; for any thread."""
 
     count_outcome: Callable[[str], None]
     """One more outcome of this name, for metrics: `openings`, or what became of a transaction."""
@@ -162,5 +162,5 @@ def is_empty(changes: Changes) -> bool:
 
 
 def joined(accounts: Accounts, changes: Changes) -> dict[SourcePartition, Account]:
-    """What tasks did with files, and what the source says of them. Empty when no accounts are kept."""
+    """Adds what the source says of files to what tasks did with them."""
     return {**accounts, **{one: accounts.get(one, Account()) + account for one, account in changes.accounts.items()}}

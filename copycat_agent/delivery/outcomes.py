@@ -1,4 +1,7 @@
-"""What is known of a batch's delivery when its process has not said it.
+"""The outcome of a batch's delivery when its process has not told it.
+
+A batch is given to one process, once: if two could have it, what one says of it would say nothing about the other. A batch that may have
+reached a process and has no answer is unknown; one that certainly has not is undone.
 
 A process of a cluster looks here before it knows whether it has what a batch needs: only the model is imported.
 """

@@ -45,7 +45,7 @@ class StepTrouble(NamedTuple):
 
 @dataclass(slots=True)
 class Encoded:
-    """What became of some of a chunk's records.
+    """Says what became of some of a chunk's records.
 
     `messages` are to be sent: whole ones, or values alone where the layout is steady. `drops` says of each dropped record how many
     messages there were before it, `kept` which messages are of records that went on though a step failed, `troubles` the first
@@ -60,15 +60,15 @@ class Encoded:
 
     @property
     def total(self) -> int:
-        """How many records that is."""
+        """The number of records."""
         return len(self.messages) + len(self.drops)
 
     def counts(self) -> Counts:
-        """What they count as once they are settled."""
+        """Returns what the records count as once they are settled."""
         return Counts(acknowledged=len(self.messages), dropped=len(self.drops), kept=len(self.kept))
 
     def up_to(self, sent: int) -> Encoded:
-        """The same for the records before the one whose message is the `sent`-th from 0."""
+        """Returns the part of it before the record whose message is the `sent`-th from 0."""
         drops, kept = self.drops[: bisect_right(self.drops, sent)], self.kept[: bisect_left(self.kept, sent)]
         return Encoded(self.messages[:sent], drops, kept, [one for one in self.troubles if one.messages <= sent])
 
@@ -89,7 +89,7 @@ class BulkEncoder:
 
     @property
     def tail(self) -> Message:
-        """What `SplitLayout.tail` gives, made once."""
+        """The result of `SplitLayout.tail`, made once."""
         if self._tail is None:
             self._tail = self.layout.tail()
         return self._tail
@@ -239,7 +239,7 @@ def places(chunk: Chunk | Parsed, number: int, *, owns_fields: bool) -> Places:
 
 
 def _maker(layout: SplitLayout, raw: Sequence[bytes] | None, first: int) -> Callable[[Draft], Any]:
-    """What makes a message of a draft, or its value alone where all else is the same for every record."""
+    """Returns a function that makes a message of a draft, or its value alone where all else is the same for every record."""
     outline, value, topic = layout.outline, layout.value, layout.literal_topic
 
     def whole(draft: Draft) -> Message:

@@ -131,7 +131,7 @@ class SplitEncoder:
         return (self.finish(draft, extra),)
 
     def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
-        """The same for a part of a record. What the steps make of the record's first part decides for all of them."""
+        """Does what `encode` does for a part of a record. What the steps make of the record's first part decides for all of them."""
         assert len(self._stages) == 1, "as for `encode`"
         begun, draft = self.begun(part), part.draft
         draft.trouble = begun.trouble if part.number == 1 or not begun.goes_on else ""
@@ -142,7 +142,7 @@ class SplitEncoder:
         return (self.finish_part(begun, draft, part, extra),)
 
     def begun(self, part: PartOfRecord) -> Begun:
-        """What the steps of the first stage made of the record's first part, kept for those after it. Raises StageError for a bad one."""
+        """Returns what the first stage made of the record's first part, kept for the parts after it. Raises StageError for a bad one."""
         if self._begun is None or self._begun.draft.start != part.first[0]:
             self._begun = self.begin(Begun(self.ready(self._first(part))), 0)
         return _good(self._begun)
@@ -160,7 +160,7 @@ class SplitEncoder:
         return begun
 
     def go_on(self, begun: Begun, stage: int) -> Begun:
-        """The same for a later stage. Raises StageError for a bad part."""
+        """Lets the steps of a later stage work on a first part. Raises StageError for a bad one."""
         return _good(self.begin(begun, stage))
 
     def apply_to_part(self, begun: Begun, draft: Draft, stage: int) -> bool:
@@ -185,7 +185,7 @@ class SplitEncoder:
         return self._window.takes(begun.draft)
 
     def ready(self, draft: Draft) -> Draft:
-        """The same draft, ready for the steps: its fields are its own. Raises StageError for a record that could not be read."""
+        """Makes the fields of the draft its own, and returns it for the steps. Raises StageError for a record that could not be read."""
         framed = draft.framed
         if isinstance(framed, Unparsed):
             raise StageError("parse", DataError(framed.why, framed.hint))

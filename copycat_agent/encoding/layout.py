@@ -1,4 +1,4 @@
-"""What a record looks like in Kafka once the steps are done with it: topic, key, headers, partition, timestamp and value."""
+"""The layout of a message once the steps are done with its record: topic, key, headers, partition, timestamp and value."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class MessageLayout:
 
     @property
     def convert_fields(self) -> Converter | None:
-        """What `convert_value` does to fields, when it goes by what the value is; bytes go as they are then. Else None."""
+        """The converter of fields where `convert_value` goes by what the value is, and sends bytes as they are; else None."""
         return _json if self.convert_value is _by_kind else None
 
 
 class SplitLayout:
-    """What the messages of one split look like. What is the same for all of them is made once.
+    """The layout of the messages of one split. What is the same for all of them is made once.
 
     `literal_topic` is "" where the topic is made from data. `is_steady`: messages differ in their values only. `value` gives a
     record's value as `produce` takes it, called with the record and its topic; raises DataError, or what its converter raises.
@@ -125,7 +125,7 @@ class SplitLayout:
         return topic, key, partition, timestamp, self._headers_of(draft, extra)
 
     def tail(self) -> Message:
-        """What follows the value in every message, for `TaskProducer.send`, of a layout that `is_steady`."""
+        """Returns what follows the value in every message of a layout that `is_steady`, for `TaskProducer.send`."""
         _, key, partition, timestamp, headers = self.outline(_NOTHING)
         is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
         return () if is_plain else (key, partition, None, None, timestamp, headers)
@@ -201,7 +201,7 @@ def event_time(timestamp_ms: int) -> int:
 
 
 def origin_headers(path: str, start: int, end: int) -> Headers:
-    """Where a record came from: with these a consumer can drop repeats."""
+    """Headers that say where a record came from: with these a consumer can drop repeats."""
     name = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return (("copycat.file", name.encode()), ("copycat.offset", b"%d" % start), ("copycat.end", b"%d" % end))
 
@@ -250,7 +250,7 @@ def _value_converter(definition: Definition, *, has_fields: bool) -> Converter |
 
 
 def _site(definition: Definition) -> Site:
-    """Where the converter of values works. A value made by a template has no declared fields."""
+    """Describes the values that the converter gets. A value made by a template has no declared fields."""
     steps, registry = definition.transforms, definition.converters.schema_registry
     if definition.record.value is not None:
         return Site("value", registry, None, lambda _: None)

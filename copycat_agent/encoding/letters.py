@@ -1,4 +1,4 @@
-"""What a dead letter looks like: the raw bytes as its value, and where they come from and why as its headers.
+"""The form of a dead letter: the raw bytes are its value; headers say where they come from, and why they were not sent.
 
 `docs/errors.md` lists the headers; `copycat_agent.dlq` reads them back.
 """
@@ -53,12 +53,12 @@ _json = build_converter(CONVERTERS["json"].options(type="json"))
 
 
 def record_of(split: Split, start: int) -> bytes:
-    """What tells the record that begins at byte `start` of a file from all others of this host."""
+    """Returns a name for the record that begins at byte `start` of a file, which no other record of this host has."""
     return f"{split.partition.key}@{start}".encode()
 
 
 def part_headers(number: int, record: bytes, *, is_last: bool) -> Headers:
-    """What every part of a record says, whether it is sent or a dead letter."""
+    """Headers of every part of a record, whether it is sent or a dead letter."""
     count = b"%d" % number
     return ((PART, count), (PART_OF, record), *(((PARTS, count),) if is_last else ()))
 

@@ -39,7 +39,7 @@ class PartOfRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Begun:
-    """What the steps of one stage made of a record's first part, `draft`.
+    """Holds what the steps of one stage made of a record's first part, `draft`.
 
     `seen`: of each step that did its work, the value before it and behind it. `goes_on`: none dropped it. `trouble` see `Draft`.
     `bad`: why the first part is a bad record, and so all others are; None when it is not.
@@ -145,5 +145,5 @@ def _text(value: Value, name: str) -> str | None:
 
 
 def _copy(value: Value) -> Value:
-    """As it is now: steps change the dict of fields, and nothing within a field."""
+    """A copy that later steps leave as it is: they change the dict of fields, and nothing within a field."""
     return dict(value) if isinstance(value, dict) else value

@@ -34,7 +34,7 @@ class WindowedDefinition(Definition):
 
 
 def window_of(definition: Definition, *, raw: bool) -> Window | None:
-    """What a definition wants, None when that is everything. `raw`: values are in the file's own encoding."""
+    """Returns the window of a definition, None when it wants everything. `raw`: values are in the file's own encoding."""
     options = getattr(definition, "window", None)
     if options is None:
         return None
@@ -95,7 +95,7 @@ class BoundWindow:
         return (options.since_ms is None or at_ms >= options.since_ms) and (options.until_ms is None or at_ms < options.until_ms)
 
     def take_undated(self) -> int:
-        """How many records had no time since the last call."""
+        """Returns how many records without a time there were since the last call."""
         undated, self._undated = self._undated, 0
         return undated
 
@@ -109,7 +109,7 @@ class BoundWindow:
         return self._clock.read(line) if self._clock else None
 
     def _look(self) -> None:
-        """How this file writes times, and the time of what stands before the position."""
+        """Finds out how this file writes times, and the time of what stands before the position."""
         self._has_looked = True
         codec = self._window.file_encoding
         head = self._read(0, LOOK_BYTES).decode(codec, "replace").split("\n")

@@ -1,4 +1,4 @@
-"""Who this agent is in Kafka: `identity.json` beside the store, so that a store that is lost can be made anew from what Kafka says.
+"""The identity of the agent in Kafka: `identity.json` beside the store, so that a store that is lost can be made anew from what Kafka says.
 
 ::
 
@@ -47,7 +47,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the file says. `nonces` from the oldest to the newest."""
+    """Holds what the file says. `nonces` are ordered from the oldest to the newest."""
 
     uuid: str
     former: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Kept:
 
     @property
     def identity(self) -> Identity:
-        """As a command knows it."""
+        """The identity as a command knows it, without the nonce of a start."""
         return Identity(self.uuid, "", frozenset(self.nonces))
 
 
@@ -79,7 +79,7 @@ def another(kept: Kept) -> Kept:
 
 
 def load(directory: Path) -> Kept | None:
-    """What `identity.json` says, None when there is none. FatalError when it says nothing, or a newer version wrote it."""
+    """Reads `identity.json`; None when there is none. FatalError when it is damaged, or a newer version wrote it."""
     path = directory / NAME
     try:
         text = _read(path)
@@ -96,7 +96,7 @@ def load(directory: Path) -> Kept | None:
 
 
 def way_out(path: Path) -> str:
-    """What a person can do about a file that says nothing."""
+    """Says what a person can do about a damaged file."""
     return (
         f"restore it from a backup; or move it away: the agent goes by the uuid in offsets.db then, and when that is gone as well,"
         f" begins as a new one (mv {path} {path}.damaged)"
@@ -161,7 +161,7 @@ def _checksum(kept: Kept) -> int:
 
 
 def agree(directory: Path, kept: Kept | None, stored: str) -> Kept:
-    """Who the agent is, by its file and by the uuid in the store. FatalError when these are two agents."""
+    """Returns who the agent is by its file and by the uuid in the store. FatalError when these are two agents."""
     if kept is None:
         return Kept(stored)
     if stored != kept.uuid and stored not in kept.former:

@@ -43,13 +43,13 @@ class Identified(NamedTuple):
 
 
 def identified(connection: sqlite3.Connection, connector: str) -> Identified | None:
-    """What the connector is in Kafka; None for one that has no id yet."""
+    """Returns what the connector is in Kafka; None for one that has no id yet."""
     row = connection.execute("SELECT id, asks, registered FROM names WHERE connector = ?", (connector,)).fetchone()
     return Identified(*row) if row else None
 
 
 def identify(connection: sqlite3.Connection, connector: str) -> Identified:
-    """The same; an id is made where there is none."""
+    """Returns what the connector is in Kafka, with an id that is made where there is none."""
     known = identified(connection, connector)
     if known is None:
         known = Identified(new_connector_id())
@@ -97,31 +97,31 @@ def named(connection: sqlite3.Connection) -> list[str]:
 
 
 def nonces(connection: sqlite3.Connection) -> list[str]:
-    """Those that heads name."""
+    """Returns the nonces that heads name."""
     return [nonce for (nonce,) in connection.execute("SELECT DISTINCT nonce FROM lanes")]
 
 
 def forget_agents(connection: sqlite3.Connection, connector: str) -> None:
-    """Nobody else's lanes are taken over."""
+    """Deletes the lanes of other agents that the connector was to take over."""
     for table in ("places", "lanes"):
         connection.execute(f"DELETE FROM {table} WHERE connector = ? AND agent <> ''", (connector,))  # noqa: S608 - constants
 
 
 def forget_lanes(connection: sqlite3.Connection, connector: str) -> None:
-    """It has none."""
+    """Deletes all lanes of the connector."""
     for table in ("places", "lanes"):
         connection.execute(f"DELETE FROM {table} WHERE connector = ?", (connector,))  # noqa: S608 - constants
 
 
 def forget_group(connection: sqlite3.Connection, connector: str, group: Lanes) -> None:
-    """These are not its lanes any more."""
+    """Deletes one group of the connector's lanes."""
     for table in ("places", "lanes"):
         query = f"DELETE FROM {table} WHERE connector = ? AND agent = ? AND name = ?"  # noqa: S608 - constants
         connection.execute(query, (connector, group.agent, group.key))
 
 
 def replace_lanes(connection: sqlite3.Connection, connector: str, place: Place, heads: Mapping[int, Head]) -> None:
-    """These are all that it has."""
+    """Saves these lanes in place of all that the connector has."""
     forget_lanes(connection, connector)
     own = Lanes(identify(connection, connector).id, place, heads)
     save_place(connection, connector, own)
@@ -129,7 +129,7 @@ def replace_lanes(connection: sqlite3.Connection, connector: str, place: Place, 
 
 
 def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
-    """By agent and key, the connector's own and those that it takes over."""
+    """Returns the connector's own lanes and those that it takes over, by agent and key."""
     places = connection.execute("SELECT agent, name, topic, part FROM places WHERE connector = ? ORDER BY agent, name", (connector,))
     heads: dict[tuple[str, str], dict[int, Head]] = {}
     for agent, name, number, *head in connection.execute(
@@ -140,7 +140,7 @@ def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
 
 
 def binding(connection: sqlite3.Connection, connector: str) -> Binding:
-    """What it is bound to; an empty one where nothing was ever said of it."""
+    """Returns what the connector is bound to; an empty binding where nothing was ever saved of it."""
     row = connection.execute("SELECT cluster, adopt, copied, unused FROM bindings WHERE connector = ?", (connector,)).fetchone()
     return Binding(*row) if row else Binding()
 
@@ -168,7 +168,7 @@ def _save(connection: sqlite3.Connection, table: str, rows: Collection[Row]) -> 
 
 
 def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], *, wish: bool) -> None:
-    """What is saved of them is not in Kafka; `wish`: because a person wants it so."""
+    """Notes that what is saved of them is not in Kafka; `wish`: because a person wants it so."""
     rows = [(*one, int(wish)) for one in partitions]
     connection.executemany(
         "INSERT INTO unpublished (connector, key, wish, checksum) VALUES (?, ?, ?, ?)"
@@ -178,7 +178,7 @@ def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], 
 
 
 def unmark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition]) -> None:
-    """What is saved of them is in Kafka."""
+    """Notes that what is saved of them is in Kafka."""
     connection.executemany("DELETE FROM unpublished WHERE connector = ? AND key = ?", partitions)
 
 
@@ -196,7 +196,7 @@ def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartiti
 
 
 def told(connection: sqlite3.Connection, also: Mapping[SourcePartition, SourceOffset | None]) -> None:
-    """These offsets were told in a transaction as they stood when it was planned: marks go where that is still what is saved."""
+    """Takes away the marks of offsets that a transaction told, where what is saved is still what it told."""
     for partition, offset in also.items():
         row = connection.execute(f"{schema.SELECT} WHERE connector = ? AND key = ?", partition).fetchone()
         if (schema.decode(row)[1] if row else None) == offset:
@@ -204,7 +204,7 @@ def told(connection: sqlite3.Connection, also: Mapping[SourcePartition, SourceOf
 
 
 def unpublished(connection: sqlite3.Connection, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
-    """Up to `limit` marked ones, None for those that are forgotten. The row `FIRST` comes first, then the oldest marks."""
+    """Returns up to `limit` marked offsets, None for deleted ones. The row `FIRST` comes first, then the oldest marks."""
     first = connection.execute("SELECT key FROM unpublished WHERE connector = ? AND key = ? LIMIT ?", (connector, FIRST, limit)).fetchall()
     others = "SELECT key FROM unpublished WHERE connector = ? AND key <> ? ORDER BY number LIMIT ?"
     keys = [*first, *connection.execute(others, (connector, FIRST, limit - len(first)))]

@@ -1,4 +1,4 @@
-"""What `OffsetStore` knows of exactly-once lanes, and of who the agent is in Kafka: see `lanes` and `identity`."""
+"""The part of `OffsetStore` about exactly-once lanes (`lanes`) and the identity of the agent in Kafka (`identity`)."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class LaneStore(HeldFile):
 
     @property
     def agent_uuid(self) -> str:
-        """Who the agent is."""
+        """The uuid of the agent."""
         return self._kept.uuid
 
     @property
     def identity(self) -> Identity:
-        """Who the agent is in Kafka, with the nonce of this start, which is on disk. RetriableError when it cannot be put there."""
+        """The identity of the agent in Kafka, with this start's nonce, which is on disk. RetriableError when it cannot be put there."""
         with self.using() as connection:
             if self._identity is None:
                 self._kept, self._identity = identity.start(self._directory, self._kept, lane_rows.nonces(connection))
             return self._identity
 
     def partitions(self, cluster: str, now: int) -> int:
-        """How many partitions the offsets topic of a cluster counts as having: as many as it had when this agent first used it.
+        """Returns how many partitions the offsets topic of a cluster counts as having: as many as when this agent first used it.
 
         `now`: how many it has; remembered the first time, and where there are fewer than there were. So a connector's place is found
         again when the store is lost, also where partitions were added meanwhile. RetriableError as for `identity`.
@@ -84,7 +84,7 @@ class LaneStore(HeldFile):
         return len(keys)
 
     def lanes(self, connector: str) -> KeptLanes:
-        """What is known of a connector's lanes."""
+        """Returns what is known of a connector's lanes."""
         with self.using() as connection:
             return lanes.kept(connection, connector)
 
@@ -99,7 +99,7 @@ class LaneStore(HeldFile):
             return tuple(lane_rows.named(connection))
 
     def identified(self, connector: str) -> KeptLanes:
-        """What is known of a connector's lanes; it has an id by now, made where there was none."""
+        """Returns what is known of a connector's lanes, with an id that is made where there was none."""
         kept = self.lanes(connector)
         if kept.id:
             return kept
@@ -141,7 +141,7 @@ class LaneStore(HeldFile):
         return tuple(news)
 
     def _enter(self, connection: sqlite3.Connection, unknown: Iterable[Position], *, keeps_accounts: bool) -> None:
-        """What transactions did that this store did not know of."""
+        """Enters what transactions did that this store did not know of."""
         for one in unknown:
             self._ledger.enter(connection, one.losses)
             if keeps_accounts and one.offset is not None:
@@ -155,7 +155,7 @@ class LaneStore(HeldFile):
                 self._enter(connection, unknown, keeps_accounts=False)
 
     def unpublished(self, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
-        """Up to `limit` offsets that no transaction has told yet, None for those that are forgotten; the most urgent first."""
+        """Returns up to `limit` offsets that no transaction has told yet, None for deleted ones; the most urgent first."""
         with self.using() as connection:
             return lane_rows.unpublished(connection, connector, limit)
 
@@ -168,7 +168,7 @@ class LaneStore(HeldFile):
                 lanes.leave(connection, connector)
 
     def adopt(self, connector: str, which: Adopt) -> str:
-        """Which positions the next opening goes on from: a person has decided.
+        """Notes which positions the next opening goes on from: a person has decided.
 
         A copy that goes on from its own positions gets an identity of its own, and all its connectors go on from theirs: none of them
         may be open. Returns its uuid then, else "".

@@ -25,7 +25,7 @@ _BUG = "this is a bug in copycat-agent; restart the agent: it reads what Kafka s
 
 @dataclass(frozen=True, slots=True)
 class KeptLanes:
-    """What is known of a connector's lanes. All of it is empty for one that never had any.
+    """Holds what is known of a connector's lanes. All of it is empty for one that never had any.
 
     `cluster` is the Kafka cluster where its positions belong, `place` where they stand there, `heads` how far they were when they were
     last saved. `adopt` is what a person, or a change of the guarantee, has decided for the next opening. `before` are lanes of other keys
@@ -52,7 +52,7 @@ class KeptLanes:
 
 
 def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
-    """As values that any JSON library takes; None for a connector that has no lanes, or runs without them."""
+    """Returns lanes as values that any JSON library takes; None for a connector that has no lanes, or runs without them."""
     if lanes.unused or not (lanes.cluster or lanes.place or lanes.before):
         return None
     place = lanes.place._asdict() if lanes.place else {"topic": OFFSETS_TOPIC, "partition": None}
@@ -63,7 +63,7 @@ def to_lanes_document(lanes: KeptLanes) -> dict[str, Any] | None:
 
 
 def kept(connection: sqlite3.Connection, connector: str) -> KeptLanes:
-    """What is known of its lanes."""
+    """Returns what is known of a connector's lanes."""
     bound = lane_rows.binding(connection, connector)
     groups = lane_rows.groups(connection, connector)
     known = lane_rows.identified(connection, connector) or lane_rows.Identified("")
@@ -162,7 +162,7 @@ def _apply(connection: sqlite3.Connection, position: Position, *, may_rewind: bo
 
 
 def _forget_published(connection: sqlite3.Connection, connector: str, there: Collection[SourcePartition]) -> None:
-    """What Kafka is said to have and has not: a person has decided that Kafka is right."""
+    """Deletes offsets that Kafka is said to have and has not: a person has decided that Kafka is right."""
     keys = connection.execute(
         "SELECT key FROM offsets WHERE connector = ? AND key NOT IN (SELECT key FROM unpublished WHERE connector = ?)",
         (connector, connector),
@@ -189,7 +189,7 @@ def save_heads(connection: sqlite3.Connection, connector: str, heads: Mapping[in
 
 
 def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:
-    """What a person has decided for the next opening: the last word counts. "topic" takes back what was wished before, too."""
+    """Notes what a person has decided for the next opening: the last word counts. "topic" takes back what was wished before, too."""
     if which == "topic":
         connection.execute("UPDATE unpublished SET wish = 0 WHERE connector = ?", (connector,))
     lane_rows.forget_agents(connection, connector)
@@ -198,7 +198,7 @@ def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:
 
 
 def leave(connection: sqlite3.Connection, connector: str) -> None:
-    """It runs without lanes: the next opening goes on from what is here then."""
+    """Notes that the connector runs without lanes: the next opening goes on from what is saved here then."""
     lane_rows.bind(connection, connector, lane_rows.binding(connection, connector)._replace(adopt="local", unused=1))
 
 

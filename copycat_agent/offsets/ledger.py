@@ -77,7 +77,7 @@ def entries(connection: sqlite3.Connection, connector: str | None, limit: int) -
 
 
 def totals(connection: sqlite3.Connection) -> Totals:
-    """By connector and reason, everything ever given up."""
+    """Returns everything ever given up, by connector and reason."""
     rows = connection.execute("SELECT connector, reason, size_bytes, records, entries FROM loss_totals")
     return {(name, cast("LossReason", reason)): LossTotal(*numbers) for name, reason, *numbers in rows}
 
@@ -100,7 +100,7 @@ def rename(connection: sqlite3.Connection, old: str, new: str) -> None:
 
 
 def targets(connection: sqlite3.Connection) -> dict[str, str]:
-    """What a person last asked each connector to be."""
+    """Returns what a person last asked each connector to be."""
     return dict(connection.execute("SELECT connector, target FROM targets"))
 
 
@@ -174,7 +174,7 @@ def add_accounts(connection: sqlite3.Connection, accounts: Mapping[SourcePartiti
 
 
 def accounts_of(connection: sqlite3.Connection, connector: str) -> dict[SourcePartition, Account]:
-    """All accounts of a connector."""
+    """Returns all accounts of a connector."""
     return dict(map(_decode_account, connection.execute(f"{_SELECT_ACCOUNT} WHERE connector = ?", (connector,))))
 
 

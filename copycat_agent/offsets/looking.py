@@ -20,7 +20,7 @@ _TRIES = 5
 
 
 def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
-    """What is committed, of all connectors; empty when nothing ever was.
+    """Returns the committed offsets of all connectors; empty when nothing ever was.
 
     Raises FatalError when the store cannot be read, RetriableError when it did not keep still.
     """
@@ -29,7 +29,7 @@ def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
 
 
 def store_outline(state_dir: Path) -> dict[str, object]:
-    """What the store is made of, without what is in it: tables with their rows counted, offsets counted by connector, its own check.
+    """Describes the store without its contents: tables with their rows counted, offsets counted by connector, its own check.
 
     Raises what `saved_offsets` raises; empty when there is none.
     """
@@ -72,7 +72,7 @@ def _rows(connection: sqlite3.Connection, table: str) -> int:
 
 
 def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> dict[SourcePartition, SourceOffset]:
-    """Those of the connector, and of earlier names of it where it has none of its own there."""
+    """Returns the offsets of the connector, and those under earlier names of it where it has none of its own."""
     own: dict[SourcePartition, SourceOffset] = {}
     for name in (definition.name, *definition.renamed_from):
         for partition, offset in saved.items():

@@ -1,4 +1,4 @@
-"""What connectors are called. A name is a label: Kafka knows a connector by its id, which goes with its name wherever that goes.
+"""The names of connectors. A name is a label: Kafka knows a connector by its id, which goes with its name wherever that goes.
 
 So a rename moves nothing in Kafka, and who gets a name that another connector had gets an id of its own. Where two connectors that both
 have lanes become one, those of the one that is merged are taken over at the next opening of the other.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 UNKNOWN = Place(OFFSETS_TOPIC, -1)
-"""Of lanes of which nothing is known here but their key: see `lanes.KeptLanes`."""
+"""The place of lanes of which nothing but their key is known here, see `lanes.KeptLanes`."""
 
 
 def take_over(connection: sqlite3.Connection, connector: str, agent: str) -> None:
@@ -125,7 +125,7 @@ def rename(
 
 
 def _nobodys() -> Identified:
-    """What Kafka has under the name is not whose it is from now on."""
+    """An id for whoever gets the name from now on: what Kafka has under it is not theirs."""
     return Identified(new_connector_id(), asks=0)
 
 
@@ -152,7 +152,7 @@ def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collec
 
 
 def _merged(connection: sqlite3.Connection, old: str, new: str) -> Binding:
-    """What both are bound to. What was decided for a `new` that has no lanes was not decided for those that it gets."""
+    """Returns what both are bound to. What was decided for a `new` that has no lanes was not decided for those that it gets."""
     theirs, ours = lane_rows.binding(connection, old), lane_rows.binding(connection, new)
     decided = ours.adopt if ours.adopt != "local" or lane_rows.has_lanes(connection, new) else ""
     clusters = dict.fromkeys(one.cluster for one in (ours, theirs) if one.cluster)  # two are none: a person decides

@@ -75,7 +75,7 @@ def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> O
 
 
 def open_existing(directory: StateDir) -> OpenedStore:
-    """The same for a command: a store that is not there is not made, and a damaged one stays where it is."""
+    """Opens a store for a command: one that is not there is not made, and a damaged one stays where it is."""
     database = directory.path / DATABASE
     if not database.exists():
         _refuse_undecided(database)
@@ -223,7 +223,7 @@ def quarantine(directory: StateDir, database: Path, reason: str) -> FatalError:
 
 
 def way_out(database: Path) -> str:
-    """What a person can do once a store is quarantined."""
+    """Says what a person can do once a store is quarantined."""
     marker = marker_of(database)
     return (
         f"restore a backup as {database}, with no {database.name}-wal beside it, and remove {marker}; or remove only {marker} to start"

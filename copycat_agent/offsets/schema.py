@@ -57,7 +57,7 @@ _OF_LANES = {
 }
 """Tables of lanes, with the columns that their checksums are of: what is read again is decided by them, as by offsets."""
 _OF_NAMES = {"names": "connector, id, asks, registered"}
-"""The same for names."""
+"""Tables of names, with the columns that their checksums are of."""
 _LANES_SINCE, _NAMES_SINCE = 6, 8
 _ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
 UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
@@ -124,7 +124,7 @@ def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
 
 
 def _of_cut(text: str) -> dict[str, str]:
-    """What column `cut` holds: a format's note about a record that goes in parts, or a source's own position."""
+    """Reads column `cut`: a format's note about a record that goes in parts, or a source's own position."""
     return {"cursor": text[len(_CURSOR) :]} if text.startswith(_CURSOR) else {"cut": text}
 
 
@@ -140,7 +140,7 @@ def select(connection: sqlite3.Connection) -> str:
 
 
 def offset_checksum(row: Row) -> int:
-    """Of an offset's `COLUMNS`. Later ones are left out from the last on that holds anything: older versions had no such columns."""
+    """Returns the checksum of an offset's `COLUMNS`, without empty later ones at the end: older versions had no such columns."""
     size = len(row)
     while size > _ALWAYS and not row[size - 1]:
         size -= 1
@@ -153,7 +153,7 @@ def checksum(row: Row) -> int:
 
 
 def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
-    """What is wrong with rows, in words; nothing when all checksums are right."""
+    """Yields in words what is wrong with rows; nothing when all checksums are right."""
     for identity in connection.execute("SELECT uuid, created_ms, checksum FROM agent"):
         if checksum(identity[:-1]) != identity[-1]:
             yield "the agent's identity does not match its checksum"
@@ -169,7 +169,7 @@ def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def set_uuid(connection: sqlite3.Connection, agent: str) -> None:
-    """Whose store this is."""
+    """Saves whose store this is."""
     row = (agent, time.time_ns() // 1_000_000)
     connection.execute("DELETE FROM agent")
     connection.execute("INSERT INTO agent VALUES (?, ?, ?)", (*row, checksum(row)))
@@ -225,18 +225,18 @@ def _add_ledger(connection: sqlite3.Connection) -> None:
 
 
 def _add_compression(connection: sqlite3.Connection) -> None:
-    """How packed files are packed; none were read before."""
+    """Adds how packed files are packed; none were read before."""
     connection.execute("ALTER TABLE offsets ADD COLUMN compression TEXT NOT NULL DEFAULT ''")
 
 
 def _add_spooled(connection: sqlite3.Connection) -> None:
-    """What is known of spooled files; none were read before."""
+    """Adds what is known of spooled files; none were read before."""
     connection.execute("ALTER TABLE offsets ADD COLUMN mtime_ns INTEGER NOT NULL DEFAULT 0")
     connection.execute("ALTER TABLE offsets ADD COLUMN trouble TEXT NOT NULL DEFAULT ''")
 
 
 def _add_accounts(connection: sqlite3.Connection) -> None:
-    """What runs to the end did with each file (see `accounts`); offsets are not touched."""
+    """Adds what runs to the end did with each file (see `ledger`); offsets are not touched."""
     connection.execute(
         "CREATE TABLE accounts (connector TEXT NOT NULL, key TEXT NOT NULL, path BLOB NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,"
         " counts TEXT NOT NULL, undated INTEGER NOT NULL, delivered TEXT NOT NULL, checksum INTEGER NOT NULL,"
@@ -245,7 +245,7 @@ def _add_accounts(connection: sqlite3.Connection) -> None:
 
 
 def _add_lanes(connection: sqlite3.Connection) -> None:
-    """What is known of exactly-once lanes (see `lanes`); offsets are not touched."""
+    """Adds what is known of exactly-once lanes (see `lanes`); offsets are not touched."""
     connection.execute(
         "CREATE TABLE bindings (connector TEXT NOT NULL PRIMARY KEY, cluster TEXT NOT NULL, adopt TEXT NOT NULL,"
         " copied INTEGER NOT NULL, unused INTEGER NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID",
@@ -267,7 +267,7 @@ def _add_lanes(connection: sqlite3.Connection) -> None:
 
 
 def _add_cut(connection: sqlite3.Connection) -> None:
-    """Where offsets lie between two parts of a record; no record went in parts before."""
+    """Adds where offsets lie between two parts of a record; no record went in parts before."""
     connection.execute("ALTER TABLE offsets ADD COLUMN cut TEXT NOT NULL DEFAULT ''")
 
 

@@ -71,7 +71,7 @@ class StateDir:
 
 
 def _without_links(path: Path) -> Path:
-    """Where `path` leads, by links that root or this user made: systemd's DynamicUser makes one. FatalError for anyone else's.
+    """Returns where `path` leads, by links that root or this user made: systemd's DynamicUser makes one. FatalError for anyone else's.
 
     What it leads to has to be private like any other state directory.
     """
@@ -158,7 +158,7 @@ def marker_of(database: Path) -> Path:
 
 
 def marker_text(database: Path) -> str:
-    """What the marker says, "" when there is none."""
+    """Returns what the marker says, "" when there is none."""
     try:
         return marker_of(database).read_text("utf-8", "replace").strip() or "the offset store was damaged"
     except FileNotFoundError:

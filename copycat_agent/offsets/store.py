@@ -30,7 +30,7 @@ TARGETS = ("running", "paused", "stopped")
 
 @dataclass(slots=True)
 class Commit:
-    """What one thread wants saved, all or nothing, in a transaction that others may share.
+    """Holds what one thread wants saved, all or nothing, in a transaction that others may share but not its failures.
 
     With `heads`, all of it belongs to `connector`. `settled` is True once it is saved, or refused with `error`. The others are those of
     `OffsetStore.commit`; `is_lost` is that of `lane_rows.changed`.
@@ -125,6 +125,8 @@ class OffsetStore(LaneStore):
     def open_existing(cls, state_dir: str | os.PathLike[str]) -> OffsetStore:
         """For commands while no agent runs: lock and open what is there; nothing is created and nothing moved aside.
 
+        A command asks the agent, or holds its lock: the two never write at once.
+
         FatalError as for `open`, also when there is no store. An older one is migrated, as the agent would.
         """
         directory = StateDir.acquire(Path(state_dir), create=False)
@@ -218,12 +220,12 @@ class OffsetStore(LaneStore):
             return ledger.entries(connection, connector, limit)
 
     def loss_totals(self) -> dict[tuple[str, LossReason], LossTotal]:
-        """By connector and reason, everything ever given up."""
+        """Returns everything ever given up, by connector and reason."""
         with self.using() as connection:
             return ledger.totals(connection)
 
     def accounts(self, connector: str) -> dict[SourcePartition, Account]:
-        """What runs to the end did with each file since the last `begin_accounts`."""
+        """Returns what runs to the end did with each file since the last `begin_accounts`."""
         with self.using() as connection:
             return ledger.accounts_of(connection, connector)
 
@@ -233,7 +235,7 @@ class OffsetStore(LaneStore):
             ledger.forget_accounts(connection, connector)
 
     def targets(self) -> dict[str, str]:
-        """What a person last asked each connector to be: running, paused or stopped. Others were never asked."""
+        """Returns what a person last asked each connector to be: running, paused or stopped. Others were never asked."""
         with self.using() as connection:
             return ledger.targets(connection)
 
@@ -266,7 +268,7 @@ class OffsetStore(LaneStore):
 
     @property
     def waiting(self) -> int:
-        """How many commits wait for the one that is being written; the next transaction takes them all."""
+        """The number of commits that wait for the one that is being written; the next transaction takes them all."""
         return len(self._waiting)
 
     def __enter__(self) -> Self:

@@ -51,7 +51,7 @@ class Range(NamedTuple):
 
 
 class GroupPosition(NamedTuple):
-    """What a group keeps for a partition: the next record to read, and words of its own (a topic takes 4 KiB)."""
+    """The position that a group keeps for a partition: the next record to read, and words of its own (a topic takes 4 KiB)."""
 
     offset: int
     words: str
@@ -139,7 +139,7 @@ class TopicReader:
         self._consumer.close()
 
     def positions(self) -> dict[int, GroupPosition]:
-        """What the group has saved, by partition; partitions without are left out."""
+        """Returns what the group has saved, by partition; partitions without are left out."""
         wanted = [TopicPartition(self.topic, number) for number in self.ranges]
         if not wanted:
             return {}

@@ -164,7 +164,7 @@ class Producers:
             one.close()
 
     def _of(self, task: TaskId, options: KafkaOptions) -> Learnt:
-        """What the task has learnt with these options; called with the lock held."""
+        """Returns what the task has learnt with these options; called with the lock held."""
         learnt = self._learnt.get(task)
         if learnt is None or learnt.options != options:
             learnt = self._learnt[task] = Learnt(options, self._clock())
@@ -206,7 +206,7 @@ class Producers:
             each.close()
 
     def _patience(self, index: int) -> float:
-        """How long a free producer is kept."""
+        """Returns how long a free producer is kept."""
         is_spare = any(later.options == self._free[index].options for later in self._free[index + 1 :])
         return SPARE_SECONDS if is_spare else IDLE_SECONDS
 

@@ -37,7 +37,7 @@ LEAST_TIMEOUT_MS = 5_000
 
 _TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - its spelling
 _PURGED = frozenset({"_PURGE_INFLIGHT", "_PURGE_QUEUE"})
-"""What becomes of the other records when a transaction fails: a consequence."""
+"""The errors of all other records when a transaction fails: a consequence, not the cause."""
 
 
 class LaneProducer(TaskProducer):
@@ -279,14 +279,14 @@ class LaneProducer(TaskProducer):
         return error.retriable() and classify(error) is RetriableError and not is_refused and not self._is_closed
 
     def _failure(self) -> KafkaError | None:
-        """What made the transaction fail; that it did so is reported for each of its records."""
+        """Returns what made the transaction fail; the library reports for each of its records only that it did."""
         if not self._failures:
             return None
         own = (error for error in self._failures.values() if code_name(error) not in _PURGED)
         return self._state() or next(own, None) or super()._failure()
 
     def _state(self) -> KafkaError | None:
-        """What made the transaction fail, None where it is in order. The library tells when it is asked for what cannot be."""
+        """Returns what made the transaction fail, None where it is in order. The library tells it when it is asked for what cannot be."""
         try:
             self._client.begin_transaction()
         except KafkaException as exception:

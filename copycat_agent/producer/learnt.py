@@ -24,7 +24,7 @@ SLICE_SECONDS = 5.0
 """One call to fence lasts no longer, so that trouble with the connection is heard; asking again goes on with what is under way. Each call
 that is given up costs some 200 bytes for good, for the binding never frees the error that says so: hence not in shorter steps."""
 _BRIEF_SECONDS = 1.0
-"""Who lives no longer than this may never get to say a word that is due every 500 ms."""
+"""A producer that lives no longer than this may never get to tell its statistics, which are due every 500 ms."""
 
 
 class Pace:
@@ -47,7 +47,7 @@ class Pace:
             self._begun = self._clock()
 
     def forget(self) -> None:
-        """Whatever was under way tells nothing."""
+        """Forgets the run that is under way: nothing is learnt from it."""
         self._begun, self._size_bytes = None, 0
 
     def weigh(self, size_bytes: int) -> None:
@@ -92,7 +92,7 @@ class Learnt:
 
 @dataclass(slots=True)
 class Shared:
-    """What the producers of one task have in common, and what they tell those after them.
+    """Holds what the producers of one task have in common, and what they tell those after them.
 
     `tracked`, `batch_bytes` and `pace` as of a `TaskProducer`; `stopping` ends `ready`, until `begin` says another. Learnt is how long
     brokers let a transaction be, what topics there are and which are missing, when a producer last said something about itself, whether
@@ -121,7 +121,7 @@ class Shared:
         self.is_brief = seconds < _BRIEF_SECONDS
 
     def first_wait_seconds(self) -> float:
-        """How long the first call to fence waits: half as long again as that usually takes.
+        """Returns how long the first call to fence waits: half as long again as that usually takes.
 
         One in four clients misses that a connection is there, and looks again when it is asked again, or after half a second.
         """

@@ -117,7 +117,7 @@ def code_name(error: KafkaError) -> str:
 
 
 def classify(error: KafkaError) -> type[CopycatError]:
-    """What kind of our errors `error` is. Codes that nobody has heard of are retried: in doubt, repeat rather than lose."""
+    """Returns the class of our errors that `error` is. Codes that nobody has heard of are retried: in doubt, repeat rather than lose."""
     name = code_name(error)
     if name in RECORD:
         return TimestampError if name == "INVALID_TIMESTAMP" else DataError
@@ -160,7 +160,7 @@ def with_trouble(error: CopycatError, trouble: KafkaError | None) -> CopycatErro
 
 
 def transaction_refused(error: KafkaError, what: str, transactional_id: str) -> CopycatError | None:
-    """What an error says of a producer of transactions with this id; None for one that says nothing of transactions."""
+    """Returns what an error means for a producer of transactions with this id; None where it says nothing of transactions."""
     name = code_name(error)
     if name in _FENCED:
         return FencedError(f"{what}: another producer has taken this id ({error.str()})")

@@ -1,4 +1,4 @@
-"""What a cluster says about itself, a few topics and transactions when it is asked and nothing is changed: `copycat doctor` asks."""
+"""Asks a cluster about itself, a few topics and transactions, and changes nothing: for `copycat doctor`."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class ClusterProbe:
         return {entry.name: entry.value for entry in found.values() if entry.value is not None}
 
     def _wait(self, answer: Future[Any]) -> Any:  # noqa: ANN401 - the library's
-        """What the future brings; callbacks are served meanwhile. Raises KafkaException, or ours when the time is over."""
+        """Returns the result of the future; serves callbacks meanwhile. Raises KafkaException, or ours when the time is over."""
         while not answer.done():
             self._client.poll(_POLL_SECONDS)
             self._check(None)
@@ -196,7 +196,7 @@ class ClusterProbe:
 
 
 def _learned(statistics: str) -> tuple[str, ...]:
-    """Of librdkafka's statistics: addresses that came from the cluster, which are those of brokers with a number."""
+    """Returns the addresses in librdkafka's statistics that came from the cluster: those of brokers with a number."""
     nodes = json.loads(statistics)["brokers"].values()
     named = [str(node["nodename"]).rpartition(":") for node in nodes if node["nodeid"] >= 0]
     return tuple(_address(host, int(port)) for host, _, port in named)
@@ -213,6 +213,8 @@ def _operations(found: Any) -> frozenset[str] | None:  # noqa: ANN401 - a descri
 
 def probe_transactions(options: KafkaOptions, transactional_id: str, timeout_ms: int, deadline: float) -> None:
     """Ask for the id, as a lane does for its own, and let it go. The broker forgets it after a week (transactional.id.expiration.ms).
+
+    Asking is surer than reading ACLs: one that is there may be of another host or prefix, and an authorizer may be anything.
 
     `timeout_ms` is the transactions' time-out; `deadline` is `time.monotonic()`'s. Raises BlockedError when this user may not, or a
     transaction may not last so long; RetriableError when no coordinator answers in time; FatalError when the cluster has no transactions.

@@ -97,6 +97,7 @@ def connection_settings(options: KafkaOptions) -> dict[str, Any]:
         )
     settings: dict[str, Any] = {"bootstrap.servers": ",".join(options.bootstrap_servers), **_security(options.security)}
     if (tokens := _tokens(options)) is not None:
+        # librdkafka's own OIDC asks once per client, and exactly once makes one per transaction: tokens are fetched here and shared
         tokens.token()  # a client that is made without one waits for it for ten seconds, and does not say why it does not come
         settings["oauth_cb"] = tokens.give
     return settings
@@ -143,5 +144,5 @@ def transactional_settings(
 
 
 def message_timeout_ms(options: KafkaOptions) -> int:
-    """How long a record may take to be acknowledged, as far as `kafka.client` has a say."""
+    """Returns how long a record may take to be acknowledged, as far as `kafka.client` has a say."""
     return int(options.client.get("message.timeout.ms") or options.client.get("delivery.timeout.ms") or MESSAGE_TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""What librdkafka says about itself, every few seconds, as a `ClientView`.
+"""The statistics that librdkafka gives of itself every few seconds, as a `ClientView`.
 
 The library queues its statistics as events for whoever polls. An event is 12 KB and more: a producer that nobody polls would
 leak 300 MB a day, hence `Producers` polls those that are idle. The format:
@@ -19,7 +19,7 @@ INTERVAL_SECONDS = 5.0
 
 
 class ClientStatistics:
-    """What one client has said about itself, for the task that uses it. Used from one thread at a time."""
+    """Holds what one client has said about itself, for the task that uses it. Used from one thread at a time."""
 
     def __init__(self) -> None:
         self.has_news = False
@@ -33,7 +33,7 @@ class ClientStatistics:
         self._said, self.has_news = (text, time.time()), True
 
     def take(self) -> ClientView | None:
-        """What was heard since the last call; None when that was nothing, or is not as expected."""
+        """Returns what was heard since the last call; None when that was nothing, or is not as expected."""
         said, self._said, self.has_news = self._said, None, False
         earlier, self._earlier = self._earlier, None
         if said is None:

@@ -129,7 +129,7 @@ class TaskProducer:
     def attribute(self, place: Place) -> None:
         """`place` is told where each record that is sent from now on came to lie, before `settle` returns, as far as Kafka says.
 
-        No effect unless `tracked`.
+        No effect unless `tracked`, which costs 0.5 to 1.3 µs of CPU a record, as much as a line costs altogether.
         """
 
         def report(error: KafkaError | None, message: Receipt) -> None:
@@ -187,11 +187,11 @@ class TaskProducer:
 
     @property
     def run_bytes(self) -> int:
-        """How many bytes of input to send, about, before the next `settle`: fewer on a line that is slow."""
+        """The number of bytes of input to send, about, before the next `settle`: fewer on a line that is slow."""
         return self.pace.run_bytes
 
     def weigh(self, size_bytes: int) -> None:
-        """What is sent so far, and is settled next, came from so many bytes of input: `run_bytes` learns from it."""
+        """Notes from how many bytes of input what is settled next came: `run_bytes` learns from it."""
         self.pace.weigh(size_bytes)
 
     def settle(self) -> None:
@@ -223,7 +223,7 @@ class TaskProducer:
         self.next_batch_bytes = max(self._least_batch_bytes, self._present_bytes // 4)
 
     def take_view(self) -> ClientView | None:
-        """What the client said about itself since the last call, None when that was nothing. There is new word every few seconds."""
+        """Returns what the client said about itself since the last call, None when that was nothing. It speaks every few seconds."""
         return self._statistics.take() if self._statistics.has_news else None
 
     def may_send(self, _source: Intact, _end: int) -> bool:
@@ -245,7 +245,7 @@ class TaskProducer:
             self.on_delivery(exception.args[0], None)
 
     def _flush(self, seconds: float) -> int:
-        """How many messages are left."""
+        """Returns how many messages are left."""
         try:
             return self._client.flush(seconds)
         except KafkaException as exception:
@@ -263,7 +263,7 @@ class TaskProducer:
         return now > min(deadline, self._stop_deadline or deadline)
 
     def _failure(self) -> KafkaError | None:
-        """What was reported since the last `settle`, as far as it matters: trouble of the cluster before that of a record."""
+        """Returns the error reported since the last `settle` that matters most: trouble of the cluster before that of a record."""
         trouble = (error for error in self._failures.values() if not issubclass(classify(error), DataError))
         return next(trouble, None) or next(iter(self._failures.values()), None)
 
@@ -283,7 +283,7 @@ class TaskProducer:
         return with_trouble(RetriableError(f"{self._where}: {words}"), self._trouble)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
-        """What `produce` raised: the refusal of one record, or the trouble of the whole producer."""
+        """Translates what `produce` raised: the refusal of one record, or the trouble of the whole producer."""
         translated = translate(exception.args[0], "the record cannot be sent")
         if isinstance(translated, DataError):
             return Refused(sent, translated)

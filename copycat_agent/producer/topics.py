@@ -166,7 +166,7 @@ class Topics:
 
 
 def topic_configs(replicas: int) -> tuple[dict[str, str], dict[str, str]]:
-    """What the offsets topic is made with; and with what where the brokers have a rule against that, or do not know one of the settings."""
+    """Returns the settings of the offsets topic, and those to fall back on where the brokers do not take one of them."""
     needed = {**_TOPIC_CONFIG, "min.insync.replicas": str(max(1, replicas - 1))}
     return {**needed, "unclean.leader.election.enable": "false"}, needed
 
@@ -180,7 +180,7 @@ def cluster(admin: Admin) -> Any:  # noqa: ANN401 - the library's
 
 
 def topic_error(error: KafkaError, what: str, topic: str) -> CopycatError:
-    """What it means that the offsets topic cannot be used."""
+    """Translates an error of the offsets topic."""
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return BlockedError(f"{what}: {error.str()}", f"grant this user Read, Write and Describe on the topic {topic}")
     return translate(error, what)
@@ -193,7 +193,7 @@ class OffsetsTopic:
         self._admin = admin
 
     def ensure(self, topic: str) -> int:
-        """How many partitions the offsets topic has. It is made, compacted, where it is missing.
+        """Returns how many partitions the offsets topic has. Makes it, compacted, where it is missing.
 
         BlockedError, with the command for it, when this user may not, or when it is there and does not keep the latest of each key.
         """

@@ -112,11 +112,11 @@ class KafkaSteps:
         return max(views, key=lambda view: view.at, default=None)
 
     def cluster_id(self) -> str:
-        """Which cluster this is."""
+        """See `Steps`."""
         return str(cluster(self._admin).cluster_id)
 
     def ensure_topic(self, topic: str) -> int:
-        """How many partitions the offsets topic has; see `OffsetsTopic.ensure`."""
+        """Returns how many partitions the offsets topic has; see `OffsetsTopic.ensure`."""
         return OffsetsTopic(self._admin).ensure(topic)
 
     def end(self, place: Place) -> int:
@@ -233,6 +233,6 @@ def _entry(message: Message) -> Entry:
 
 
 def _latest(entries: list[Entry]) -> list[Entry]:
-    """What compaction would leave of them, in order."""
+    """Returns what compaction would leave of them, in order."""
     last = {entry.key: index for index, entry in enumerate(entries)}
     return [entry for index, entry in enumerate(entries) if last[entry.key] == index]

@@ -26,18 +26,22 @@ from copycat_agent.transactions.protocol import Entry
 VERSION = 1
 _HEAD, _POSITION, _NAME, _ID = "head", "position", "name", "id"
 _LARGEST = 2**63 - 1
-"""Of steps and positions: what files, Kafka and the store count with."""
+"""The largest step or position: files, Kafka and the store count with 64 bits."""
 
 
 def partition_of(agent: str, key: str, count: int) -> int:
-    """In which of the topic's `count` partitions the entries of a connector, or a name, stand: all in one, so that they have an order."""
+    """In which of the topic's `count` partitions the entries of a connector, or a name, stand: all in one, so that they have an order.
+
+    A transaction touches that partition at its end, so it is open for a moment only.
+    """
     return zlib.crc32(f"{agent}/{key}".encode(errors="surrogatepass")) % count
 
 
 def transactional_id(lane: LaneId, seq: int) -> str:
     """The id of the only transaction that can take a lane from `seq` on.
 
-    Two ids alternate, so that one can be prepared while the other works.
+    Two ids alternate, so that one can be prepared while the other works. A producer takes one transaction and is never used again: a
+    request to commit that the network delivers late would end whatever transaction it had by then.
     """
     return f"copycat.{lane.agent}.{lane.key}.{lane.number}.{seq % 2}"
 
@@ -60,17 +64,17 @@ def position_entry(agent: str, key: str, position: Position) -> Entry:
 
 
 def name_entry(agent: str, key: str, name: str | None) -> Entry:
-    """What the connector with this id is called; without a value where it is nobody's any more."""
+    """The entry that names the connector with this id; without a value where nobody has it any more."""
     return Entry(_key(agent, key, _NAME, ""), None if name is None else _text({"v": VERSION, "name": name}))
 
 
 def id_entry(agent: str, name: str, key: str | None) -> Entry:
-    """Which id the connector of this name has; without a value where nobody has it any more."""
+    """The entry with the id of the connector of this name; without a value where nobody has the name any more."""
     return Entry(_key(agent, name, _ID, ""), None if key is None else _text({"v": VERSION, "id": key}))
 
 
 class Found(NamedTuple):
-    """What entries say about one connector, or one name: heads by lane, positions in their order without those that were forgotten later.
+    """Holds what entries say about one connector, or one name: heads by lane, positions in their order, without later deleted ones.
 
     `name` is what the id is called: "" for nobody's any more, None where nothing is said of it. `id` is what the name is for, "" for
     nothing. `end`: up to where they were read.
@@ -91,7 +95,7 @@ class Found(NamedTuple):
 
 
 def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") -> Found:
-    """Those under one key, as positions of `connector`, or of the key without one.
+    """Reads the entries under one key, as positions of `connector`, or of the key without one.
 
     Raises PositionsError for an entry that a newer version wrote, or that is none of ours.
     """

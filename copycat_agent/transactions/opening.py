@@ -43,8 +43,9 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class OpeningPlan:
-    """What is asked for. `wanted` are lanes of the connector that are to work; all that there are of it are fenced, whatever is wanted.
+    """What an opening is asked for.
 
+    `wanted` are lanes of the connector that are to work; all that there are of it are fenced, whatever is wanted.
     `before` are lanes of other keys whose work it takes over: of connectors that were merged into it, of its name in versions before
     ids, of an agent that is gone. `nonce` is this start's, `nonces` are those of all starts of this state directory, this
     one included. `cluster` is where its positions belong, "" when that is not known yet.
@@ -75,7 +76,7 @@ class OpeningPlan:
 
     @property
     def connector(self) -> str:
-        """Whose positions they become."""
+        """The name of the connector whose positions they become."""
         return self.name or self.lanes.key
 
     def lane(self, group: Lanes, number: int) -> LaneId:
@@ -84,7 +85,7 @@ class OpeningPlan:
 
 
 class LaneSnapshot(NamedTuple):
-    """What is so. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order.
+    """What an opening found. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order.
 
     `name` and `id` are what was read under the key of `OpeningPlan.lanes`, see `entries.Found`.
     """
@@ -97,11 +98,11 @@ class LaneSnapshot(NamedTuple):
 
 
 Read = list[tuple[Lanes, Found]]
-"""What the topic says of each group: the connector's own last."""
+"""The contents of the topic for each group, the connector's own last."""
 
 
 def open_lanes(asked: OpeningPlan) -> Lines[LaneSnapshot]:
-    """Fence, read, check, claim, and see the claims. Returns what is so.
+    """Fence, read, check, claim, and see the claims. Returns what it found.
 
     Raises PositionsError when a person has to decide; RenamedError, with nothing published, when the id is another connector's by now;
     what the steps raise otherwise, then all of it is to be done again.
@@ -190,7 +191,7 @@ def _read_group(asked: OpeningPlan, group: Lanes) -> Lines[Found]:
 
 
 def check(asked: OpeningPlan, found: Read) -> list[Position]:
-    """What the topic has and SQLite has not. Raises PositionsError where they do not belong together and nobody has decided."""
+    """Returns positions that the topic has and SQLite has not. PositionsError where they do not fit together and nobody has decided."""
     own = {one.partition for one in found[-1][1].positions}
     earlier = (one for group, there in found[:-1] for one in _news(asked, group, there))
     news = [one._replace(is_last=False) if one.partition in own else one for one in earlier]
@@ -229,7 +230,7 @@ def _news(asked: OpeningPlan, group: Lanes, found: Found) -> Iterable[Position]:
 
 
 def missing(asked: OpeningPlan, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SourceOffset | None]]:
-    """What the topic has to be told before anything is planned, so that it is complete under the connector's own key."""
+    """Returns what the topic has to be told before anything is planned, so that it is complete under the connector's own key."""
     present = found[-1][1]
     rows: dict[SourcePartition, SourceOffset | None] = {}
     if asked.adopt == "local":
@@ -284,7 +285,7 @@ def _published(asked: OpeningPlan, lane: LaneId, head: Head, publish: Iterable[t
 
 
 def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
-    """What deletes the positions under other keys; those of an agent that is gone are not ours to delete."""
+    """Yields what deletes the positions under other keys; those of an agent that is gone are not ours to delete."""
     for group, there in found[:-1]:
         if not group.agent:
             gone = [position_entry(asked.agent, group.key, one._replace(offset=None)) for one in there.positions]
@@ -292,7 +293,7 @@ def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[Place, list[Entry]]
 
 
 def registered(asked: OpeningPlan, known: str | None) -> Iterable[tuple[Place, list[Entry]]]:
-    """What tells the name, where the topic does not know it or says another one."""
+    """Yields what tells the name, where the topic does not know it or says another one."""
     if asked.home is not None and (asked.registers or known not in {None, asked.name}):
         key = asked.lanes.key
         yield asked.home, [id_entry(asked.agent, asked.name, key)]

@@ -25,7 +25,10 @@ class Entry(NamedTuple):
 
 
 class Steps(Protocol):
-    """What has to be done for a lane. Every method may raise RetriableError, BlockedError or FatalError; those that say so, FencedError."""
+    """Does what the protocol of a lane asks for.
+
+    Every method may raise RetriableError, BlockedError or FatalError; those that say so, FencedError.
+    """
 
     def prepare(self, transactional_id: str) -> Handle:
         """A new producer, whose `init_transactions` begins now, behind the caller's back: it fences all others with its id."""
@@ -49,7 +52,7 @@ class Steps(Protocol):
         """Free the producer; an open transaction is left to the next `prepare` of its id. Raises nothing, never blocks for the network."""
 
     def cluster_id(self) -> str:
-        """Which cluster this is."""
+        """Returns the id of the cluster."""
 
     def end(self, place: Place) -> int:
         """The end of the place, open transactions included."""

@@ -41,7 +41,7 @@ class _Prepared(NamedTuple):
 
 
 class LaneWriter:
-    """What one process knows of a lane between two batches. For one batch at a time.
+    """Keeps what one process knows of a lane between two batches. For one batch at a time.
 
     A batch: `begin`, records and dead letters sent with the handle that it returns, then `finish`, or `undo` where it cannot be
     finished, or `keep` where nothing was sent. Whatever happens, `rest` frees every producer that it holds.

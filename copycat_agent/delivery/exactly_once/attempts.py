@@ -46,10 +46,10 @@ _CLAIMING = "claims its lanes in Kafka"
 
 
 class World(Protocol):
-    """What an opening needs: the steps of the protocol, the offsets topic, and an end. `producer.transactional.KafkaSteps` is one."""
+    """Performs the steps of an opening, and makes the offsets topic. `producer.transactional.KafkaSteps` is one."""
 
     def cluster_id(self) -> str:
-        """Which cluster this is."""
+        """Returns the id of the cluster."""
 
     def ensure_topic(self, topic: str, /) -> int:
         """Make the offsets topic if there is none; how many partitions it has."""
@@ -81,14 +81,14 @@ Rows = Mapping[SourcePartition, SourceOffset | None]
 
 
 class Opened(NamedTuple):
-    """What an opening was asked for, and found."""
+    """Holds what an opening was asked for, and what it found."""
 
     asked: OpeningPlan
     truth: LaneSnapshot
 
 
 class OpeningPlanner:
-    """What to ask for one connector."""
+    """Plans the openings of one connector."""
 
     def __init__(self, store: OffsetStore, name: str, tasks_max: int, earlier: Sequence[str]) -> None:
         """`earlier`: names that it had, and nobody has now, by what its definition says."""
@@ -118,7 +118,7 @@ class OpeningPlanner:
         return list(dict.fromkeys((*map(AskedName, own), *merged, *map(AskedName, earlier))))
 
     def _asked(self, kept: KeptLanes) -> OpeningPlan:
-        """What every opening says of who asks; a name is nobody's before it was asked for, so what a person has decided comes later."""
+        """Returns what every opening says of who asks. What a person has decided is added once it is known whose the name is."""
         identity = self._store.identity
         cluster = "" if kept.adopt == "local" else kept.cluster
         nowhere = Lanes(kept.id, Place(OFFSETS_TOPIC, -1))
@@ -144,7 +144,7 @@ class OpeningPlanner:
         )
 
     def renamed(self, asked: OpeningPlan) -> None:
-        """What was asked for is another connector's by now: the next opening asks Kafka which id the name has."""
+        """Notes that the id belongs to another connector by now: the next opening asks Kafka which id the name has."""
         self._store.renamed_since(self._name, asked.lanes.key)
 
     def _own_lanes(self, kept: KeptLanes, cluster: str, partitions: int) -> Lanes:
@@ -154,7 +154,7 @@ class OpeningPlanner:
         return Lanes(kept.id, place, kept.heads)
 
     def _everybodys(self, agent: str, key: str, cluster: str, partitions: int) -> Place:
-        """Where the entries of a key stand, as long as nobody knows better."""
+        """Returns where the entries of a key stand by default."""
         return Place(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
 
     def _placed(self, kept: KeptLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
@@ -208,7 +208,7 @@ class Attempt:
         return time.monotonic() - self._begun
 
     def result(self) -> Opened:
-        """What it found, once it is over. Raises what it raised."""
+        """Returns what it found, once it is over. Raises what the attempt raised."""
         return self._future.result()
 
     def cancel(self) -> None:
@@ -217,7 +217,7 @@ class Attempt:
         self._future.cancel()
 
     def at(self, step: str) -> None:
-        """It comes to this step. Raises RetriableError when it was cancelled."""
+        """Notes the step that comes next. Raises RetriableError when the attempt was cancelled."""
         if self._cancelled.is_set():
             raise RetriableError(_LEFT)
         self.doing = _DOING.get(step, _CLAIMING).format(OFFSETS_TOPIC)
@@ -269,7 +269,7 @@ class Opener:
 
 
 def without_what_is_done(found: Opened) -> OpeningPlan:
-    """What was asked for, for openings of single lanes later: what was to be published or taken over is, and may have been large."""
+    """Returns what openings of single lanes ask for later: what was to be published or taken over is done, and may have been large."""
     lanes = replace(found.asked.lanes, known={})
     return replace(
         found.asked,

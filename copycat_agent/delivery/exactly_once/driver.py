@@ -2,6 +2,10 @@
 
 A batch whose outcome is not known stays in flight until its lane is opened again and Kafka has said what it holds: only then the source
 hears of it. All of this happens in the connector's thread; what waits for Kafka does so on others.
+
+Files are not pinned to lanes: any idle task takes the next file. So positions of one file come from several lanes, and two rules keep their
+order. Files of a batch of unknown outcome stay in flight until its lane was opened again. A file whose row the driver publishes by itself
+(`LanePlan.also`) is not planned before that transaction is over.
 """
 
 from __future__ import annotations
@@ -145,7 +149,7 @@ class ExactlyOnce:
         self._store.commit(changes.offsets, changes.forget, changes.losses, accounts=joined(accounts, changes), **entry)
 
     def _entry(self, one: Unsaved) -> dict[str, Any]:
-        """What is saved of a batch's transaction beside the changes that the source made of its results."""
+        """Returns what is saved of a batch's transaction beside the changes that the source made of its results."""
         plan, outcome, changes = self._flights[one.task].plan, _outcome(one.results), one.changes
         if outcome is None or outcome.state != "committed":
             return {}

@@ -62,7 +62,7 @@ class Recovery:
 
     @property
     def trouble(self) -> RetriableError | None:
-        """What a person should know of it; None while it is quick."""
+        """The trouble that a person should know of; None while it is quick."""
         slow = time.monotonic() - self.began > TELL_SECONDS
         if self.error is None and not slow:
             return None
@@ -119,7 +119,7 @@ def as_kafka_has_it(batch: Batch, before: tuple[SplitResult, ...], truth: LaneSn
 
 
 def _positions(plan: LanePlan, batch: Batch, truth: LaneSnapshot) -> Mapping[SourcePartition, Position]:
-    """Those that its transaction wrote, empty where it was not committed, or wrote nothing but tombstones: those are told again."""
+    """Returns the positions of its transaction; empty where it was not committed, or wrote tombstones only, which are told again."""
     mine = {one.partition: one for one in truth.positions if one.lane == plan.lane.number and one.seq > plan.head.seq}
     expected = {split.partition for split in batch.splits} | {partition for partition, _ in plan.also}
     if any(one.seq != plan.head.seq + 1 for one in mine.values()) or mine.keys() - expected:
@@ -136,7 +136,7 @@ def _pairs(batch: Batch, before: tuple[SplitResult, ...]) -> list[tuple[Split, S
 
 
 def _committed(split: Split, position: Position | None) -> SplitResult:
-    """What is not in Kafka (whether the file's end was reached, say, or damage) is found out, and counted, by reading on."""
+    """Returns the result as Kafka has it. What is not in Kafka (the end of the file, damage) is found, and counted, by reading on."""
     if position is None or position.offset is None:
         return SplitResult(split, split.offset)
     offset = replace(position.offset, done=split.offset.done, trouble=split.offset.trouble)
@@ -164,7 +164,7 @@ class OffsetPublisher:
     def __init__(self, definition: Definition, store: OffsetStore, publish: Callable[[Rows], Attempt]) -> None:
         """`publish` opens lane `LANE` again, with these offsets in its first transaction."""
         self.rows: Rows = {}
-        """Those that are being published: nothing else may be written about them meanwhile."""
+        """Offsets that are being published: nothing else may be written about them meanwhile."""
         self.held: list[Split] = []
         """Splits of their files, which wait."""
         self._connector, self._store, self._publish = definition.name, store, publish
@@ -209,7 +209,7 @@ class OffsetPublisher:
             self.rows = rows
 
     def end(self) -> Head | None:
-        """Where the lane is, once it is over and has gone well. Raises what ends the connector."""
+        """Returns the head of the lane, once publishing is over and has gone well. Raises what ends the connector."""
         try:
             return self._end()
         except BehindError as error:

@@ -19,7 +19,7 @@ _NO_END = 2**63
 
 
 class Search:
-    """What is known of where it is. One per lane, kept between its batches.
+    """Knows where the refused record can be. One per lane, kept between its batches.
 
     It is among the next `_among` messages of the files in `_ends`, in their order, before these places. `_most`: no attempt takes more
     than that, 0 for any number; after a find it is twice what stood between this one and the one before, and doubles with each success.
@@ -32,7 +32,7 @@ class Search:
         self._since = _ANY_RECORDS
 
     def part(self, batch: Batch) -> Batch:
-        """What of the batch to try. All of it where nothing was refused."""
+        """Returns the part of the batch to try; all of it where nothing was refused."""
         splits = {one.partition: one for one in batch.splits if one.offset.position < self._ends.get(one.partition, -1)}
         if not splits:
             self._ends = {}  # it is in files that are not here: when they come again, so does the refusal

@@ -26,14 +26,14 @@ from copycat_agent.producer.keeping import Lane
 from copycat_agent.transactions.protocol import Lines, perform
 
 READ_PART, STOP_PART, LATEST_PART = 1 / 3, 7 / 12, 3 / 4
-"""Of the transaction's time-out: so long a batch reads; then nothing is waited for any more; later a commit is not asked for."""
+"""Parts of the transaction's time-out: a batch reads for the first, waits for nothing after the second, never commits after the third."""
 ATTEMPTS_SECONDS = 40.0
 """A batch makes no attempt that would end later than so long after its beginning, as far as one can say: the next batch makes it."""
 _BUG = "this is a bug in copycat-agent: please report it"
 
 
 class _Done(NamedTuple):
-    """What became of an attempt. `results` are those of the splits that it tried; `error` is why it is not committed, None when it is.
+    """Says what became of an attempt. `results` are those of the splits that it tried; `error` is why it is not committed, None when it is.
 
     `aside` are results of files that must not be tried again now. `refused`: Kafka refused this; it can only be the first record.
     `is_worthwhile`: another attempt may get through.
@@ -126,14 +126,14 @@ class LaneBatch:
         return _Done(LaneOutcome(state, self._plan.head, str(error)), (), told)
 
     def _part(self) -> Batch:
-        """What of the batch to try."""
+        """Returns the part of the batch to try."""
         batch = replace(self._batch, max_seconds=min(self._batch.max_seconds, READ_PART * self._lane.transaction_seconds))
         if self._aside:
             batch = replace(batch, splits=self._beside(batch.splits))
         return self._search.part(batch)
 
     def _beside(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """Those that are neither aside nor come after one that is."""
+        """Returns the splits that are neither aside nor come after one that is."""
         out: set[SourcePartition | None] = set(self._aside)
         for one in splits:
             if one.after in out:
@@ -201,7 +201,7 @@ class LaneBatch:
         return _Done(outcome, results, why, refused=why.reason if is_first else None, is_worthwhile=True)
 
     def _moved(self, results: Results) -> list[Position]:
-        """What the transaction says of the partitions that have moved."""
+        """Returns the positions of the partitions that have moved."""
         moved, seq = [], self._plan.head.seq + 1
         for result in results:
             offset, losses = self._encoder.source.saved(result, self._encoder.definition.source)
@@ -289,14 +289,14 @@ def _doubt(run: BatchRun, handle: Any, failure: CopycatError | None, clock: _Clo
 
 
 def _refused_whole(split: Split, reason: DataError) -> FatalError:
-    """What goes as one cannot be sent in parts to find the record that Kafka refuses."""
+    """The error for what goes as one: it cannot be sent in parts to find the record that Kafka refuses."""
     words = f"{split.path}: Kafka refuses a record, and which one cannot be looked for in what goes as one transaction: {reason.message}"
     hint = "give the topic a larger max.message.bytes, or set kafka.client message.max.bytes to the topic's, so that such a record is bad"
     return FatalError(words, f"{hint}; or set source.replayable: true, if the reader gives the same records again")
 
 
 def _also(plan: LanePlan) -> list[Position]:
-    """What the driver has changed by itself."""
+    """Returns the positions that the driver has changed by itself."""
     return [Position(partition, plan.lane.number, plan.head.seq + 1, offset) for partition, offset in plan.also]
 
 
