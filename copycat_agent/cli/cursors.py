@@ -16,6 +16,7 @@ def moved_cursor(
 ) -> dict[SourcePartition, SourceOffset]:
     """The partition with this name or key at another position; empty where it is no partition of such a source.
 
+    The name that its source had for it is replaced by the key: a source that refuses positions of another one takes this.
     Raises DataError for a position that is no JSON.
     """
     chosen = next((one for one, offset in saved.items() if offset.cursor and (one.key == key or (path and offset.path == path))), None)
@@ -26,4 +27,4 @@ def moved_cursor(
     except ValueError:
         msg = f"{wanted!a:.80} is no JSON value, and {chosen.key} of {connector} is at {saved[chosen].cursor}"
         raise DataError(msg, "give a position of that form") from None
-    return {chosen: replace(saved[chosen], cursor=cursor)}
+    return {chosen: replace(saved[chosen], cursor=cursor, path=chosen.key)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,7 @@ def _offset(document: object, key: str) -> SourceOffset:
         msg = f"the offset of {key} has no position"
         raise DataError(msg, "give the next byte to read")
     _check(values, _KINDS, key)
+    _check_cursor(values.get("cursor", ""), key)
     if raw is not None:
         values["path"] = _decoded(raw, key)
     if print_ is not None:
@@ -118,6 +120,14 @@ def _check(values: dict[str, Any], kinds: Kinds, key: str) -> None:
         if isinstance(value, str) and not _is_utf8(value):
             msg = f"{name} of {key} is not UTF-8"
             raise DataError(msg, "give the bytes in path_base64")
+
+
+def _check_cursor(text: str, key: str) -> None:
+    try:
+        json.loads(text or "0")
+    except (ValueError, RecursionError):
+        msg = f"cursor of {key} has to be the text of a JSON value, not {_shown(text)}"
+        raise DataError(msg, "copycat offsets export shows what it looks like") from None
 
 
 def _decoded(raw: object, key: str) -> str:

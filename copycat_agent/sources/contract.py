@@ -84,7 +84,10 @@ class AuthorSource(Protocol):
         """
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """These positions are saved: what lies before them is never asked for again. Called again after a start, and when it raises."""
+        """These positions are saved: what lies before them is never asked for again.
+
+        Called again when it raises, and after a start. Not called with where a partition begins.
+        """
 
     def close(self) -> None:
         """The connector ends."""
@@ -107,3 +110,8 @@ def as_text(position: Position) -> str:
 def from_text(text: str) -> Position:
     """The reverse of `as_text`."""
     return json.loads(text)
+
+
+def same_position(one: Position, other: Position) -> bool:
+    """Whether two JSON values are the same: maps in any order of their keys, and 1, 1.0 and true apart."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

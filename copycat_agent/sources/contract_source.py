@@ -20,6 +20,7 @@ from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan
 from copycat_agent.sources.contract import as_text, from_text
 from copycat_agent.sources.contract_looker import Looker
+from copycat_agent.sources.contract_reading import WHOLE_SECONDS
 from copycat_agent.sources.contract_stream import ENDLESS
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.contract import AuthorSource, Found, PolledOptions, Position
 
-WHOLE_SECONDS = 300.0
-"""How long a stretch that goes as one may take, where the guarantee does not say less."""
 LOOK_AGAIN_SECONDS = 0.02
 """How often a look that is under way is asked for its answer, at first."""
 RETRY_SECONDS = (0.2, 5.0)
@@ -58,6 +57,11 @@ class _Partition:
     read_at: float = 0.0
 
     @property
+    def has_moved(self) -> bool:
+        """Whether something of it was ever settled, were it a stretch without records."""
+        return bool(self.offset.records or self.offset.mtime_ns)
+
+    @property
     def unread(self) -> int:
         return self.found.unread if self.found is not None and (self.next is not None or self.reading) else 0
 
@@ -83,8 +87,8 @@ class ContractSource:
             if offset.cursor:
                 self._known[partition.key] = _Partition(partition, offset, from_text(offset.cursor))
         self._tells = not options.only_looks
-        if told := {key: one.position for key, one in self._known.items() if one.offset.records and self._tells}:
-            self._looker.committed(told)  # what ran before may not have come to it
+        if told := {key: one.position for key, one in self._known.items() if one.has_moved and self._tells}:
+            self._looker.committed(told)  # the process that saved them may have died before
         self._turns = deque(self._known)
         self._unsaved: list[Changes] = []
         self._is_wanted = True

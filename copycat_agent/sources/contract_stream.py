@@ -5,7 +5,7 @@ A batch counts records; which position lies behind the last settled one is known
 
 from __future__ import annotations
 
-import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,13 +15,10 @@ from copycat_agent.formats import Frame, Parsed
 from copycat_agent.model import Fingerprint, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.contract import AuthorSource, Position, Record, as_text
+from copycat_agent.sources.contract_reading import ReadThreads, weight
 
-RUN_RECORDS = 1000
-RUN_BYTES = 2**20
-"""Records, and about how many bytes of them, that are handed on at once."""
 ENDLESS = 2**62
 """End of a split: how many records it holds shows when they are read."""
-_LEAF_BYTES = 8
 
 
 class Records:
@@ -36,6 +33,7 @@ class Records:
         """`noun` names the source in words about its faults."""
         self.source = source
         self.noun = noun
+        self.threads = ReadThreads()
 
 
 class Whole(Parsed):
@@ -63,6 +61,7 @@ class RecordStream:
         self._base = split.offset.position
         self._source = records.source
         self._noun = records.noun
+        self._threads = records.threads
         self._positions: list[Position] = []
         self._total: int | None = None
         self._all: Whole | None = None
@@ -93,8 +92,7 @@ class RecordStream:
         begun = start - self._base
         stretch = self._stretch._replace(start=self._positions[begun - 1]) if begun else self._stretch
         del self._positions[begun:]
-        pairs = self._fenced(self._source.read(stretch))
-        while run := _run(pairs):
+        for run in self._runs(stretch):
             self._positions += [position for _, position in run]
             values, next_start = [record for record, _ in run], start + len(run)
             yield Parsed(values, range(start, next_start + 1), max(len(run), sum(map(weight, values))))
@@ -104,20 +102,24 @@ class RecordStream:
     def _read_all(self) -> Whole:
         """The whole stretch. FatalError when that is more than a batch may hold."""
         stretch, values, size_bytes = self._stretch, list[Any](), 0
-        for record, position in self._fenced(self._source.read(stretch)):
-            values.append(record)
-            self._positions.append(position)
-            size_bytes += weight(record)
-            if 0 < stretch.most_bytes < size_bytes:
-                raise FatalError(*too_large(stretch))
+        for run in self._runs(stretch):
+            for record, position in run:
+                values.append(record)
+                self._positions.append(position)
+                size_bytes += weight(record)
+                if 0 < stretch.most_bytes < size_bytes:
+                    raise FatalError(*too_large(stretch))
         self._total = len(values)
         return Whole(values, range(self._base, self._base + len(values) + 1), max(len(values), size_bytes))
 
-    def _fenced(self, pairs: Iterator[tuple[Record, Position]]) -> Iterator[tuple[Record, Position]]:
+    def _runs(self, stretch: Stretch) -> Iterator[list[tuple[Record, Position]]]:
+        return self._threads.runs(self._fenced(stretch), stretch.name, whole=stretch.whole)
+
+    def _fenced(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
         """Raises FatalError, which names the place, for what is no error of ours: its text may hold data."""
         words = ""
         try:
-            yield from pairs
+            yield from self._source.read(stretch)
         except (CopycatError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - somebody else's code raises anything
@@ -155,7 +157,7 @@ class RecordStream:
             return result
         last = self._positions[settled - 1] if settled else None
         position = self._source.apply(self._stretch, last, finished=finished)
-        return replace(result, offset=replace(result.offset, cursor=as_text(position), path=self._stretch.name))
+        return replace(result, offset=replace(result.offset, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns()))
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
         """See `Stream.fingerprint`: there is nothing to compare."""
@@ -173,28 +175,3 @@ def too_large(stretch: Stretch) -> tuple[str, str]:
         words,
         "raise delivery.max_batch_bytes, let the reader limit what it gives at once, or set replayable: true if it can give it again",
     )
-
-
-def weight(record: Record) -> int:
-    """About how many bytes a record has: what budgets and rates count where nothing was read from a file."""
-    return len(record) if isinstance(record, bytes) else _weigh(record)
-
-
-def _weigh(value: Any) -> int:  # noqa: ANN401 - whatever fields hold
-    if isinstance(value, str | bytes):
-        return len(value) + 2
-    if isinstance(value, dict):
-        return sum(len(name) + 4 + _weigh(one) for name, one in value.items()) + 2 if value else 2
-    return sum(map(_weigh, value)) + 2 if isinstance(value, list | tuple) else _LEAF_BYTES
-
-
-def _run(pairs: Iterator[tuple[Record, Position]]) -> list[tuple[Record, Position]]:
-    """The next records, so many as are handed on at once; none at the end."""
-    run: list[tuple[Record, Position]] = []
-    size_bytes = 0
-    for pair in itertools.islice(pairs, RUN_RECORDS):
-        run.append(pair)
-        size_bytes += weight(pair[0])
-        if size_bytes >= RUN_BYTES:
-            break
-    return run

@@ -43,6 +43,16 @@ def test_a_fingerprint_of_bytes_behind_the_position_is_refused(offset: SourceOff
         from_document("drops", to_document(ONE, offset))
 
 
+def test_a_position_of_a_source_without_files_has_to_be_json() -> None:
+    offset = SourceOffset(3, records=3, path="x", cursor='{"offset":{"id":5}}')
+    assert from_document("drops", to_document(ONE, offset)) == (ONE, offset)
+    document = to_document(ONE, offset)
+    for wrong in ("end", '{"offset":', "[" * 100_000):
+        document["offset"]["cursor"] = wrong
+        with pytest.raises(DataError, match=f"cursor of {ONE.key} has to be the text of a JSON value, not "):
+            from_document("drops", document)
+
+
 @pytest.mark.parametrize("field", ["position", "records", "size", "gone_ms", "mtime_ns"])
 @pytest.mark.parametrize("number", [-(2**100), 2**100])
 def test_numbers_that_no_file_has_are_refused_by_name(field: str, number: int) -> None:

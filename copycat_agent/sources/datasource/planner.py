@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -61,6 +62,8 @@ class ReaderProcess:
             self._process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], close_fds=True, stdin=nowhere, stdout=nowhere, stderr=nowhere
             )
+        for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # a process that hangs reads no question, and may answer in part
+            ours.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", int(timeout), int(timeout % 1 * 1_000_000)))
         self._connection = Connection(ours.detach())
         try:
             self.made = self.ask("open", **{"class": name, "options": options, "path": sys.path}).values
@@ -81,12 +84,12 @@ class ReaderProcess:
         """
         try:
             self._connection.send_bytes(json.dumps({"ask": what, **values}).encode())
-            if not self._connection.poll(self._timeout):
-                self.kill()
-                words = f"the reader {self._name} has not answered ({what}) within {self._timeout:g} s: its process was killed"
-                raise RetriableError(words, "it is started again; source.timeout is how long it may take")
             answer = json.loads(self._connection.recv_bytes())
             work = self._connection.recv_bytes() if answer.pop("work") else b""
+        except BlockingIOError:
+            self.kill()
+            words = f"the reader {self._name} has not answered ({what}) within {self._timeout:g} s: its process was killed"
+            raise RetriableError(words, "it is started again; source.timeout is how long it may take") from None
         except (EOFError, OSError):
             self.kill()
             why = f"ended with {self._process.returncode}"

@@ -17,6 +17,7 @@ from typing import Any
 
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.registry import told
+from copycat_agent.sources.contract import same_position
 from copycat_agent.sources.datasource.faults import fault
 from copycat_agent.sources.datasource.reader import NotThisError, StreamReader
 
@@ -63,7 +64,7 @@ class ReaderSession:
         return {}, b""
 
     def _latest(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
-        return {"offset": reader.latest(question["start"], everything=True)}, b""
+        return {"offset": reader.latest(question["start"], everything=question["everything"])}, b""
 
     def _next(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         """What lies behind `start`: its end, and with it the records themselves of a simple reader, or the partitions."""
@@ -74,7 +75,7 @@ class ReaderSession:
                 return {"offset": end, "too_large": True}, b""
             return {"offset": end, "rows": True, "records": len(rows)}, pickle.dumps(rows)
         end = reader.latest(start, everything=False)
-        return {"offset": end}, b"" if end == start else reader.plan(start, end)
+        return {"offset": end}, b"" if same_position(start, end) else reader.plan(start, end)
 
     def _plan(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         return {}, reader.plan(question["start"], question["end"])

@@ -15,12 +15,18 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, SimpleDataSo
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from copycat_agent.errors import FatalError
-from copycat_agent.sources.contract_stream import weight
+from copycat_agent.sources.contract import same_position
+from copycat_agent.sources.contract_reading import weight
 from copycat_agent.sources.datasource.rows import Fields, fields_of
 from copycat_agent.sources.datasource.schemas import columns_of, struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
+
+    from copycat_agent.model import Schema
+
+PLAN_BYTES_MAX = 16 * 2**20
+"""The partitions of a range are no larger, pickled: they go through the driver to a task."""
 
 Offset = Any
 """What a reader calls an offset: a JSON value, mostly a map."""
@@ -55,6 +61,12 @@ def find_class(name: str) -> type[DataSource]:
         words = f"{class_name} of {module_name} cannot be streamed: it has neither streamReader nor simpleStreamReader"
         raise NotThisError(words, "name a data source with one of them")
     return found
+
+
+def schema_of(planned: bytes) -> Schema:
+    """The columns that the reader had where `StreamReader.plan` made this."""
+    schema: Schema = pickle.loads(planned)[0]  # noqa: S301 - from the process that plans, through the driver
+    return schema
 
 
 class StreamReader:
@@ -116,14 +128,20 @@ class StreamReader:
             size_bytes += weight(fields)
             if size_bytes > most_bytes:
                 return _checked(end, "read"), None
-        if found and same(start, end):
+        if found and same_position(start, end):
             raise FatalError("read() gives records, and the same offset as before", "the offset it returns has to lie behind them")
         return _checked(end, "read"), found
 
     def plan(self, start: Offset, end: Offset) -> bytes:
-        """The partitions of what lies between two offsets, for `read`."""
-        planned: bytes = cloudpickle.dumps([] if self.is_simple else list(self._planned.partitions(start, end)))  # type: ignore[no-untyped-call]
-        return planned
+        """The partitions of what lies between two offsets, for `read`. Raises FatalError when they have more than `PLAN_BYTES_MAX`."""
+        planned, size_bytes = list[bytes](), 0
+        for one in () if self.is_simple else self._planned.partitions(start, end):
+            planned.append(cloudpickle.dumps(one))  # type: ignore[no-untyped-call]
+            size_bytes += len(planned[-1])
+            if size_bytes > PLAN_BYTES_MAX:
+                words = f"partitions() returns more than {PLAN_BYTES_MAX:,} bytes, pickled, after {len(planned):,} partitions"
+                raise FatalError(words, "return fewer partitions, or what names the records instead of the records themselves")
+        return pickle.dumps((self.schema, planned))
 
     def commit(self, end: Offset) -> None:
         """Everything before `end` is where it belongs."""
@@ -139,13 +157,8 @@ class StreamReader:
         if self._simple is not None:
             yield from fields_of(self._simple.readBetweenOffsets(start, end), self.names, "readBetweenOffsets")
             return
-        for partition in pickle.loads(planned):  # noqa: S301 - from the process that plans, through the driver
-            yield from fields_of(self._planned.read(partition), self.names)
-
-
-def same(one: Offset, other: Offset) -> bool:
-    """Whether two offsets are the same, as Spark compares them: as JSON."""
-    return json.dumps(one) == json.dumps(other)
+        for partition in pickle.loads(planned)[1]:  # noqa: S301 - from the process that plans, through the driver
+            yield from fields_of(self._planned.read(pickle.loads(partition)), self.names)  # noqa: S301 - as above
 
 
 def _checked(offset: Offset, what: str) -> Offset:

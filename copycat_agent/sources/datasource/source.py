@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import Stretch
-from copycat_agent.sources.contract import Found, Position, Record, as_text
+from copycat_agent.model import SourcePartition, Stretch
+from copycat_agent.sources.contract import Found, Position, Record, as_text, same_position
 from copycat_agent.sources.contract_kind import source_kind
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import too_large
@@ -24,6 +24,7 @@ from copycat_agent.sources.datasource.planner import ReaderProcess
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
+    from copycat_agent.model import Schema
     from copycat_agent.options import DeliveryOptions
     from copycat_agent.sources.base import Offsets, Source
     from copycat_agent.sources.datasource.reader import StreamReader
@@ -39,8 +40,10 @@ _ROWS, _PLAN = b"r", b"p"
 class DataSourceReader:
     """See `contract.AuthorSource`."""
 
-    def __init__(self, options: DataSourceOptions, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, options: DataSourceOptions, most_bytes: int = MOST_BYTES, saved_by: str = "") -> None:
+        """`saved_by`: the class whose offset is saved; "" where none is, or where a person has set it."""
         self._options = options
+        self._saved_by = saved_by
         self._most_bytes = most_bytes
         self._planner: ReaderProcess | None = None
         self._is_prepared = False
@@ -50,7 +53,11 @@ class DataSourceReader:
         self._closed = False
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
-        """See `AuthorSource.look`. What lies behind the saved offset is planned with it: later that may be something else."""
+        """See `AuthorSource.look`. What lies behind the saved offset is planned with it: later that may be something else.
+
+        Raises FatalError for a position that is none of this class.
+        """
+        self._check_class()
         position = saved.get(KEY)
         planner = self._running()
         if position is None:
@@ -60,22 +67,61 @@ class DataSourceReader:
             raise FatalError(words, 'it looks like {"offset": ...}: copycat offsets show NAME, and copycat offsets set NAME --key stream')
         start = position["offset"]
         if "end" in position:
-            work = _PLAN + planner.ask("plan", start=start, end=position["end"]).work
-            return [self._found(position, {"start": start, "end": position["end"]}, work)]
-        if to_the_end and self._is_over(planner, start):
-            return [self._found(position)]
+            return [self._planned(planner, position, position["end"])]
+        if to_the_end and not planner.made["simple"] and not planner.made["knows_end"]:
+            return [self._planned(planner, position, self._end_of_step(planner, start))]
+        if to_the_end and self._target:
+            return [self._planned(planner, position, self._target[0])]
+        return [self._next(planner, position, to_the_end=to_the_end)]
+
+    def _next(self, planner: ReaderProcess, position: Position, *, to_the_end: bool) -> Found:
+        """What the reader has behind `position`; of a simple reader the records themselves."""
+        if to_the_end and planner.made["knows_end"] and not self._is_prepared:
+            planner.ask("prepare")
+            self._is_prepared = True
+        start = position["offset"]
         answer, work = planner.ask("next", start=start, most_bytes=self._most_bytes)
         end = answer["offset"]
-        if to_the_end and not (self._target or planner.made["knows_end"]):
+        if to_the_end and not planner.made["knows_end"]:
             self._target = [end]  # what comes later is for the next run
-        if end == start:
-            return [self._found(position)]
+        if same_position(start, end):
+            return self._found(position)
         self._check_size(start, end)
         if answer.get("too_large"):
             if not self._options.replayable:
                 raise FatalError(*too_large(self._stretch(position, end, b"")))
-            work = planner.ask("plan", start=start, end=end).work
-        return [self._found(position, {"start": start, "end": end}, (_ROWS if answer.get("rows") else _PLAN) + work)]
+            return self._planned(planner, position, end)
+        return self._found(position, {"start": start, "end": end}, (_ROWS if answer.get("rows") else _PLAN) + work)
+
+    def _check_class(self) -> None:
+        wanted = self._options.class_
+        if self._saved_by not in ("", wanted):
+            words = f"the saved offset is one of {self._saved_by}, and source.class is {wanted}: an offset means nothing to another class"
+            hint = f"copycat offsets reset NAME begins anew with {wanted}, copycat offsets set NAME --key {KEY} says where it goes on"
+            raise FatalError(words, f"{hint}; or set source.class back to {self._saved_by}")
+
+    def _end_of_step(self, planner: ReaderProcess, start: Any) -> Any:  # noqa: ANN401 - the reader's offsets
+        """Where the range behind `start` ends in a run to the end: never behind the target, which is the end of the data at its first look.
+
+        Nobody but the reader could tell whether one offset lies behind another. So its own limit counts only as long as the data
+        still ends at the target; then the rest is one range, as Spark has it for such a reader.
+        """
+        if not self._target:
+            self._target = [planner.ask("latest", start=start, everything=True).values["offset"]]
+        (target,) = self._target
+        if planner.made["limit"] and not same_position(start, target):
+            end = planner.ask("latest", start=start, everything=False).values["offset"]
+            if same_position(planner.ask("latest", start=start, everything=True).values["offset"], target):
+                return end
+        return target
+
+    def _planned(self, planner: ReaderProcess, position: Position, end: Any) -> Found:  # noqa: ANN401 - the reader's offset
+        start = position["offset"]
+        if same_position(start, end):
+            return self._found(position)
+        self._check_size(start, end)
+        work = _PLAN + planner.ask("plan", start=start, end=end).work
+        return self._found(position, {"start": start, "end": end}, work)
 
     def _check_size(self, start: Any, end: Any) -> None:  # noqa: ANN401 - the reader's offsets
         """Raises FatalError where a position that a batch comes to could not be saved: nothing of it is to be sent then."""
@@ -97,20 +143,11 @@ class DataSourceReader:
                     planner.kill()
         return self._planner
 
-    def _is_over(self, planner: ReaderProcess, start: Any) -> bool:  # noqa: ANN401 - the reader's offset
-        """In a run to the end: whether what was there when it began is read. The reader is told of it, where it wants to know."""
-        if planner.made["knows_end"]:
-            if not self._is_prepared:
-                planner.ask("prepare")
-                self._is_prepared = True
-            return False
-        if not self._target and planner.made["limit"]:
-            self._target = [planner.ask("latest", start=start).values["offset"]]
-        return bool(self._target) and self._target[0] == start
-
     def plan(self, found: Found, position: Position) -> Stretch | None:
         """See `AuthorSource.plan`."""
-        if found.end is None or found.end["start"] != position["offset"] or position.get("end", found.end["end"]) != found.end["end"]:
+        if found.end is None or not same_position(found.end["start"], position["offset"]):
+            return None
+        if not same_position(position.get("end", found.end["end"]), found.end["end"]):
             return None
         return self._stretch(position, found.end["end"], found.work)
 
@@ -139,7 +176,19 @@ class DataSourceReader:
     def _records(self, stretch: Stretch) -> Iterator[dict[str, Any]]:
         if stretch.work[:1] == _ROWS:
             return iter(pickle.loads(stretch.work[1:]))  # noqa: S301 - from the process that plans, through the driver
-        return self._made().read(stretch.start["offset"], stretch.end, stretch.work[1:])
+        return self._made_for(stretch.work[1:]).read(stretch.start["offset"], stretch.end, stretch.work[1:])
+
+    def _made_for(self, planned: bytes) -> StreamReader:
+        """The reader, with the schema that it had where it planned. Raises FatalError when it has another one here."""
+        from copycat_agent.sources.datasource.reader import schema_of  # noqa: PLC0415 - see `_made`
+
+        wanted = schema_of(planned)
+        if self._made().schema != wanted:
+            self._forget_reader()
+        if (found := self._made().schema) != wanted:
+            words = f"the schema of {self._options.class_} was ({_listed(wanted)}) when its connector began, and is ({_listed(found)}) now"
+            raise FatalError(words, "copycat ctl restart NAME goes on with the new one")
+        return self._made()
 
     def _made(self) -> StreamReader:
         """The reader of this process, made once and anew after an error: as in Spark, its `read` keeps nothing."""
@@ -160,7 +209,8 @@ class DataSourceReader:
         return {"offset": stretch.end} if finished else position
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """See `AuthorSource.committed`. Between two offsets there is nothing to tell a reader."""
+        """See `AuthorSource.committed`. Within a range there is nothing to tell. Raises FatalError for a position of another class."""
+        self._check_class()
         position = positions[KEY]
         if "end" not in position:
             self._running().ask("commit", end=position["offset"])
@@ -173,8 +223,14 @@ class DataSourceReader:
                 self._planner.kill()
 
 
+def _listed(schema: Schema) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in schema.columns)
+
+
 def _make(connector: str, options: DataSourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
-    reader = DataSourceReader(options, delivery.max_batch_bytes)
+    saved = offsets.get(SourcePartition(connector, KEY))
+    saved_by = "" if saved is None or saved.path == KEY else saved.path
+    reader = DataSourceReader(options, delivery.max_batch_bytes, saved_by)
     return ContractSource(connector, options, delivery, offsets, log, reader)
 
 

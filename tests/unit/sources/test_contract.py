@@ -18,7 +18,7 @@ from copycat_agent.formats import Parsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.offsets import schema
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.contract import POSITION_BYTES_MAX, Found, PolledOptions, as_text
+from copycat_agent.sources.contract import POSITION_BYTES_MAX, Found, PolledOptions, as_text, same_position
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import ENDLESS, Records, RecordStream
 from tests.rig.waiting import wait_until
@@ -211,17 +211,33 @@ def test_a_source_that_cannot_be_asked_is_retriable_and_one_that_is_at_fault_is_
 
 
 def test_after_a_start_a_source_is_told_what_is_saved_unless_somebody_only_looks() -> None:
-    saved = {SourcePartition("app", "a"): SourceOffset(4, records=4, path="a", cursor='{"at":4}')}
-    for options, told in ((Options(), [{"a": {"at": 4}}]), (Options().looking(), [])):
+    at_4 = [{"a": {"at": 4}}]
+    for offset, options, told in (
+        (SourceOffset(4, records=4), Options(), at_4),
+        (SourceOffset(0, mtime_ns=1), Options(), at_4),  # there was nothing between two positions
+        (SourceOffset(0), Options(), []),  # it has yet to move
+        (SourceOffset(4, records=4), Options().looking(), []),
+    ):
         shelves = Shelves()
+        saved = {SourcePartition("app", "a"): replace(offset, path="a", cursor='{"at":4}')}
         source = ContractSource("app", options, DeliveryOptions(), saved, logs.get("test"), shelves)
         looked(source)
         assert shelves.told == told
         source.close()
 
 
-def test_a_position_is_json_of_some_size() -> None:
+def test_a_stretch_without_records_moves_its_partition() -> None:
+    shelves = Shelves()
+    stretch = Stretch("a", "a", {"at": 3}, {"at": 3})
+    split = Split(SourcePartition("app", "a"), "a", "", SourceOffset(0, cursor='{"at":0}'), ENDLESS, stretch=stretch)
+    result = settled(split, 0, Records(shelves, "made up"))
+    assert (json.loads(result.offset.cursor), result.offset.records, result.offset.mtime_ns > 0) == ({"at": 3}, 0, True)
+
+
+def test_a_position_is_json_of_some_size_and_compared_as_json() -> None:
     assert as_text({"a": [1, "b", None]}) == '{"a":[1,"b",null]}'
+    assert same_position({"a": 1, "b": [None]}, {"b": [None], "a": 1})
+    assert not any(same_position({"a": 1}, {"a": other}) for other in (1.0, True, "1", 2))
     with pytest.raises(FatalError, match="no JSON value"):
         as_text({"a": object()})
     with pytest.raises(FatalError, match="262,144 are the most"):
