@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from copycat_agent import logs
-from copycat_agent.api import views
+from copycat_agent.api import json_views
 from copycat_agent.api.client import RefusedRequestError, is_name
 from copycat_agent.control import Control
 from copycat_agent.definitions import origins
@@ -77,25 +77,25 @@ def _loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]
 
 def agent(control: Control, _request: Request) -> object:
     """The agent as a whole."""
-    return views.agent(control.view())
+    return json_views.agent(control.view())
 
 
 def connectors(control: Control, _request: Request) -> object:
     """All connectors, by name."""
     totals = _loss_totals(control)
-    return {"connectors": [views.status(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
+    return {"connectors": [json_views.status(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
 
 
 def connector(control: Control, request: Request) -> object:
     """One connector."""
-    return views.status(control.status(request.connector), _loss_totals(control)) | {"path": _path(control, request.connector)}
+    return json_views.status(control.status(request.connector), _loss_totals(control)) | {"path": _path(control, request.connector)}
 
 
 def definition(control: Control, request: Request) -> object:
     """The definition that runs, secrets masked, and where each value comes from."""
     runs, path, view = control.definition(request.connector), control.path(request.connector), control.view()
     found = origins(Path(path), Path(view.agent_file) if view.agent_file else None, runs, control.options, view.overridden)
-    return {"name": request.connector, "path": views.absolute(path)} | views.definition(runs.masked(), found)
+    return {"name": request.connector, "path": json_views.absolute(path)} | json_views.definition(runs.masked(), found)
 
 
 def files(control: Control, request: Request) -> object:
@@ -110,7 +110,7 @@ def tap(control: Control, request: Request) -> Iterator[Any]:
     limit = int(request.number("limit", 10, TAP_RECORDS_MAX))
     seconds = request.number("seconds", 10.0, TAP_SECONDS_MAX)
     control.status(request.connector)  # a name that is not there is told before the first line
-    return (views.sample(record) for record in control.tap(request.connector, limit, seconds))
+    return (json_views.sample(record) for record in control.tap(request.connector, limit, seconds))
 
 
 def losses(control: Control, request: Request) -> object:
@@ -118,7 +118,7 @@ def losses(control: Control, request: Request) -> object:
     limit = int(request.number("limit", 100, LIST_MAX))
     name = request.text("connector")
     totals = {key: total for key, total in control.loss_totals().items() if name in {None, key[0]}}
-    return {"losses": [views.loss(entry) for entry in control.losses(name, limit)], "totals": views.loss_totals(totals)}
+    return {"losses": [json_views.loss(entry) for entry in control.losses(name, limit)], "totals": json_views.loss_totals(totals)}
 
 
 def offset_connectors(control: Control, _request: Request) -> object:
@@ -178,7 +178,7 @@ def adopt_offsets(control: Control, request: Request) -> object:
 
 def reload(control: Control, _request: Request) -> object:
     """Read the definitions now."""
-    return views.reload(control.reload())
+    return json_views.reload(control.reload())
 
 
 def log(control: Control, request: Request) -> object:
@@ -204,7 +204,7 @@ def _ordered(order: str) -> Handler:
     """The handler of an order to one connector, which is a method of `Control`."""
 
     def handler(control: Control, request: Request) -> object:
-        return views.status(methodcaller(order, request.connector)(control), _loss_totals(control))
+        return json_views.status(methodcaller(order, request.connector)(control), _loss_totals(control))
 
     return handler
 
@@ -212,7 +212,7 @@ def _ordered(order: str) -> Handler:
 def _path(control: Control, name: str) -> str:
     """The definition's file, "" for a connector whose file went a moment ago."""
     try:
-        return views.absolute(control.path(name))
+        return json_views.absolute(control.path(name))
     except UnknownConnectorError:
         return ""
 

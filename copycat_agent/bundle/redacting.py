@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from copycat_agent.definitions.reader import Reader
+from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.definitions.secret_values import (
     LINES_MAX,
     Masker,

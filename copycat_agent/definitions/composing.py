@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.kafka_rules import check_api, check_exactly_once, check_kafka, check_spark, is_address, under
 from copycat_agent.definitions.models import Loc, fields_by_key
+from copycat_agent.definitions.options_reader import FAILED, ONLINE, Failed, Reader
 from copycat_agent.definitions.problems import action_here, missing, nearest
-from copycat_agent.definitions.reader import FAILED, ONLINE, Failed, Reader
 from copycat_agent.definitions.record_rules import (
     check_converters,
     check_dead_letters,

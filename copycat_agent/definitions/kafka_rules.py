@@ -14,7 +14,7 @@ from copycat_agent.options import KafkaOptions, SecurityOptions, format_duration
 
 if TYPE_CHECKING:
     from copycat_agent.definitions.models import Loc
-    from copycat_agent.definitions.reader import Reader
+    from copycat_agent.definitions.options_reader import Reader
     from copycat_agent.options import ApiOptions, DeliveryOptions, OauthOptions, SparkOptions
 
 _MODULES = {"msk-iam": "aws_msk_iam_sasl_signer", "sql": "pandas"}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
 from copycat_agent.definitions.loaded import Loaded, LoadedFile, reread, warnings, without_takers, without_twins
 from copycat_agent.definitions.models import Loc, key_of
+from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.definitions.problems import Finding, Places
-from copycat_agent.definitions.reader import Reader
 from copycat_agent.definitions.record_rules import doubtful
 from copycat_agent.definitions.secret_values import Masker
 from copycat_agent.definitions.yaml_tree import (

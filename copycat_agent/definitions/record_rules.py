@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from copycat_agent.converters import ConverterProblem
-    from copycat_agent.definitions.reader import Reader
+    from copycat_agent.definitions.options_reader import Reader
     from copycat_agent.model import Column
     from copycat_agent.options import ConvertersOptions, ErrorsOptions, KafkaOptions, RecordOptions, SourceOptions, TransformOptions
     from copycat_agent.templates import Template

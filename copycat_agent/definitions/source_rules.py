@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from copycat_agent.definitions.models import Loc
-    from copycat_agent.definitions.reader import Reader
+    from copycat_agent.definitions.options_reader import Reader
     from copycat_agent.options import DeliveryOptions, RecordOptions, SourceOptions
 
 

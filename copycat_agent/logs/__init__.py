@@ -8,7 +8,7 @@ An event is a few constant words, what varies goes into fields::
 - No value can forge a line: control characters, bidirectional overrides and lone surrogates are escaped.
 - An exception is one line, type and message; its stack follows, on the same line, only at level debug.
 - Repeats are counted instead of written, see `repeats`; but for changes (`always=True`), of which the last has to be seen.
-- A reader that is slow or gone, or a full disk, costs lines and never holds up the agent for long, see `writing`.
+- A reader that is slow or gone, or a full disk, costs lines and never holds up the agent for long, see `handler`.
 - Fields name things of the agent (connector, path, offset, counts). Data of users and secrets never go into a log line:
   that is a rule for callers, nothing here can check it.
 
@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from copycat_agent.logs.events import ROOT, journal_json_line, journal_line, json_line, text_line
-from copycat_agent.logs.writing import Handler, Sink
+from copycat_agent.logs.handler import Handler, Sink
 
 __all__ = ["Log", "PassingLevel", "get", "level", "recent", "setup"]
 

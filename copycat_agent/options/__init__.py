@@ -21,17 +21,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from copycat_agent.masks import HIDDEN
-from copycat_agent.options.connections import (
-    AssertionOptions,
-    BasicAuthOptions,
-    KafkaOptions,
-    OauthOptions,
-    RegistryOauthOptions,
-    SchemaRegistryOptions,
-    SecurityOptions,
-    TokenOptions,
-    TopicOptions,
-)
 from copycat_agent.options.definition import (
     AgentOptions,
     ApiOptions,
@@ -54,6 +43,17 @@ from copycat_agent.options.definition import (
     SparkOptions,
     TransformOptions,
     epoch_ms,
+)
+from copycat_agent.options.kafka_access import (
+    AssertionOptions,
+    BasicAuthOptions,
+    KafkaOptions,
+    OauthOptions,
+    RegistryOauthOptions,
+    SchemaRegistryOptions,
+    SecurityOptions,
+    TokenOptions,
+    TopicOptions,
 )
 from copycat_agent.options.values import (
     FROM_YAML,

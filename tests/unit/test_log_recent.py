@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.logs.writing import BYTES_MAX, LINES_MAX, Recent
+from copycat_agent.logs.handler import BYTES_MAX, LINES_MAX, Recent
 
 
 @pytest.fixture

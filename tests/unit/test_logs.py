@@ -24,7 +24,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.logs import repeats
 from copycat_agent.logs.events import Event, json_line
-from copycat_agent.logs.writing import Handler, Sink
+from copycat_agent.logs.handler import Handler, Sink
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:

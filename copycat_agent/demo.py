@@ -1,11 +1,13 @@
-"""Made-up logs that grow at a steady rate and are rotated by rename, and the proof that all their lines arrived.
+"""What `copycat demo` shows: made-up logs that grow and rotate, the definitions that ship them, and the proof that all their lines arrived.
 
-The lines look like logs, and each says which log it belongs to and how many came before it.
+The lines look like logs, and each says which log it belongs to and how many came before it. Logs are rotated by rename, as logrotate does
+without copytruncate.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import re
 import threading
@@ -232,3 +234,52 @@ def _proof(log: DemoLog, seen: _Seen) -> Proof:
     numbered_right = not (lost or seen.duplicated or seen.out_of_order or seen.unknown)
     altered = numbered_right and seen.digest.digest() != log.digest.digest()
     return Proof(log.name, log.written, seen.arrived, lost, seen.duplicated, seen.out_of_order, seen.unknown, altered)
+
+
+TOPICS = {"web-access": "demo.web", "app-events": "demo.app"}
+"""Connector -> the topic it fills."""
+
+_WEB = """\
+# Access logs. One partition, so that the order of each log shows; rotated files (shop.log.1, ...) belong to their log.
+name: web-access
+
+source:
+  type: log_file
+  include: [{include}]
+  rotate_wait: 30s
+
+record:
+  topic: demo.web
+  key: "{{@file.name}}"
+  headers: {{host: "{{@host}}"}}
+  origin_headers: true                # copycat.file, copycat.offset, copycat.end
+
+kafka:
+  create_topics: {{partitions: 1}}
+"""
+
+_APP = """\
+# JSON lines, as they are: nothing is parsed that nobody asks for.
+name: app-events
+
+source:
+  type: log_file
+  include: [{include}]
+  rotate_wait: 30s
+
+record:
+  topic: demo.app
+
+kafka:
+  create_topics: {{partitions: 1}}
+"""
+
+
+def write_definitions(directory: Path, logs: Path, bootstrap: str) -> Path:
+    """Write `agent.yaml` and `connectors.d/` below `directory`, for the logs below `logs`; returns the path of `connectors.d`."""
+    connectors = directory / "connectors.d"
+    connectors.mkdir(parents=True)
+    (directory / "agent.yaml").write_text(f"kafka:\n  bootstrap_servers: [{json.dumps(bootstrap)}]\n", "utf-8")
+    for name, text, pattern in (("web-access", _WEB, "web/*.log*"), ("app-events", _APP, "app/*.log*")):
+        (connectors / f"{name}.yaml").write_text(text.format(include=json.dumps(f"{logs}/{pattern}")), "utf-8")
+    return connectors
