@@ -23,8 +23,9 @@ from copycat_agent.batch.tally import Watch
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
-from copycat_agent.model import Batch, SourcePartition
+from copycat_agent.model import Batch, SourcePartition, Split
 from copycat_agent.producer import TaskProducer
+from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 from copycat_agent.transforms.sql import SqlStep
 
@@ -68,6 +69,7 @@ class SqlRun(BatchRun):
         self._watch = Watch(self._is_over)
         self._held: dict[SourcePartition, list[Frame]] = {}
         self._reached: dict[SourcePartition, tuple[bool, str]] = {}
+        self._streams: dict[SourcePartition, Stream] = {}
         self._is_gathering = True
         self._is_again = False
 
@@ -80,7 +82,7 @@ class SqlRun(BatchRun):
         """See `BatchRun.anew`. What was read is still there, and so are the answers: Spark is not asked again."""
         run = SqlRun(batch, self._encoder, producer, stopping, self._query)
         run._answers, run._held, run._is_gathering, run._is_again = self._answers, self._held, False, True
-        run._reached = self._reached
+        run._reached, run._streams = self._reached, self._streams
         return run
 
     def _run(self) -> None:
@@ -102,6 +104,8 @@ class SqlRun(BatchRun):
             if self._spent() or len(self._open) >= RUN_FILES:
                 break
             self._one(progress)
+            if progress.stream is not None:
+                self._streams[progress.split.partition] = progress.stream
         self._answers.results = Results(self._query.results())
         self._is_gathering = False
 
@@ -110,12 +114,17 @@ class SqlRun(BatchRun):
         for progress in self.progresses:
             if progress.split.partition in self._held:
                 try:
-                    stream = progress.stream = self._encoder.source.open(progress.split, self._encoder.frames)
+                    stream = progress.stream = self._reopened(progress.split)
                     progress.changed = not stream.is_what_was_read()
                     if not progress.changed:
                         progress.begin(stream)
                 except FileError as error:
                     progress.error = error
+
+    def _reopened(self, split: Split) -> Stream:
+        """The stream that read the split where only that one knows its positions, else another one."""
+        before = self._streams[split.partition]
+        return before if getattr(before, "knows_positions", False) else self._encoder.source.open(split, self._encoder.frames)
 
     def _is_over(self) -> bool:
         if self._is_gathering or self._is_again:

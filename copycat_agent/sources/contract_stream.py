@@ -53,6 +53,8 @@ class RecordStream:
     origin = -1
     waits = False
     is_whole = True
+    knows_positions = True
+    """A position lies behind a record that was read here: another stream of the split has none before it reads."""
 
     def __init__(self, split: Split, records: Records) -> None:
         assert split.stretch is not None, "a split of such a source says what to read"

@@ -19,7 +19,16 @@ from copycat_agent.delivery.base import AsValue, MakeRun, Results
 from copycat_agent.delivery.exactly_once.search import Search
 from copycat_agent.delivery.outcomes import without_answer
 from copycat_agent.encoding.encoder import Encoder
-from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, FencedError, RefusedError, RetriableError
+from copycat_agent.errors import (
+    BlockedError,
+    CopycatError,
+    DataError,
+    FatalError,
+    FencedError,
+    RefusedError,
+    RetriableError,
+    SentInPartError,
+)
 from copycat_agent.model import OFFSETS_TOPIC, Batch, LaneOutcome, LanePlan, LaneState, Position, SourcePartition, Split, SplitResult
 from copycat_agent.producer import Producers
 from copycat_agent.producer.keeping import Lane
@@ -107,7 +116,7 @@ class LaneBatch:
         run = self._new_run(part, handle, clock.is_over)
         run.expect(refusals)
         failure = self._read(run, handle, clock.is_over)
-        doubt = _doubt(run, handle, failure, clock)
+        doubt = _too_slow(run, failure, clock) or _doubt(run, handle, failure, clock)
         try:
             results = tuple(progress.result(failure) for progress in run.progresses)
             positions = [*_also(self._plan), *self._moved(results)]
@@ -238,7 +247,16 @@ class _Clock:
 
     def is_over(self) -> bool:
         """Whether the batch has to come to an end. Asked often."""
-        return self._lane.stopping() or self._seconds() > STOP_PART * self._lane.transaction_seconds
+        return self._lane.stopping() or self.is_spent()
+
+    def is_spent(self) -> bool:
+        """Whether all the time for sending is used up."""
+        return self._seconds() > STOP_PART * self.transaction_seconds
+
+    @property
+    def transaction_seconds(self) -> float:
+        """After so long the cluster ends the transaction."""
+        return self._lane.transaction_seconds
 
     def is_late(self) -> bool:
         """Whether a commit would come too late."""
@@ -293,6 +311,18 @@ def _refused_whole(split: Split, reason: DataError) -> FatalError:
     words = f"{split.path}: Kafka refuses a record, and which one cannot be looked for in what goes as one transaction: {reason.message}"
     hint = "give the topic a larger max.message.bytes, or set kafka.client message.max.bytes to the topic's, so that such a record is bad"
     return FatalError(words, f"{hint}; or set source.replayable: true, if the reader gives the same records again")
+
+
+def _too_slow(run: BatchRun, failure: CopycatError | None, clock: _Clock) -> BlockedError | None:
+    """The error for what goes as one and takes longer than a transaction may last: the next attempt would most likely end alike."""
+    is_late = clock.is_late() if failure is None else isinstance(failure, SentInPartError) and clock.is_spent()
+    whole = next((one.split for one in run.progresses if one.split.goes_as_one), None) if is_late else None
+    if whole is None:
+        return None
+    seconds = clock.transaction_seconds
+    words = f"{whole.path}: what goes as one could not be sent within one transaction, which lasts {seconds:g} s at most: it is undone"
+    hint = "have the reader give less at once (a read limit), or set source.replayable: true if it gives the same records again"
+    return BlockedError(words, f"{hint}; it is tried again, in case the brokers were slow")
 
 
 def _also(plan: LanePlan) -> list[Position]:

@@ -64,7 +64,7 @@ class ReaderSession:
         return {}, b""
 
     def _latest(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
-        return {"offset": reader.latest(question["start"], everything=question["everything"])}, b""
+        return {"offset": reader.latest(question["start"], everything=question.get("everything", True))}, b""
 
     def _next(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
         """What lies behind `start`: its end, and with it the records themselves of a simple reader, or the partitions."""

@@ -107,11 +107,11 @@ class DataSourceReader:
         still ends at the target; then the rest is one range, as Spark has it for such a reader.
         """
         if not self._target:
-            self._target = [planner.ask("latest", start=start, everything=True).values["offset"]]
+            self._target = [planner.ask("latest", start=start).values["offset"]]
         (target,) = self._target
         if planner.made["limit"] and not same_position(start, target):
             end = planner.ask("latest", start=start, everything=False).values["offset"]
-            if same_position(planner.ask("latest", start=start, everything=True).values["offset"], target):
+            if same_position(planner.ask("latest", start=start).values["offset"], target):
                 return end
         return target
 
