@@ -188,15 +188,10 @@ def blamed(trace: TracebackType | None) -> Provider | None:
     """The package whose part raised, or called what raised; None where no code of a package was under way."""
     found = None
     while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        found = next((origin for name, origin in _MODULES.items() if _is_of_one_package(module, name)), found)
+        package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        found = next((origin for name, origin in _MODULES.items() if name.partition(".")[0] == package), found)
         trace = trace.tb_next
     return found
-
-
-def _is_of_one_package(module: str, entry: str) -> bool:
-    """Such as `copycat_shout.text` and `copycat_shout.steps`."""
-    return module.partition(".")[0] == entry.partition(".")[0]
 
 
 def wrong_kind(part: object, kind: type, options: type) -> str:

@@ -135,9 +135,13 @@ def parts(sought: Sought) -> Iterator[BundlePart]:
     yield from _asked(sought.client)
     yield make_part("doctor.json", "what copycat doctor says", lambda: _doctor(sought))
     yield make_part("store.json", "the offset store: tables, counts of rows; no rows", lambda: _store(sought.state_dir))
-    yield make_part("service.txt", "the service as systemd sees it", _service)
+    yield make_part(
+        "service.txt", "the service as systemd sees it", partial(_said, "systemctl", "show", _UNIT, f"--property={_UNIT_PROPERTIES}")
+    )
     yield make_part("log.txt", f"the last {_LOG_LINES:,} lines of the service's log", _log)
-    yield make_part("processes.txt", "processes of the agent: state, memory, threads", lambda: processes(_pid(sought.client)))
+    yield make_part(
+        "processes.txt", "processes of the agent: state, memory, threads", lambda: processes(int(sought.client.get("/v1")["pid"]))
+    )
 
 
 def is_hanging() -> bool:
@@ -264,10 +268,6 @@ def _store(state_dir: Path) -> str:
         return _json({"directory": str(state_dir), "files": there, "store": str(error)})
 
 
-def _service() -> str:
-    return _said("systemctl", "show", _UNIT, f"--property={_UNIT_PROPERTIES}")
-
-
 def _log() -> str:
     text = _said("journalctl", f"--unit={_UNIT}", f"--lines={_LOG_LINES}", "--no-pager", "--output=short-iso-precise", "--quiet")
     if not text.strip():
@@ -285,7 +285,3 @@ def _said(*command: str) -> str:
     if done.returncode:
         raise CopycatError(f"{command[0]} failed: {done.stderr.decode('utf-8', 'replace').strip()[:300]}")
     return done.stdout.decode("utf-8", "replace")
-
-
-def _pid(client: AgentClient) -> int:
-    return int(client.get("/v1")["pid"])

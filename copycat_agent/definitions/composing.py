@@ -23,7 +23,7 @@ from copycat_agent.definitions.record_rules import (
 )
 from copycat_agent.definitions.secret_values import Masker
 from copycat_agent.definitions.source_rules import check_format, check_ordering, check_source
-from copycat_agent.definitions.yaml_tree import MappingNode, Scalar, SequenceNode, plain_value
+from copycat_agent.definitions.yaml_tree import MappingNode, Scalar, SequenceNode, is_null
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.options import (
@@ -195,7 +195,7 @@ def _transform(reader: Reader, loc: Loc) -> object:
 
 def _step(reader: Reader, action: str, model: type[Options], loc: Loc) -> object:
     node = reader.node((*loc, action))
-    if isinstance(node, Scalar) and node.plain and plain_value(node.text) is None and _needs_nothing(action, model):
+    if is_null(node) and _needs_nothing(action, model):
         return reader.report((*loc, action), "no-value", f"{action} has no value", f"write {action}: {{}}")
     return _options(reader, TRANSFORMS, action, model, loc)
 

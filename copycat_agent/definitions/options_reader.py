@@ -20,7 +20,7 @@ from copycat_agent.definitions.secret_values import (
     resolve,
     stood_in,
 )
-from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, plain_value, way_to
+from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, is_null, plain_value, way_to
 from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Reader:
         for each in errors[:100]:
             place = self._place(each, loc)
             node = self.node(place)
-            if isinstance(node, Scalar) and node.plain and plain_value(node.text) is None:
+            if is_null(node):
                 found = no_value(place)
             else:
                 written = node.text if isinstance(node, Scalar) and place not in self.secret else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent.definitions.models import Loc, field_at, fields_by_key, markers, model_at
 from copycat_agent.definitions.secret_values import masked_lines
-from copycat_agent.definitions.yaml_tree import Mark, Node, Scalar, plain_value, printable, way_to
+from copycat_agent.definitions.yaml_tree import Mark, Node, is_null, printable, way_to
 from copycat_agent.errors import Problem
 from copycat_agent.options import Definition, Options, format_duration, format_size
 
@@ -254,16 +254,12 @@ class Places:
     def _mark(self, finding: Finding) -> Mark:
         way = way_to(self._root, finding.loc)
         key, node = way[-1] if way else (None, self._root)
-        if node and len(way) == len(finding.loc) and not finding.on_key and not _is_null(node):
+        if node and len(way) == len(finding.loc) and not finding.on_key and not is_null(node):
             if key is None or node.start.line == key.start.line:
                 return node.start
         elif node is None:
             return Mark(0, 0)
         return key.start if key is not None else node.start  # of an absent place: what it is absent from
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.plain and plain_value(node.text) is None
 
 
 _BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"

@@ -134,6 +134,11 @@ def plain_value(text: str) -> object:
     return WrittenFloat(text) if _DECIMAL.fullmatch(text) else text
 
 
+def is_null(node: Node | None) -> bool:
+    """Whether it is a key without a value, or null."""
+    return isinstance(node, Scalar) and node.plain and plain_value(node.text) is None
+
+
 def parse(text: str) -> Node:
     """The tree of the one document in `text`.
 

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
-from copycat_agent.dlq import Replay, group_of, latest, survey
+from copycat_agent.dlq import Replay, group_of, latest, saved_progress, survey
 from copycat_agent.dlq.survey import Kind
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import SourcePartition
@@ -319,10 +319,9 @@ def test_without_a_broker_it_is_a_retriable_error(post: Post, monkeypatch: pytes
 def test_a_survey_counts_by_connector_stage_and_error_and_what_waits(post: Post) -> None:
     post.fill(b"one", b"two", b"x" * 50, by=post.broken(line={"max_bytes": 10}))
     Producer({"bootstrap.servers": post.bootstrap}).produce(post.dlq, b"hello")
-    progress = Replay(post.mended())
-    progress.run(limit=1)
+    Replay(post.mended()).run(limit=1)
     with TopicReader(post.mended().kafka, post.dlq, group_of(post.name)) as reader:
-        found = survey(reader, {post.name: progress._progress})
+        found = survey(reader, {post.name: saved_progress(reader, post.mended())})
     kinds = {kind: (tally.letters, tally.waiting) for kind, tally in found.tallies.items()}
     frame, record = Kind(post.name, "frame", "DataError"), Kind(post.name, "record", "DataError")
     assert {kind: letters for kind, (letters, _) in kinds.items()} == {frame: 1, record: 2}
