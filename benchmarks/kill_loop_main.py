@@ -12,23 +12,25 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks import kill_loop_report
+from benchmarks import kill_loop_report, kill_loop_totals
 from benchmarks.kill_loop_findings import Findings, restored, values
 from benchmarks.kill_loop_run import Asked, Loop
 from benchmarks.tools import describe_machine
 from copycat_agent.dev_broker import DevBroker
-from tests.kill.both import Load, definitions
+from tests.kill.both import ROWS, Load, definitions, row_definitions, source_of
 from tests.rig.agent import AgentProcess
 from tests.rig.kafka import create_topic
 from tests.rig.verifier import Verifier
 
-_TOPICS = {"logs": "kills.logs", "drops": "kills.drops"}
+_TOPICS = {name: f"kills.{name}" for name in ("logs", "drops", *ROWS)}
 _PARTITIONS = 2
 
 
@@ -40,6 +42,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     told = _run(work, options)
     print(kill_loop_report.text(told))
+    print(f"\n{told['totals']}")
     if options.json:
         options.json.write_text(json.dumps(told, indent=2) + "\n")
     if told["kept"] and not options.directory:
@@ -51,41 +54,57 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run kill_loop", description=__doc__)
-    parser.add_argument("--kills", type=int, default=100, help="how many")
+    parser.add_argument("--kills", type=int, default=100, help="how many more")
     parser.add_argument("--minutes", type=float, default=90, help="end after so many, whatever was done by then")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once", help="of both connectors")
     parser.add_argument("--seed", type=int, default=None, help="of who is killed, and when")
     parser.add_argument("--rate", type=int, default=300, help="lines a second")
     parser.add_argument("--json", type=Path, help="a file to write all figures to")
+    parser.add_argument("--totals", type=Path, default=kill_loop_totals.DIRECTORY, help="directory of the totals over all calls")
     parser.add_argument("--directory", type=Path, help="where to work; one that an earlier run has left is gone on with")
     return parser.parse_args()
 
 
 def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     _end_left_over(work)
-    saved, findings = _resume(work / "progress.json", options)
+    code = kill_loop_totals.code_hash()
+    saved, findings = _resume(work / "progress.json", options, code)
     began = time.monotonic()
-    load = Load(work / "files", saved["run"], options.rate)
+    load = Load(work / "files", saved["run"], options.rate, rows=True)
+    totals = kill_loop_totals.Totals(options.totals.resolve(), code)
     with DevBroker(work / "broker") as broker, AgentProcess(work / "agent", broker.bootstrap) as agent:
-        for name, definition in definitions(load, _TOPICS, saved["guarantee"]).items():
+        connectors = definitions(load, _TOPICS, saved["guarantee"]) | row_definitions(load, _TOPICS, saved["guarantee"])
+        for name, definition in connectors.items():
             agent.define(name, definition)
         if not saved["topics"]:
             for topic in _TOPICS.values():
                 create_topic(broker.bootstrap, topic, _PARTITIONS)
             saved["topics"] = True
 
-        def note() -> None:
-            _write(work / "progress.json", {**saved, "findings": values(findings)})
-
-        note()
         with Verifier(broker.bootstrap, list(_TOPICS.values()), saved["run"]) as verifier:
+
+            def note(lost: Mapping[str, int] | None = None) -> dict[str, Any]:
+                """Save what is known, and add it to the totals; what is `lost` is known at the end."""
+                _write(work / "progress.json", {**saved, "findings": values(findings)})
+                sources = verifier.committed.by_source(source_of)
+                for name, one in sources.items():
+                    one["lost"] = (lost or {}).get(name, 0)
+                    one["lines"] += one["lost"]
+                kills = Counter(one.victim for one in findings.struck)
+                run = f"{saved['run']} {code}"
+                runs = totals.put(
+                    run, kill_loop_totals.snapshot(saved["guarantee"], kills, sources, findings.broken, ended=lost is not None)
+                )
+                print(f"{time.strftime('%H:%M:%S')} all runs: {kill_loop_totals.line(runs)}", file=sys.stderr, flush=True)
+                return runs
+
             with load:
                 loop = Loop(agent, broker, load, verifier, findings, Asked(saved["seed"], saved["guarantee"], note))
                 loop.begin()
-                loop.strike_all(options.kills, began + options.minutes * 60)
+                loop.strike_all(len(findings.struck) + options.kills, began + options.minutes * 60)
                 loop.settle()
             verdict = verifier.finish(load.counts())
-        note()
+            told = kill_loop_totals.text(note(verifier.committed.lost_by_source(load.counts(), source_of)), code)
     verdict["written_bytes"] = load.written_bytes
     asked = {
         "caption": f"{time.strftime('%Y-%m-%d')}, {describe_machine()}",
@@ -94,6 +113,7 @@ def _run(work: Path, options: argparse.Namespace) -> dict[str, Any]:
         "rate": options.rate,
         "minutes_taken": (time.monotonic() - began) / 60,
         "rotations": load.rotations,
+        "totals": told,
     }
     return kill_loop_report.result(verdict, findings, asked, verifier.committed.repeated_ms)
 
@@ -108,13 +128,15 @@ def _end_left_over(work: Path) -> None:
     psutil.wait_procs(left, timeout=20)
 
 
-def _resume(path: Path, options: argparse.Namespace) -> tuple[dict[str, Any], Findings]:
-    """What an earlier run has saved in this directory, or a beginning."""
+def _resume(path: Path, options: argparse.Namespace, code: str) -> tuple[dict[str, Any], Findings]:
+    """What an earlier run has saved in this directory, or a beginning. Exits where it was a run of other code: totals are of one."""
     if path.exists():
         saved = json.loads(path.read_text())
+        if saved["code"] != code:
+            sys.exit(f"{path.parent} is of a run of other code ({saved['code']}, now {code}): take another directory")
         return saved, restored(saved.pop("findings"))
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    return {"run": uuid.uuid4().hex[:8], "seed": seed, "guarantee": options.guarantee, "topics": False}, Findings()
+    return {"run": uuid.uuid4().hex[:8], "seed": seed, "guarantee": options.guarantee, "topics": False, "code": code}, Findings()
 
 
 def _write(path: Path, told: dict[str, Any]) -> None:

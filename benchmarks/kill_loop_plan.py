@@ -8,11 +8,12 @@ from typing import Literal
 
 from copycat_agent.failpoints import NAMES
 
-Victim = Literal["driver", "jvm", "worker", "daemon", "all", "broker"]
+Victim = Literal["driver", "jvm", "worker", "daemon", "planner", "all", "broker"]
+"""`planner`: the process in which a data source plans."""
 Moment = Literal["start", "random", "failpoint"]
 """`start`: while what was killed last is still coming up. `failpoint`: the process kills itself there."""
 
-ROUND: tuple[Victim, ...] = ("driver",) * 8 + ("jvm",) * 4 + ("worker",) * 4 + ("daemon",) * 2 + ("all",) * 2
+ROUND: tuple[Victim, ...] = ("driver",) * 7 + ("jvm",) * 4 + ("worker",) * 4 + ("planner",) + ("daemon",) * 2 + ("all",) * 2
 """So many of each in every 20 kills, in another order each time."""
 WORKER_PLACES = frozenset({"begun", "sending", "positions-sent", "committing", "committed"})
 """Failpoints that a task's process comes to; the driver comes to the others."""

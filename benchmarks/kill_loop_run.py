@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
@@ -38,6 +39,10 @@ _MOST_MISSES = 2
 _CHECK_EVERY = 50
 _MOST_PENDING = 4
 """So many kills at failpoints may wait for the next start of the agent; then it is stopped for them."""
+
+
+PROJECT = Path(__file__).parents[1]
+"""The agent imports the data source of the loop from here."""
 
 
 class Asked(NamedTuple):
@@ -185,13 +190,21 @@ class Loop:
         end = time.monotonic() + _FOUND_SECONDS
         while time.monotonic() < end:
             self._up()
-            pythons = self._agent.python_processes()
-            some = {"jvm": [self._agent.jvm()], "daemon": pythons[:1], "worker": pythons[1:]}[kill.victim]
+            pythons, planners = self._pythons()
+            some = {"jvm": [self._agent.jvm()], "daemon": pythons[:1], "worker": pythons[1:], "planner": planners}[kill.victim]
             if some and some[0] is not None:
                 return random.Random(f"{self._seed}/which/{kill.number}").choice(some)
             time.sleep(_LOOK_SECONDS)
         self._broke(f"no {kill.victim} within {_FOUND_SECONDS:.0f} s")
         return None
+
+    def _pythons(self) -> tuple[list[psutil.Process], list[psutil.Process]]:
+        """Spark's Python daemon and its workers; and processes in which data sources plan."""
+        found: tuple[list[psutil.Process], list[psutil.Process]] = ([], [])
+        for one in self._agent.python_processes():
+            with suppress(psutil.Error):
+                found["copycat_agent.sources.datasource" in " ".join(one.cmdline())].append(one)
+        return found
 
     # The agent's life
 
@@ -220,7 +233,7 @@ class Loop:
 
     def _start(self, kill: Kill | None) -> None:
         self._is_started = True
-        env = {VARIABLE: "", ONCE: str(self._once)}
+        env = {VARIABLE: "", ONCE: str(self._once), "PYTHONPATH": str(PROJECT)}
         if kill is not None:
             self._once.unlink(missing_ok=True)
             hits = Counter(one.place for one in self.findings.struck if one.fired) + self.findings.misses
@@ -267,7 +280,7 @@ class Loop:
 
     def _provoke(self) -> None:
         """kill -9 of a worker, so that an outcome may be unknown: a kill like any other."""
-        for worker in self._agent.python_processes()[1:2]:
+        for worker in self._pythons()[0][1:2]:
             self._done(Struck(-1, "worker", "random", time.time()))
             _kill(worker)
 

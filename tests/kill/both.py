@@ -1,4 +1,4 @@
-"""The load of a kill loop: logs that grow and are rotated, and files that are dropped, all of them numbered lines."""
+"""The load of a kill loop: logs that grow and are rotated, files that are dropped, and rows of data sources, all of them numbered lines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Self
 
 from tests.rig.ledger import Ledger, LedgerWriter
 
+ROWS = ("rows", "replayed")
+"""Tables of data sources, each a file that only grows. Of the second one ranges may be sent in several batches."""
 LOGS = ("app0.log", "app1.log", "app2.log", "app3.log")
 _TICK_SECONDS = 0.05
 _ROTATE_SECONDS = (8.0, 16.0)
@@ -29,14 +31,14 @@ _LOGROTATE = """{paths} {{
 
 
 class Load:
-    """A thread that writes until `stop`. `per_second` lines in all, a third of them in dropped files.
+    """A thread that writes until `stop`. `per_second` lines in all, a third in dropped files, and with `rows` a third as rows.
 
     A directory that an earlier run has left is gone on with: what it holds is counted first.
     """
 
-    def __init__(self, root: Path, run: str, per_second: int) -> None:
-        self.logs, self.drops, self.done, self.failed = (root / name for name in ("logs", "in", "done", "failed"))
-        for directory in (self.logs, self.drops, self.done, self.failed):
+    def __init__(self, root: Path, run: str, per_second: int, *, rows: bool = False) -> None:
+        self.logs, self.drops, self.done, self.failed, self.rows = (root / name for name in ("logs", "in", "done", "failed", "rows"))
+        for directory in (self.logs, self.drops, self.done, self.failed, self.rows):
             directory.mkdir(parents=True, exist_ok=True)
         self.rotations = 0
         self._root = root
@@ -45,7 +47,8 @@ class Load:
         self._per_second = per_second
         self._dropped = self._count_dropped()
         self._writers = [self._ledger.writer(self.logs / name, written=self._count_lines(name)) for name in LOGS]
-        self._log_owed = self._drop_owed = 0.0
+        self._row_writers = [self._ledger.writer(self.rows / name, written=_lines_of(self.rows / name)) for name in ROWS] if rows else []
+        self._log_owed = self._drop_owed = self._row_owed = 0.0
         self._rotate_at = time.monotonic() + self._dice.uniform(*_ROTATE_SECONDS)
         self._writing = threading.Lock()
         self._stop = threading.Event()
@@ -104,7 +107,10 @@ class Load:
 
     def _write(self, elapsed: float) -> None:
         """What is due after so many seconds more."""
-        self._log_owed = self._write_logs(self._log_owed + elapsed * self._per_second * 2 / 3)
+        logs = (1 if self._row_writers else 2) / 3
+        self._log_owed = self._write_logs(self._log_owed + elapsed * self._per_second * logs)
+        if self._row_writers:
+            self._row_owed = self._write_rows(self._row_owed + elapsed * self._per_second / 3)
         self._drop_owed = self._drop(self._drop_owed + elapsed * self._per_second / 3)
         if time.monotonic() > self._rotate_at:
             self._rotate(self._dice.choice(self._writers))
@@ -117,6 +123,12 @@ class Load:
             writer.write(count)
         elif count:
             writer.write_block(count)
+        return owed - count
+
+    def _write_rows(self, owed: float) -> float:
+        count = min(int(owed), 1000)
+        if count:
+            self._dice.choice(self._row_writers).write_block(count)
         return owed - count
 
     def _drop(self, owed: float) -> float:
@@ -147,16 +159,41 @@ class Load:
         self.rotations += 1
 
     def _count_lines(self, name: str) -> int:
-        return sum(path.read_bytes().count(b"\n") for path in self.logs.glob(f"{name}*"))
+        return sum(map(_lines_of, self.logs.glob(f"{name}*")))
 
     def _count_dropped(self) -> dict[str, int]:
-        return {
-            path.name: path.read_bytes().count(b"\n") for where in (self.drops, self.done, self.failed) for path in where.glob("drop-*.log")
+        return {path.name: _lines_of(path) for where in (self.drops, self.done, self.failed) for path in where.glob("drop-*.log")}
+
+
+def source_of(file: str) -> str:
+    """Which connector the lines of a file belong to."""
+    return file if file in ROWS else "drops" if file.startswith("drop-") else "logs"
+
+
+def _lines_of(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def row_definitions(load: Load, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
+    """Name -> connector: the data sources."""
+    return {
+        name: {
+            "source": {
+                "type": "datasource",
+                "class": "benchmarks.kill_loop_rows:LedgerRows",
+                "options": {"path": str(load.rows / name)},
+                "replayable": name == "replayed",
+                "poll_interval": "200ms",
+            },
+            "record": {"topic": topics[name], "key": name, "value": "{line}"},
+            "delivery": {"max_batch_bytes": "256KiB", "guarantee": guarantee},
         }
+        for name in ROWS
+    }
 
 
 def definitions(load: Load, topics: dict[str, str], guarantee: str) -> dict[str, dict[str, object]]:
-    """Name -> connector: one for each source."""
+    """Name -> connector: one for each source of files."""
     delivery = {"tasks_max": 2, "max_batch_bytes": "256KiB", "guarantee": guarantee}
     return {
         "logs": {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import kill_loop_totals
 from benchmarks.kill_loop_findings import Findings, Struck, restored, values
 from benchmarks.kill_loop_plan import ROUND, places, planned, spelled, window
 from benchmarks.kill_loop_report import recovery, result, text
@@ -78,9 +80,68 @@ def test_the_report_names_windows_and_recovery() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 def test_a_few_kills_keep_the_promise(tmp_path: Path, guarantee: str) -> None:
-    command = [sys.executable, "-m", "benchmarks.kill_loop_main", "--kills", "8", "--guarantee", guarantee, "--seed", "1"]
-    for kills in ("8", "12"):  # the second goes on where the first ended
-        command[4] = kills
-        done = subprocess.run([*command, "--directory", tmp_path / "work", "--json", tmp_path / "told"], cwd=PROJECT, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.kill_loop_main",
+        "--guarantee",
+        guarantee,
+        "--seed",
+        "1",
+        "--totals",
+        str(tmp_path / "totals"),
+    ]
+    for kills, all_kills in (("6", 6), ("4", 10)):  # the second goes on where the first ended
+        more = ["--kills", kills, "--directory", str(tmp_path / "work"), "--json", str(tmp_path / "told")]
+        done = subprocess.run([*command, *more], cwd=PROJECT, check=False)
         told = json.loads((tmp_path / "told").read_text())
-        assert (done.returncode, told["kept"], told["kills"] >= int(kills)) == (0, True, True), told
+        assert (done.returncode, told["kept"], told["kills"] >= all_kills) == (0, True, True), told
+    (run,) = json.loads((tmp_path / "totals/totals.json").read_text())["runs"].values()
+    assert (sum(run["kills"].values()), run["ended"], set(run["sources"])) == (told["kills"], True, {"logs", "drops", "rows", "replayed"})
+    assert sum(one["lines"] for one in run["sources"].values()) == told["verdict"]["written"]
+
+
+def said(guarantee: str, kills: int, *, ended: bool = True, lost: int = 0) -> dict[str, Any]:
+    sources = {"logs": {"lines": 100, "lost": lost, "repeated": 2, "out of order": 0}, "rows": {"lines": 10, "repeated": 0}}
+    return kill_loop_totals.snapshot(guarantee, Counter({"driver": kills}), sources, [], ended=ended)
+
+
+def test_totals_add_up_the_last_word_of_each_run_per_guarantee_and_source(tmp_path: Path) -> None:
+    totals = kill_loop_totals.Totals(tmp_path, "code")
+    for kills in (1, 2, 3):
+        totals.put("first", said("exactly_once", kills, ended=False))
+    totals.put("other", said("at_least_once", 7))
+    runs = kill_loop_totals.Totals(tmp_path, "code").put("second", said("exactly_once", 4, lost=1))
+    assert kill_loop_totals.line(runs) == (
+        "at_least_once: 7 kills, 110 lines, 0 lost, 2 repeated, 0 out of order, broken 0; "
+        "exactly_once: 7 kills, 220 lines, 1 lost, 4 repeated, 0 out of order, broken 0"
+    )
+    told = kill_loop_totals.text(runs, "code")
+    assert "| exactly_once | logs | 7 | 200 | 1 | 4 | 0 |\n| exactly_once | rows | 7 | 20 | 0 | 0 | 0 |" in told
+    assert "exactly_once: driver 7; 2 runs, 1 without an end; broken 0." in told
+
+
+def test_totals_are_those_of_one_state_of_the_code(tmp_path: Path) -> None:
+    kill_loop_totals.Totals(tmp_path, "code").put("first", said("exactly_once", 3))
+    assert set(kill_loop_totals.Totals(tmp_path, "changed").put("second", said("exactly_once", 1))) == {"second"}
+    product = tmp_path / "product"
+    product.mkdir()
+    seen = set()
+    for name, data in (("a.py", "1"), ("a.py", "2"), ("b.py", "2"), ("b.txt", "3")):
+        (product / name).write_text(data)
+        seen.add(kill_loop_totals.code_hash(product))
+    assert len(seen) == 3
+
+
+def test_loops_side_by_side_add_to_the_same_totals(tmp_path: Path) -> None:
+    def loop(name: str) -> None:
+        for kills in range(1, 31):
+            kill_loop_totals.Totals(tmp_path, "code").put(name, said("exactly_once", kills))
+
+    threads = [threading.Thread(target=loop, args=(name,)) for name in "abcd"]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    runs = kill_loop_totals.Totals(tmp_path, "code").put("last", said("exactly_once", 1))
+    assert kill_loop_totals.added(runs)["exactly_once"]["kills"] == {"driver": 121}

@@ -122,6 +122,26 @@ class View(Background):
                 "examples": [*self.examples, *(f"lost: {one}" for one in lost[:_EXAMPLES])],
             }
 
+    def by_source(self, source_of: Callable[[str], str]) -> dict[str, dict[str, int]]:
+        """What has arrived so far, by what `source_of` says of each file: lines, those that came again, and those out of order."""
+        told: dict[str, dict[str, int]] = {}
+        with self._lock:
+            for name, seen in self.files.items():
+                one = told.setdefault(source_of(name), {"lines": 0, "repeated": 0, "out of order": 0})
+                lines = len(seen.counts) - seen.counts.count(0)
+                one["lines"] += lines
+                one["repeated"] += sum(seen.counts) - lines
+                one["out of order"] += seen.reordered
+        return told
+
+    def lost_by_source(self, written: Mapping[str, int], source_of: Callable[[str], str]) -> dict[str, int]:
+        """Lines that have not arrived, by what `source_of` says of each file."""
+        told: dict[str, int] = defaultdict(int)
+        with self._lock:
+            for name, count in written.items():
+                told[source_of(name)] += len(self.files[name].missing(count))
+        return dict(told)
+
     def _close(self) -> None:
         self._consumer.close()
 
