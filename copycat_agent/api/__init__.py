@@ -1,7 +1,6 @@
 """The agent over HTTP: a server on a unix socket (and, for health and metrics, on loopback), and the client of the commands.
 
-`client` needs the standard library only; `server` brings in the HTTP libraries, so it is imported behind the
-agent's back (see `serving`).
+`client` needs the standard library only; `app` brings in the HTTP libraries, so the server imports it with the first request.
 """
 
 from __future__ import annotations

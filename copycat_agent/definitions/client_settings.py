@@ -258,7 +258,7 @@ _NARROWER = {
 ACCEPTED: dict[str, str] = {
     name: _NARROWER.get(name, kind) for name, kind in PROPERTIES.items() if name not in REFUSED and kind not in {"callback", "consumer"}
 }
-"""Names that `kafka.client` may set, with the values they take, written as in `librdkafka.PROPERTIES`."""
+"""Names that `kafka.client` may set, with the values they take, written as in `PROPERTIES`."""
 
 
 def check_name(name: str) -> tuple[str, str] | None:

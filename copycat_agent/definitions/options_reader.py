@@ -54,7 +54,7 @@ class Reader:
     """Reads options out of one document.
 
     `environ` None leaves references as they are. `offline`: names stand in for secrets and for variables that are not set, which are
-    gathered in `assumed`, by place (see `references.stood_in`). `secret` are the places whose value came from a file or a credential,
+    gathered in `assumed`, by place (see `secret_values.stood_in`). `secret` are the places whose value came from a file or a credential,
     `unresolved` those whose reference was left or could not be resolved: errors there are not reported again. `in_records` are the
     secrets that records may come to hold.
     """
