@@ -5,125 +5,18 @@ The door to pydantic. Each source, format, transform and converter derives its o
 A field exists only when the option works. Every field has a description: it is the reference documentation.
 """
 
-from __future__ import annotations
+from pydantic import BeforeValidator as BeforeValidator
+from pydantic import Field as Field
+from pydantic import PlainSerializer as PlainSerializer
+from pydantic import PrivateAttr as PrivateAttr
+from pydantic import SecretStr as SecretStr
+from pydantic import SerializeAsAny as SerializeAsAny
+from pydantic import TypeAdapter as TypeAdapter
+from pydantic import ValidationError as ValidationError
+from pydantic import WithJsonSchema as WithJsonSchema
+from pydantic.fields import FieldInfo as FieldInfo
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    PrivateAttr,
-    SecretStr,
-    SerializeAsAny,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-)
-from pydantic.fields import FieldInfo
-
-from copycat_agent.masks import HIDDEN
-from copycat_agent.options.definition import (
-    AgentOptions,
-    ApiOptions,
-    CaseFileOptions,
-    CaseOptions,
-    ConnectorName,
-    ConverterOptions,
-    ConvertersOptions,
-    Definition,
-    DeliveryOptions,
-    DlqOptions,
-    ErrorsOptions,
-    ExpectedLetterOptions,
-    ExpectedOptions,
-    LimitsOptions,
-    LogLevel,
-    LogOptions,
-    RecordOptions,
-    SourceOptions,
-    SparkOptions,
-    TransformOptions,
-    epoch_ms,
-)
-from copycat_agent.options.kafka_access import (
-    AssertionOptions,
-    BasicAuthOptions,
-    KafkaOptions,
-    OauthOptions,
-    RegistryOauthOptions,
-    SchemaRegistryOptions,
-    SecurityOptions,
-    TokenOptions,
-    TopicOptions,
-)
-from copycat_agent.options.values import (
-    FROM_YAML,
-    ByteSize,
-    Duration,
-    Options,
-    Patterns,
-    Regex,
-    ScalarText,
-    Secret,
-    WrittenFloat,
-    format_duration,
-    format_size,
-    seconds_of,
-    without_login,
-)
-
-__all__ = [
-    "FROM_YAML",
-    "HIDDEN",
-    "AgentOptions",
-    "ApiOptions",
-    "AssertionOptions",
-    "BasicAuthOptions",
-    "BeforeValidator",
-    "ByteSize",
-    "CaseFileOptions",
-    "CaseOptions",
-    "ConnectorName",
-    "ConverterOptions",
-    "ConvertersOptions",
-    "Definition",
-    "DeliveryOptions",
-    "DlqOptions",
-    "Duration",
-    "ErrorsOptions",
-    "ExpectedLetterOptions",
-    "ExpectedOptions",
-    "Field",
-    "FieldInfo",
-    "KafkaOptions",
-    "LimitsOptions",
-    "LogLevel",
-    "LogOptions",
-    "OauthOptions",
-    "Options",
-    "Patterns",
-    "PlainSerializer",
-    "PrivateAttr",
-    "RecordOptions",
-    "Regex",
-    "RegistryOauthOptions",
-    "ScalarText",
-    "SchemaRegistryOptions",
-    "Secret",
-    "SecretStr",
-    "SecurityOptions",
-    "SerializeAsAny",
-    "SourceOptions",
-    "SparkOptions",
-    "TokenOptions",
-    "TopicOptions",
-    "TransformOptions",
-    "TypeAdapter",
-    "ValidationError",
-    "WithJsonSchema",
-    "WrittenFloat",
-    "epoch_ms",
-    "format_duration",
-    "format_size",
-    "seconds_of",
-    "without_login",
-]
+from copycat_agent.masks import HIDDEN as HIDDEN
+from copycat_agent.options.definition import *  # noqa: F403 - the package is what its modules define
+from copycat_agent.options.kafka_access import *  # noqa: F403 - as above
+from copycat_agent.options.values import *  # noqa: F403 - as above
