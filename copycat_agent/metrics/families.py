@@ -7,7 +7,7 @@ brokers; never a path. Counters grow while the process lives.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -44,11 +44,15 @@ def agent(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterator[Sa
     return lambda snapshot: iter([((), read(snapshot))])
 
 
-def dropped(snapshot: Snapshot) -> Iterator[Sample]:
-    """By connector and why they were not sent."""
-    for status in snapshot.statuses:
-        yield (status.name, "filtered"), status.counts.dropped
-        yield (status.name, "rejected"), status.counts.rejected
+def labelled(read: Callable[[Status], Iterable[tuple[str, float]]]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """One sample per connector and second label."""
+    return lambda snapshot: (((status.name, label), value) for status in snapshot.statuses for label, value in read(status))
+
+
+def _transactions(status: Status) -> Iterator[tuple[str, float]]:
+    """From 0 on, of connectors whose guarantee is exactly_once."""
+    outcomes = ("committed", "undone", "unknown") if status.guarantee == "exactly_once" else ()
+    return ((outcome, status.delivery_outcomes.get(outcome, 0)) for outcome in outcomes)
 
 
 def errors(snapshot: Snapshot) -> Iterator[Sample]:
@@ -58,26 +62,11 @@ def errors(snapshot: Snapshot) -> Iterator[Sample]:
             yield (status.name, stage, kind), count
 
 
-def transactions(snapshot: Snapshot) -> Iterator[Sample]:
-    """By connector and outcome, from 0 on; of those whose guarantee is exactly_once."""
-    for status in snapshot.statuses:
-        if status.guarantee == "exactly_once":
-            for outcome in ("committed", "undone", "unknown"):
-                yield (status.name, outcome), status.delivery_outcomes.get(outcome, 0)
-
-
 def lanes_opened(snapshot: Snapshot) -> Iterator[Sample]:
     """By connector, of those whose guarantee is exactly_once."""
     for status in snapshot.statuses:
         if status.guarantee == "exactly_once":
             yield (status.name,), status.delivery_outcomes.get("openings", 0)
-
-
-def states(snapshot: Snapshot) -> Iterator[Sample]:
-    """One-hot: every connector has every state."""
-    for status in snapshot.statuses:
-        for state in State:
-            yield (status.name, str(state)), float(status.state is state)
 
 
 def gaps(snapshot: Snapshot) -> Iterator[Sample]:
@@ -174,7 +163,8 @@ FAMILIES: tuple[Family, ...] = (
         "Bytes of input that were read and are settled, delimiters included."),
     Family("records_acknowledged_total", "counter", _C, each(lambda s: s.counts.acknowledged),
         "Records that Kafka has acknowledged, dead letters not counted."),
-    Family("records_dropped_total", "counter", (*_C, "reason"), dropped,
+    Family("records_dropped_total", "counter", (*_C, "reason"),
+        labelled(lambda s: (("filtered", s.counts.dropped), ("rejected", s.counts.rejected))),
         "Records that were not sent. filtered: by a transform or an option. rejected: bad ones, passed over because there is no "
         "dead-letter topic."),
     Family("records_kept_total", "counter", _C, each(lambda s: s.counts.kept),
@@ -188,7 +178,7 @@ FAMILIES: tuple[Family, ...] = (
         "read: a file. send: whatever else ended a batch, FAILED included. save: offsets. open: lanes. connector: its own loop."),
     Family("retries_total", "counter", _C, each(lambda s: s.retries),
         "Times a batch had to be tried again."),
-    Family("transactions_total", "counter", (*_C, "outcome"), transactions,
+    Family("transactions_total", "counter", (*_C, "outcome"), labelled(_transactions),
         "Transactions of exactly_once connectors. committed. undone: given up, no reader sees any of it. "
         "unknown: Kafka had to be asked what became of it, and it counts as one of the others as well by then."),
     Family("lanes_opened_total", "counter", _C, lanes_opened,
@@ -225,7 +215,7 @@ FAMILIES: tuple[Family, ...] = (
         "Bytes given up for good, over all runs of the agent. destroyed: gone before they were read. too_long: beyond line.max_bytes. "
         "rejected: bad records, passed over. damaged: the rest of packed files that cannot be unpacked. "
         "hole: NUL bytes that nobody wrote."),
-    Family("connector_state", "gauge", (*_C, "state"), states,
+    Family("connector_state", "gauge", (*_C, "state"), labelled(lambda s: ((str(state), float(s.state is state)) for state in State)),
         "1 for the state that the connector is in, 0 for the others."),
     Family("kafka_broker_up", "gauge", (*_C, "broker"), broker_up,
         "Whether a producer of the connector is connected to the broker. Absent when the connector has sent nothing for a minute, "

@@ -143,7 +143,7 @@ def test_foreign_records_are_counted_and_nothing_else(dlq: Dlq) -> None:
 
 
 def test_what_cannot_be_done_says_so(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(consuming, "ANSWER_SECONDS", 1.0)
     nobody = dlq.run("replay", "app", bootstrap=f"127.0.0.1:{free_port()}")
     assert (nobody.code, nobody.out) == (69, "")
     assert "no broker answers" in nobody.err
