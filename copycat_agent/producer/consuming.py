@@ -16,14 +16,13 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.outcomes import translate, with_trouble
-from copycat_agent.producer.settings import client_settings, connection_settings
+from copycat_agent.producer.settings import client_settings
 
 _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
 STALL_SECONDS = 30.0
 """So long without a single record, while some are missing, is no longer patience."""
-_FETCH_RECORDS = 5000
 _FETCH_KBYTES = 16 * 1024
 """Held for the next records, per partition: memory for many small ones or a few large ones."""
 _LOOK_SECONDS = 0.1
@@ -55,46 +54,6 @@ class GroupPosition(NamedTuple):
 
     offset: int
     words: str
-
-
-def read_topic(kafka: KafkaOptions, topic: str) -> Iterator[bytes]:
-    """Every value of `topic` up to its end as it is now, partition by partition, each in its order; b"" for a record without a value.
-
-    Committed records only. A topic that does not exist yields nothing. Raises RetriableError, BlockedError or FatalError.
-    """
-    consumer = Consumer({
-        **connection_settings(kafka), "group.id": "copycat-read", "enable.auto.commit": False, "auto.offset.reset": "error",
-        "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0,
-    })  # fmt: skip
-    try:
-        for partition in _partitions_of(consumer, topic):
-            yield from _read_partition(consumer, partition)
-    except KafkaException as exception:
-        raise translate(exception.args[0], f"reading topic {topic}") from None
-    finally:
-        consumer.close()
-
-
-def _partitions_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Each partition at its first record."""
-    found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
-    if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-        raise KafkaException(found.error)
-    return [TopicPartition(topic, number) for number in sorted(found.partitions)]
-
-
-def _read_partition(consumer: Consumer, partition: TopicPartition) -> Iterator[bytes]:
-    low, end = consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS)
-    consumer.assign([TopicPartition(partition.topic, partition.partition, low)])
-    next_offset, deadline = low, time.monotonic() + STALL_SECONDS
-    while next_offset < end:
-        if time.monotonic() > deadline:
-            raise RetriableError(f"topic {partition.topic} cannot be read beyond offset {next_offset} of partition {partition.partition}")
-        for message in consumer.consume(_FETCH_RECORDS, timeout=0.5):
-            deadline = time.monotonic() + STALL_SECONDS
-            next_offset = max(next_offset, offset_after(message))
-            if message.error() is None and next_offset <= end:
-                yield message.value() or b""
 
 
 def offset_after(message: Message) -> int:
@@ -222,3 +181,13 @@ def _received(message: Message, partition: int, offset: int) -> Received:
     kind, stamp = message.timestamp()
     headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or []))
     return Received(partition, offset, message.value(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else stamp)
+
+
+def read_topic(kafka: KafkaOptions, topic: str) -> Iterator[bytes]:
+    """Every value of `topic` up to its end as it is now, in order within each partition; b"" for a record without a value.
+
+    Committed records only. A topic that does not exist yields nothing. Raises as `TopicReader` does.
+    """
+    with TopicReader(kafka, topic, "copycat-read") as reader:
+        for record in reader.records({}):
+            yield record.value or b""

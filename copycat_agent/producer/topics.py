@@ -79,6 +79,7 @@ class Topics:
     def rest(self) -> None:
         """No topic is asked for now: what only new topics need is closed."""
         if self._has_asked_admin:
+            self._has_asked_admin = False
             self.admin.close()
 
     def close(self) -> None:
