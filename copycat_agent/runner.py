@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
-from copycat_agent.delivery.outcomes import without_answer
+from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Batch, SplitResult, TaskId

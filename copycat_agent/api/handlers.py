@@ -16,8 +16,8 @@ from copycat_agent.control import Control
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError
 from copycat_agent.model import LossReason, LossTotal, SourcePartition
+from copycat_agent.offsets.agent_identity import is_uuid
 from copycat_agent.offsets.document import from_documents, to_documents
-from copycat_agent.offsets.identity import is_uuid
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import LogLevel
 

@@ -13,7 +13,7 @@ from copycat_agent.encoding.bulk import StepTrouble
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
 from copycat_agent.encoding.letters import NO_BYTES, OMITTED, PART_OF, RENDERED, dead_letter, part_headers, record_of, rendered, with_raw
-from copycat_agent.encoding.parts import PartOfRecord
+from copycat_agent.encoding.record_parts import PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FatalError, FileError
 from copycat_agent.formats import Draft, LongLine, OnTooLong, Part
 from copycat_agent.model import Counts, Rejection, StepFailure

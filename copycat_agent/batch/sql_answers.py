@@ -32,7 +32,7 @@ RESULT_BYTES = 2**26
 _WHOLE = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
-class Query(Protocol):
+class QueryChannel(Protocol):
     """The way through Spark, for one batch. `condemned`: not asked; every record is bad for this reason. `why`: what a failure means."""
 
     condemned: str
@@ -51,7 +51,7 @@ class Answers:
     `least`: of so many of its first rows each is answered, be it as a bad record, so that every batch gets ahead.
     """
 
-    def __init__(self, step: SqlStep, query: Query) -> None:
+    def __init__(self, step: SqlStep, query: QueryChannel) -> None:
         self.step = step
         self.bad: dict[int, DataError] = {}
         self.results: Results | None = None
@@ -269,6 +269,6 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def failure(where: str, why: str) -> str:
-    """Words for a record that a query fails for: `where` as in the column `FAILED`, `why` as in `Query`."""
+    """Words for a record that a query fails for: `where` as in the column `FAILED`, `why` as in `QueryChannel`."""
     place = where if where in ("WHERE", UNNAMED) or where.endswith("(...)") else f"column {where!r}"
     return f"the query fails for this record at {place}: {why}"

@@ -14,7 +14,7 @@ from copycat_agent.converters import Converter
 from copycat_agent.encoding.bulk import AllAtOnce, BulkEncoder, ChunkEncoding, Encoded, places
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
-from copycat_agent.encoding.parts import Begun, PartOfRecord
+from copycat_agent.encoding.record_parts import Begun, PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FileError
 from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.formats.records.trees.json_values import parse_all

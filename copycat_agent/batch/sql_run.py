@@ -16,7 +16,7 @@ from typing import Any
 from copycat_agent.batch.policy import StopAt, long_line
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
-from copycat_agent.batch.sql_answers import Answers, Query, Results
+from copycat_agent.batch.sql_answers import Answers, QueryChannel, Results
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
 from copycat_agent.batch.sql_table import Table
 from copycat_agent.batch.tally import Watch
@@ -58,7 +58,7 @@ def _no_collector() -> Iterator[None]:
 class SqlRun(BatchRun):
     """See `BatchRun`."""
 
-    def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool], query: Query) -> None:
+    def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool], query: QueryChannel) -> None:
         """See `asked_step` for what it raises."""
         super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), encoder, producer, stopping)
         self._query = query

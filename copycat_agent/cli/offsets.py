@@ -32,8 +32,8 @@ from copycat_agent.cli.offsets_access import (
 from copycat_agent.cli.shown import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
 from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.offsets.agent_identity import is_uuid
 from copycat_agent.offsets.document import from_documents, to_documents
-from copycat_agent.offsets.identity import is_uuid
 from copycat_agent.sources.log_file.beginning.placing import is_file_key, place
 from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.sources.spool_dir.rows import is_range_key

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.at_least_once import AtLeastOnceTask
 from copycat_agent.delivery.base import MakeRun, TaskHalf
+from copycat_agent.delivery.batch_outcomes import without_answer
 from copycat_agent.delivery.exactly_once.task import ExactlyOnceTask
-from copycat_agent.delivery.outcomes import without_answer
 from copycat_agent.encoding.encoder import Encoder, compiled
 from copycat_agent.errors import CopycatError, DataError, FatalError, bug_words
 from copycat_agent.model import Batch, SplitResult

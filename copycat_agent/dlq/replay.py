@@ -15,7 +15,7 @@ from copycat_agent.dlq.letter import Letter, parse, record_of
 from copycat_agent.dlq.survey import ReplayProgress, group_of, saved_progress
 from copycat_agent.encoding import letters
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
-from copycat_agent.encoding.parts import PartOfRecord
+from copycat_agent.encoding.record_parts import PartOfRecord
 from copycat_agent.errors import BlockedError, DataError, FatalError
 from copycat_agent.formats import Draft
 from copycat_agent.model import SourceOffset, SourcePartition, Split

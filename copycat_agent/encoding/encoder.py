@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.bulk import BulkEncoder
 from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
-from copycat_agent.encoding.parts import Begun, PartOfRecord, PartSteps
+from copycat_agent.encoding.record_parts import Begun, PartOfRecord, PartSteps
 from copycat_agent.encoding.window import window_of
 from copycat_agent.errors import DataError, FatalError
 from copycat_agent.formats import Draft, Unparsed

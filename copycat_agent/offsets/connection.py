@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
-from copycat_agent.offsets import identity
+from copycat_agent.offsets import agent_identity
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class HeldFile:
         """The refusal when the file is not the one that was opened; with `rebuilds` a new process goes on."""
         msg = f"{self._path} was removed or replaced while the agent runs: commits would be lost"
         hint = "stop the agent, put the file back, start again; without it every file is read from its start_at again"
-        if not self._rebuilds or not (directory.path / identity.NAME).exists():
+        if not self._rebuilds or not (directory.path / agent_identity.NAME).exists():
             return FatalError(msg, hint)
         failure = FatalError(msg, "the next start takes the positions of exactly-once connectors from Kafka")
         if not os.path.lexists(self._path):

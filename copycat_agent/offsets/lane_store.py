@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from copycat_agent.errors import CopiedError, DataError
 from copycat_agent.model import Account, SourcePartition
-from copycat_agent.offsets import identity, lane_rows, lanes, ledger, names, schema
+from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, schema
 from copycat_agent.offsets.connection import HeldFile
 from copycat_agent.offsets.state_dir import marker_text
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from copycat_agent.errors import PositionsError
     from copycat_agent.model import Place, Position, SourceOffset
-    from copycat_agent.offsets.identity import Identity
+    from copycat_agent.offsets.agent_identity import AgentIdentity
     from copycat_agent.offsets.lanes import KeptLanes
-    from copycat_agent.offsets.opening import OpenedStore
     from copycat_agent.offsets.state_dir import StateDir
+    from copycat_agent.offsets.store_file import OpenedStore
     from copycat_agent.transactions.opening import Adopt, Lanes, LaneSnapshot
 
 
@@ -32,7 +32,7 @@ class LaneStore(HeldFile):
         """For `OffsetStore`."""
         super().__init__(opened.connection, directory, rebuilds=rebuilds)
         self._kept = opened.kept
-        self._identity: Identity | None = None
+        self._identity: AgentIdentity | None = None
         self._ledger = ledger.Ledger()
 
     @property
@@ -41,11 +41,11 @@ class LaneStore(HeldFile):
         return self._kept.uuid
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> AgentIdentity:
         """The identity of the agent in Kafka, with this start's nonce, which is on disk. RetriableError when it cannot be put there."""
         with self.using() as connection:
             if self._identity is None:
-                self._kept, self._identity = identity.start(self._directory, self._kept, lane_rows.nonces(connection))
+                self._kept, self._identity = agent_identity.start(self._directory, self._kept, lane_rows.nonces(connection))
             return self._identity
 
     def partitions(self, cluster: str, now: int) -> int:
@@ -60,7 +60,7 @@ class LaneStore(HeldFile):
                 return known
             kept = replace(self._kept, partitions={**self._kept.partitions, cluster: now})
             if self._directory is not None:
-                identity.save(self._directory, kept)
+                agent_identity.save(self._directory, kept)
             self._kept = kept
             return now
 
@@ -110,12 +110,12 @@ class LaneStore(HeldFile):
     def looked_up(self, connector: str, found: Iterable[Lanes]) -> None:
         """Kafka was asked for names of the connector of which it was not known here what they are for, and has these lanes."""
         with self.writing() as connection:
-            names.looked_up(connection, connector, found)
+            connector_names.looked_up(connection, connector, found)
 
     def renamed_since(self, connector: str, key: str) -> None:
         """The id with this key, which the connector has here, is another's in Kafka: this store is older than a rename."""
         with self.writing() as connection:
-            names.renamed_since(connection, connector, key)
+            connector_names.renamed_since(connection, connector, key)
 
     def lanes_opened(
         self,
@@ -186,7 +186,7 @@ class LaneStore(HeldFile):
         if agent in {self._kept.uuid, *self._kept.former}:
             raise DataError("that is this agent, or was it", "leave --agent out")
         with self.writing() as connection:
-            names.take_over(connection, connector, agent)
+            connector_names.take_over(connection, connector, agent)
 
     def undecided(self, connector: str) -> str:
         """Why a connector without lanes must not begin, "" when it may: the store was begun anew, and nobody has decided."""
@@ -200,9 +200,9 @@ class LaneStore(HeldFile):
         with self._lock:
             if not self.lanes(connector).copied:
                 return ""
-            kept = identity.another(self._kept)
+            kept = agent_identity.another(self._kept)
             if self._directory is not None:
-                identity.save(self._directory, kept)
+                agent_identity.save(self._directory, kept)
             with self.writing() as connection:  # should this fail, the next start does it
                 schema.set_uuid(connection, kept.uuid)
                 lanes.begin_anew(connection)

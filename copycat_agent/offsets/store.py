@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import Account, SourcePartition
-from copycat_agent.offsets import identity, lane_rows, lanes, ledger, names, schema
+from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, schema
 from copycat_agent.offsets.connection import is_callers, translate, unsaved
 from copycat_agent.offsets.lane_store import LaneStore
-from copycat_agent.offsets.opening import OpenedStore, connect, open_checked, open_existing
 from copycat_agent.offsets.state_dir import StateDir
+from copycat_agent.offsets.store_file import OpenedStore, connect, open_checked, open_existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -152,7 +152,7 @@ class OffsetStore(LaneStore):
         """A store without a file, for dry runs and tests."""
         connection = connect(":memory:")
         schema.migrate(connection)
-        kept = identity.fresh()
+        kept = agent_identity.fresh()
         schema.set_uuid(connection, kept.uuid)
         return cls(OpenedStore(connection, kept))
 
@@ -263,7 +263,7 @@ class OffsetStore(LaneStore):
             ledger.rename_accounts(connection, old, new)
             kept = [SourcePartition(new, row[1]) for row in rows if row[1] in known]
             ours = [SourcePartition(new, part.key) for part, _ in moved]
-            names.rename(connection, old, new, ours, kept, is_lost=bool(self._kept.nonces))
+            connector_names.rename(connection, old, new, ours, kept, is_lost=bool(self._kept.nonces))
         return len(moved)
 
     @property

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import classify, not_made, with_trouble
+from copycat_agent.producer.kafka_errors import classify, not_made, with_trouble
 from copycat_agent.producer.settings import client_settings, distrust_token
 
 if TYPE_CHECKING:

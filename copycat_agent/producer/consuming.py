@@ -15,7 +15,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import translate, with_trouble
+from copycat_agent.producer.kafka_errors import translate, with_trouble
 from copycat_agent.producer.settings import client_settings
 
 _T = TypeVar("_T")

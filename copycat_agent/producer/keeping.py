@@ -14,8 +14,8 @@ from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.learnt import Learnt
 from copycat_agent.producer.task_producer import TaskProducer
 from copycat_agent.producer.transactional import KafkaSteps
+from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.protocol import perform
-from copycat_agent.transactions.writing import LaneWriter
 
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""

@@ -17,8 +17,8 @@ from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, CopycatError, DataError, RefusedError, RetriableError
 from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.kafka_errors import Refused, classify, code_name, no_more_threads, transaction_refused
 from copycat_agent.producer.learnt import SLICE_SECONDS, Shared
-from copycat_agent.producer.outcomes import Refused, classify, code_name, no_more_threads, transaction_refused
 from copycat_agent.producer.settings import transactional_settings
 from copycat_agent.producer.task_producer import Intact, Message, TaskProducer
 from copycat_agent.transactions.protocol import Entry
@@ -280,9 +280,9 @@ class LaneProducer(TaskProducer):
 
     def _failure(self) -> KafkaError | None:
         """Returns what made the transaction fail; the library reports for each of its records only that it did."""
-        if not self._failures:
+        if not self.failures:
             return None
-        own = (error for error in self._failures.values() if code_name(error) not in _PURGED)
+        own = (error for error in self.failures.values() if code_name(error) not in _PURGED)
         return self._state() or next(own, None) or super()._failure()
 
     def _state(self) -> KafkaError | None:

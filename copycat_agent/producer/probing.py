@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions
-from copycat_agent.producer.outcomes import classify, not_made, translate, with_trouble
+from copycat_agent.producer.kafka_errors import classify, not_made, translate, with_trouble
 from copycat_agent.producer.settings import SILENT, client_settings, transactional_settings
 
 _POLL_SECONDS = 0.05

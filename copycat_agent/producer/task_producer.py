@@ -19,8 +19,8 @@ from confluent_kafka import Message as Receipt
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
 from copycat_agent.producer.learnt import Pace
-from copycat_agent.producer.outcomes import Refused, classify, not_made, translate, with_trouble
 from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
 from copycat_agent.producer.statistics import ClientStatistics
 from copycat_agent.producer.topics import Topics
@@ -77,7 +77,7 @@ class TaskProducer:
         """
         self._options = options
         self._where = f"sending to {','.join(options.bootstrap_servers)}"
-        self._failures: dict[int, KafkaError] = {}
+        self.failures: dict[int, KafkaError] = {}  # by code, since the last `settle`
         self._trouble: KafkaError | None = None
         self._trouble_at = 0.0
         self._stopping: Callable[[], bool] = lambda: False
@@ -124,7 +124,7 @@ class TaskProducer:
         self.pace.forget()
         if time.monotonic() - self._trouble_at > _TROUBLE_SECONDS:
             self._trouble = None
-        self._failures.clear()
+        self.failures.clear()
 
     def attribute(self, place: Place) -> None:
         """`place` is told where each record that is sent from now on came to lie, before `settle` returns, as far as Kafka says.
@@ -208,8 +208,8 @@ class TaskProducer:
                 raise self._gave_up("no acknowledgement from Kafka")
         self._check()
         self.has_unsettled = False
-        if (refused := self._failure() if self._failures else None) is not None:
-            self._failures.clear()
+        if (refused := self._failure() if self.failures else None) is not None:
+            self.failures.clear()
             raise translate(refused, "Kafka refused a record")
         self._trouble = None
         self.topics.rest()
@@ -264,12 +264,12 @@ class TaskProducer:
 
     def _failure(self) -> KafkaError | None:
         """Returns the error reported since the last `settle` that matters most: trouble of the cluster before that of a record."""
-        trouble = (error for error in self._failures.values() if not issubclass(classify(error), DataError))
-        return next(trouble, None) or next(iter(self._failures.values()), None)
+        trouble = (error for error in self.failures.values() if not issubclass(classify(error), DataError))
+        return next(trouble, None) or next(iter(self.failures.values()), None)
 
     def _check(self) -> None:
         """Raise what was reported so far and is not a record's own fault."""
-        if (worst := self._failure() if self._failures else None) and not issubclass(classify(worst), DataError):
+        if (worst := self._failure() if self.failures else None) and not issubclass(classify(worst), DataError):
             self.broken = True
             self.pace.failed()
             raise self._told(worst, self._where)
@@ -293,7 +293,7 @@ class TaskProducer:
     def on_delivery(self, error: KafkaError | None, _record: Receipt | None) -> None:
         """A record, or the whole client where it names none, had this error."""
         if error is not None:
-            self._failures.setdefault(error.code(), error)
+            self.failures.setdefault(error.code(), error)
 
     def _on_error(self, error: KafkaError) -> None:
         distrust_token(self._options, error)

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin, Question
-from copycat_agent.producer.outcomes import classify, translate, with_trouble
+from copycat_agent.producer.kafka_errors import classify, translate, with_trouble
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -91,7 +91,7 @@ class Topics:
         created = self._options.create_topics is not None and self._create_if_missing(topic, self._options.create_topics)
         begin = time.monotonic()
         while True:
-            count, error = self._metadata(topic, begin)
+            count, error = self.metadata(topic, begin)
             if error is None:
                 return count
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and self._options.create_topics is not None and not created:
@@ -113,7 +113,7 @@ class Topics:
             return ANSWER_SECONDS
         return 0.0 if topic in self._missing else _MISSING_SECONDS
 
-    def _metadata(self, topic: str, begin: float) -> tuple[int, KafkaError | None]:
+    def metadata(self, topic: str, begin: float) -> tuple[int, KafkaError | None]:
         """One answer from the cluster. Waits in steps, so that a stop request is heard; each is longer, for slow connections."""
         step = 1.0
         while True:

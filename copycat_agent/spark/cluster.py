@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import copycat_agent
 from copycat_agent import logs
-from copycat_agent.delivery.outcomes import is_always_asked
+from copycat_agent.delivery.batch_outcomes import is_always_asked
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import copycat_agent
-from copycat_agent.delivery.outcomes import completed
+from copycat_agent.delivery.batch_outcomes import completed
 from copycat_agent.errors import CopycatError, FatalError, FileError
 from copycat_agent.model import Batch, Split, SplitResult
 

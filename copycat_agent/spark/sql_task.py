@@ -31,10 +31,10 @@ from copycat_agent.runner import packed, run_safely, shared_producers
 from copycat_agent.spark import cluster_task
 
 if TYPE_CHECKING:
-    from copycat_agent.batch.sql_answers import Query
+    from copycat_agent.batch.sql_answers import QueryChannel
     from copycat_agent.model import Batch
 
-Run = Callable[[Any, "Query"], bytes]
+Run = Callable[[Any, "QueryChannel"], bytes]
 """Runs what is in an errand, with a query: `here` or `there`; pickled by reference. Returns packed results."""
 
 MEET_SECONDS = 60.0
@@ -49,7 +49,7 @@ _ANSWERS_WAITING = 16
 
 
 class SqlErrand(NamedTuple):
-    """What travels to `back`. `run` is called with `item`. `condemned` and `why`: see `batch.sql_answers.Query`."""
+    """What travels to `back`. `run` is called with `item`. `condemned` and `why`: see `batch.sql_answers.QueryChannel`."""
 
     run: Run
     item: Any
@@ -85,7 +85,7 @@ def back(meeting: str, schema: pa.Schema, partition: Iterable[pa.RecordBatch]) -
     yield pa.RecordBatch.from_arrays([pa.array([results], pa.binary())], names=["results"])
 
 
-def here(item: tuple[str, Batch, dict[str, str]], query: Query) -> bytes:
+def here(item: tuple[str, Batch, dict[str, str]], query: QueryChannel) -> bytes:
     """On this host, see `runner.bounded`: the item is the file that says when to settle, a batch, and what it needs in the environment."""
     stop_file, batch, environ = item
     os.environ.update(environ)
@@ -93,7 +93,7 @@ def here(item: tuple[str, Batch, dict[str, str]], query: Query) -> bytes:
     return packed(batch, run_safely(batch, shared_producers(), functools.partial(os.path.exists, stop_file), run))
 
 
-def there(item: cluster_task.Errand, query: Query) -> bytes:
+def there(item: cluster_task.Errand, query: QueryChannel) -> bytes:
     """On an executor of a cluster, see `cluster_task.carry`."""
     if refusal := cluster_task.refused(item, cluster_task.QUERIES_NEED):
         return refusal
@@ -116,7 +116,7 @@ def _only(partition: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class SocketQuery:
-    """See `batch.sql_answers.Query`."""
+    """See `batch.sql_answers.QueryChannel`."""
 
     def __init__(self, connection: socket.socket, schema: pa.Schema, answers: Iterable[pa.RecordBatch], condemned: str, why: str) -> None:
         self.condemned = condemned
@@ -128,12 +128,12 @@ class SocketQuery:
         threading.Thread(target=self._take, args=(answers,), name="sql-answers", daemon=True).start()
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """See `Query.put`."""
+        """See `QueryChannel.put`."""
         with _gone():
             self._writer.write_batch(batch)
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """See `Query.results`. Nothing, when it is asked for again."""
+        """See `QueryChannel.results`. Nothing, when it is asked for again."""
         with _gone():
             if self._writer is not None:
                 self._writer.close()

@@ -18,7 +18,7 @@ from copycat_agent.model import Head, LaneId, Place, Position
 from copycat_agent.transactions.entries import names_in, steps
 from copycat_agent.transactions.protocol import Entry, Lines, Step
 
-_AT_ONCE = 20_000
+AT_ONCE = 20_000
 """So many entries at most are read at a time: of more, earlier ones are let go when later ones replace them (`producer.transactional`)."""
 
 _LOCAL, _TOPIC = "go on from the positions of this host", "from those of the topic, which sends what is behind them again"
@@ -56,8 +56,8 @@ def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str,
 def _entries(place: Place, since: int) -> Lines[list[Entry]]:
     end = yield Step("end", (place,))
     entries: list[Entry] = []
-    for begin in range(since, end, _AT_ONCE):
-        entries += yield Step("replay", (place, begin, min(end, begin + _AT_ONCE)))
+    for begin in range(since, end, AT_ONCE):
+        entries += yield Step("replay", (place, begin, min(end, begin + AT_ONCE)))
     return entries
 
 

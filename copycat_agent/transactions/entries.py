@@ -73,7 +73,7 @@ def id_entry(agent: str, name: str, key: str | None) -> Entry:
     return Entry(_key(agent, name, _ID, ""), None if key is None else _text({"v": VERSION, "id": key}))
 
 
-class Found(NamedTuple):
+class FoundEntries(NamedTuple):
     """Holds what entries say about one connector, or one name: heads by lane, positions in their order, without later deleted ones.
 
     `name` is what the id is called: "" for nobody's any more, None where nothing is said of it. `id` is what the name is for, "" for
@@ -94,7 +94,7 @@ class Found(NamedTuple):
         return latest
 
 
-def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") -> Found:
+def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") -> FoundEntries:
     """Reads the entries under one key, as positions of `connector`, or of the key without one.
 
     Raises PositionsError for an entry that a newer version wrote, or that is none of ours.
@@ -122,7 +122,7 @@ def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") ->
     for some in told.values():
         some[:-1] = [(order, position._replace(is_last=False)) for order, position in some[:-1]]
     positions = [position for _, position in sorted(one for some in told.values() for one in some)]
-    return Found(heads, positions, 0, texts.get(_NAME), texts.get(_ID, ""))
+    return FoundEntries(heads, positions, 0, texts.get(_NAME), texts.get(_ID, ""))
 
 
 def steps(entries: Iterable[Entry], agent: str, key: str) -> list[tuple[int, Head]]:

@@ -18,10 +18,10 @@ from copycat_agent import failpoints
 from copycat_agent.model import Head, LaneId, Place, Position, SourceOffset, SourcePartition, is_connector_id
 from copycat_agent.transactions import checks
 from copycat_agent.transactions.checks import Claim, read_back
-from copycat_agent.transactions.entries import Found, head_entry, id_entry, name_entry, position_entry, read, transactional_id
+from copycat_agent.transactions.entries import FoundEntries, head_entry, id_entry, name_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
 
-_AT_ONCE = 8
+AT_ONCE = 8
 """Lanes that are taken over at a time: each has two producers meanwhile."""
 
 Adopt = Literal["", "local", "topic"]
@@ -87,7 +87,7 @@ class OpeningPlan:
 class LaneSnapshot(NamedTuple):
     """What an opening found. `heads` are the claimed ones. `positions` are those that SQLite does not have, in their order.
 
-    `name` and `id` are what was read under the key of `OpeningPlan.lanes`, see `entries.Found`.
+    `name` and `id` are what was read under the key of `OpeningPlan.lanes`, see `entries.FoundEntries`.
     """
 
     cluster: str
@@ -97,7 +97,7 @@ class LaneSnapshot(NamedTuple):
     id: str = ""
 
 
-Read = list[tuple[Lanes, Found]]
+Read = list[tuple[Lanes, FoundEntries]]
 """The contents of the topic for each group, the connector's own last."""
 
 
@@ -115,7 +115,7 @@ def open_lanes(asked: OpeningPlan) -> Lines[LaneSnapshot]:
     claims: list[Claim] = []
     positions: list[Position] = []
     while todo:
-        some = sorted(todo, key=lambda lane: (is_own(asked, lane), lane))[:_AT_ONCE]
+        some = sorted(todo, key=lambda lane: (is_own(asked, lane), lane))[:AT_ONCE]
         done.update(some)
         handles: list[Handle] = []
         try:
@@ -176,7 +176,7 @@ def read_groups(asked: OpeningPlan, groups: Iterable[Lanes]) -> Lines[Read]:
     return found
 
 
-def _read_group(asked: OpeningPlan, group: Lanes) -> Lines[Found]:
+def _read_group(asked: OpeningPlan, group: Lanes) -> Lines[FoundEntries]:
     agent = group.agent or asked.agent
     end = yield Step("end", (group.place,))
     known = {number: head for number, head in group.known.items() if not asked.only or number in asked.only}
@@ -207,7 +207,7 @@ def check(asked: OpeningPlan, found: Read) -> list[Position]:
     return news
 
 
-def _check_name(asked: OpeningPlan, cluster: str, own: Found) -> None:
+def _check_name(asked: OpeningPlan, cluster: str, own: FoundEntries) -> None:
     """Raises RenamedError where Kafka knows a later name of the id. Only once the claims are seen: a broker may show an earlier one.
 
     It is later where all lanes are further than they are known here, since whoever tells a name has claimed them. A topic that was set
@@ -220,7 +220,7 @@ def _check_name(asked: OpeningPlan, cluster: str, own: Found) -> None:
         raise checks.renamed(asked.connector, own.name or "")
 
 
-def _news(asked: OpeningPlan, group: Lanes, found: Found) -> Iterable[Position]:
+def _news(asked: OpeningPlan, group: Lanes, found: FoundEntries) -> Iterable[Position]:
     if asked.adopt == "local" and not group.agent:
         return
     for one in found.positions:

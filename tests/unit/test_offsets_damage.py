@@ -19,8 +19,8 @@ from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.connection import RETRIABLE, translate
-from copycat_agent.offsets.opening import quarantine
 from copycat_agent.offsets.state_dir import StateDir
+from copycat_agent.offsets.store_file import quarantine
 from tests.rig.disk import mounted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ COMMIT_FOREVER = """
 import sys
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.opening import quarantine
+from copycat_agent.offsets.store_file import quarantine
 store = OffsetStore.open(sys.argv[1])
 start = max((offset.position for offset in store.read("nginx").values()), default=0)
 for number in range(start + 1, 10**9):
@@ -308,7 +308,7 @@ import ctypes, os, sys
 from copycat_agent.errors import FatalError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.opening import quarantine
+from copycat_agent.offsets.store_file import quarantine
 store = OffsetStore.open(sys.argv[1])
 libc = ctypes.CDLL(None)
 libc.setenv(b"FAIL_FILE", sys.argv[2].encode(), 1)

@@ -16,7 +16,7 @@ import pytest
 
 from copycat_agent.errors import CopiedError, FatalError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore, identity
+from copycat_agent.offsets import OffsetStore, agent_identity
 from copycat_agent.transactions.opening import LaneSnapshot
 
 ROOT = Path(__file__).parents[2]
@@ -24,15 +24,15 @@ PART = SourcePartition("app", "k")
 
 START_FOREVER = """
 import sys
-from copycat_agent.offsets import identity
+from copycat_agent.offsets import agent_identity
 from copycat_agent.offsets.state_dir import StateDir
 directory = StateDir.acquire(__import__("pathlib").Path(sys.argv[1]))
 while True:
-    print(identity.start(directory, identity.load(directory.path), ())[1].nonce, flush=True)
+    print(agent_identity.start(directory, agent_identity.load(directory.path), ())[1].nonce, flush=True)
 """
 
 
-def began(state: Path) -> identity.Identity:
+def began(state: Path) -> agent_identity.AgentIdentity:
     with OffsetStore.open(state) as store:
         return store.identity
 
@@ -80,7 +80,7 @@ def test_a_lost_identity_goes_by_the_store_and_what_its_lanes_name(tmp_path: Pat
 
 
 def test_the_newest_nonces_are_kept_and_those_that_lanes_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "KEPT", 4)
+    monkeypatch.setattr(agent_identity, "KEPT", 4)
     with OffsetStore.open(tmp_path) as store:
         first = store.identity.nonce
         lanes_at(store, first)
@@ -115,7 +115,7 @@ def test_a_changed_byte_is_found_or_harmless(tmp_path: Path) -> None:
     for place in range(len(content)):
         file(tmp_path).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            kept = identity.load(tmp_path)
+            kept = agent_identity.load(tmp_path)
         except FatalError:
             continue
         assert kept is not None
@@ -166,7 +166,7 @@ def test_killed_at_any_moment_the_identity_is_old_or_new(tmp_path: Path) -> None
             time.sleep(rolls.random() / 20)
             agent.kill()
             told += [line.strip() for line in agent.stdout if line.endswith("\n")]
-        kept = identity.load(state)
+        kept = agent_identity.load(state)
         assert kept is not None
         assert kept.uuid == uuid
         assert set(told) <= set(kept.nonces)

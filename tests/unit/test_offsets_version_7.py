@@ -24,8 +24,8 @@ from copycat_agent.errors import RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, LaneId, LanePlan, Place, is_connector_id
 from copycat_agent.offsets import OffsetStore, schema
 from copycat_agent.transactions.entries import read
+from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.protocol import Entry, perform
-from copycat_agent.transactions.writing import LaneWriter
 from tests.unit.worker.test_names import Host
 
 DATA = Path(__file__).with_name("version_7")

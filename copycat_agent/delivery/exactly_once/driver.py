@@ -39,7 +39,7 @@ ALSO_MOST = 200
 
 
 @dataclass(eq=False, slots=True)
-class _Flight:
+class _LaneFlight:
     """A batch under way: its plan, the files in it, those of `also`, and splits that wait for its end, see `admit`."""
 
     plan: LanePlan
@@ -64,7 +64,7 @@ class ExactlyOnce:
         self._asked = without_what_is_done(found)
         self._opener = opener
         self._report = report
-        self._flights: dict[int, _Flight] = {}
+        self._flights: dict[int, _LaneFlight] = {}
         self._publisher = OffsetPublisher(definition, store, self._publish)
 
     def _publish(self, rows: Rows) -> Attempt:
@@ -107,7 +107,7 @@ class ExactlyOnce:
             rows = {}
         also = tuple(islice((row for row in rows.items() if row[0] not in busy), ALSO_MOST))
         plan = LanePlan(self._asked.lane(self._asked.lanes, task), self.heads[task], self.place, also)
-        self._flights[task] = _Flight(plan, mine, frozenset(partition for partition, _ in also))
+        self._flights[task] = _LaneFlight(plan, mine, frozenset(partition for partition, _ in also))
         self._publisher.postpone()
         return plan
 

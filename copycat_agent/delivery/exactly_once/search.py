@@ -18,7 +18,7 @@ _ANY_RECORDS = 2**20
 _NO_END = 2**63
 
 
-class Search:
+class RefusalSearch:
     """Knows where the refused record can be. One per lane, kept between its batches.
 
     It is among the next `_among` messages of the files in `_ends`, in their order, before these places. `_most`: no attempt takes more

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from copycat_agent import failpoints
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.delivery.base import AsValue, MakeRun, Results
-from copycat_agent.delivery.exactly_once.search import Search
-from copycat_agent.delivery.outcomes import without_answer
+from copycat_agent.delivery.batch_outcomes import without_answer
+from copycat_agent.delivery.exactly_once.search import RefusalSearch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import (
     BlockedError,
@@ -81,12 +81,12 @@ class LaneBatch:
     def __init__(self, batch: Batch, encoder: Encoder, lane: Lane, make_run: Callable[..., BatchRun], as_value: AsValue) -> None:
         """`as_value`: as what an exception is told. `lane.stopping` says when the batch has to come to an end."""
         assert isinstance(batch.delivery, LanePlan), "a transaction has a lane"
-        lane.memory = lane.memory or Search()
+        lane.memory = lane.memory or RefusalSearch()
         self._batch = batch
         self._plan: LanePlan = batch.delivery
         self._encoder = encoder
         self._lane = lane
-        self._search: Search = lane.memory
+        self._search: RefusalSearch = lane.memory
         self._make_run = make_run
         self._as_value = as_value
         self._run: BatchRun | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from copycat_agent.definitions.kafka_rules import TRANSACTION_MS
 from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.model import OFFSETS_TOPIC
-from copycat_agent.offsets.identity import load
+from copycat_agent.offsets.agent_identity import load
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.probing import ClusterState, TopicState, probe_transactions
 from copycat_agent.producer.topics import MOST_REPLICAS, PARTITIONS, topic_configs

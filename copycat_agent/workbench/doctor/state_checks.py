@@ -12,7 +12,7 @@ from pathlib import Path
 from copycat_agent import __version__
 from copycat_agent.api import AgentClient
 from copycat_agent.errors import CopycatError, FatalError
-from copycat_agent.offsets import identity
+from copycat_agent.offsets import agent_identity
 from copycat_agent.offsets.schema import APPLICATION_ID, VERSION
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes
 from copycat_agent.workbench.doctor.users import Mount, User, mount_of
@@ -129,7 +129,7 @@ def _examine_store(notes: Notes, state_dir: Path) -> None:
 def _examine_identity(notes: Notes, state_dir: Path) -> None:
     """Who the agent is in Kafka; before its first start nobody."""
     try:
-        kept = identity.load(state_dir)
+        kept = agent_identity.load(state_dir)
     except FatalError as error:
         notes.fail("identity", error.message, error.hint)
         return

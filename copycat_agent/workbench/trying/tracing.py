@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers, host_name
-from copycat_agent.encoding.parts import Begun, PartOfRecord
+from copycat_agent.encoding.record_parts import Begun, PartOfRecord
 from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.formats import Draft

@@ -234,6 +234,6 @@ class FakeLane:
         self.head = outcome.head
         return outcome
 
-    def found(self) -> entries.Found:
+    def found(self) -> entries.FoundEntries:
         """What the offsets topic says."""
         return entries.read(self._broker.log, self.id.agent, "app")

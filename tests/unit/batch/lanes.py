@@ -59,7 +59,7 @@ class OneLane:
         self.head = outcome.head
         return outcome
 
-    def found(self) -> entries.Found:
+    def found(self) -> entries.FoundEntries:
         """What the offsets topic says, to readers of what is committed."""
         told = consume(self.bootstrap, self.place.topic, isolation="read_committed")
         return entries.read((Entry(one.key or b"", one.value, one.offset) for one in told), self.id.agent, "app")

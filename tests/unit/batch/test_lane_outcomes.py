@@ -10,6 +10,7 @@ import pytest
 
 from copycat_agent import failpoints
 from copycat_agent.batch import run
+from copycat_agent.batch.tally import Budget
 from copycat_agent.delivery.exactly_once import task as lanes
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import BlockedError, DataError, FatalError, FencedError, FileError, RefusedError, RetriableError
@@ -284,7 +285,7 @@ def test_a_bug_while_reading_undoes_what_is_not_settled(world: World, tmp_path: 
     def bug(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run.BatchRun, "_run_is_full", bug)
+    monkeypatch.setattr(Budget, "take", bug)
     state, (result,) = world.state(split_of(write(tmp_path / "f", b"a")))
     assert (state, world.broker.values) == ("undone", [])
     assert "unexpected ZeroDivisionError" in str(result.error)

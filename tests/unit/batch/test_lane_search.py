@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.batch.progress import Progress
-from copycat_agent.delivery.exactly_once.search import Search
+from copycat_agent.delivery.exactly_once.search import RefusalSearch
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampError
 from copycat_agent.formats import LineFrames, LineOptions
@@ -147,7 +147,7 @@ def test_a_wrong_clock_blocks_and_loses_nothing(tmp_path: Path) -> None:
 def test_files_in_which_it_may_be_are_tried_in_the_order_in_which_they_were_refused(tmp_path: Path) -> None:
     paths = [write(tmp_path / str(index), *[b"%d.%d" % (index, number) for number in range(8)]) for index in range(3)]
     splits = [split_of(path) for path in paths]
-    search, whole = Search(), batch_of(definition("x:1", "t"), *splits)
+    search, whole = RefusalSearch(), batch_of(definition("x:1", "t"), *splits)
     progresses = [Progress(split) for split in splits[:2]]
     for progress in progresses:
         progress.stream = open_stream(progress.split, LineFrames(LineOptions()))

@@ -15,8 +15,8 @@ from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
 from copycat_agent.model import Counts, Delivered, Place
 from copycat_agent.producer import Producers, task_producer
+from copycat_agent.producer.kafka_errors import translate
 from copycat_agent.producer.lane_producer import LaneProducer
-from copycat_agent.producer.outcomes import translate
 from copycat_agent.producer.transactional import KafkaSteps
 from tests.rig.kafka import create_topic, unique_topic, values
 from tests.unit.batch.lanes import OneLane, committed, seen

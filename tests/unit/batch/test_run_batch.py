@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch import run
+from copycat_agent.batch.progress import Progress
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.encoding import encoder
@@ -356,14 +357,14 @@ def test_a_file_cut_while_refused_records_are_looked_for_loses_nothing_silently(
 ) -> None:
     monkeypatch.setattr(run, "RUN_BYTES", 2**20)  # so that reading would go on behind the cut
     path = write(tmp_path / "f", b"head", os.urandom(600).hex().encode(), *[b"x" * 99] * 40_000)
-    again = run.BatchRun._again
+    rewind = Progress.rewind
     connector = definition(broker.bootstrap, refusing_topic(make_topic), errors={"tolerance": "all"})
 
-    def cut_first(self: Any, *arguments: Any) -> bool:
+    def cut_first(self: Progress) -> None:
         os.truncate(path, 5)
-        return again(self, *arguments)
+        rewind(self)
 
-    monkeypatch.setattr(run.BatchRun, "_again", cut_first)
+    monkeypatch.setattr(Progress, "rewind", cut_first)
     (result,) = run_batch(batch_of(connector, split_of(path)), producers, never)
     assert result.offset.position <= 5
     assert not result.at_end

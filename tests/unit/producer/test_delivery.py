@@ -203,7 +203,7 @@ def test_without_an_answer_no_topic_is_made_in_another_way(monkeypatch: pytest.M
     def metadata(_self: Topics, _topic: str, _begin: float) -> tuple[int, None]:
         pytest.fail("a broker may make the topic when it is asked so")
 
-    monkeypatch.setattr(Topics, "_metadata", metadata)
+    monkeypatch.setattr(Topics, "metadata", metadata)
     address = f"127.0.0.1:{free_port()}"
     producer = TaskProducer(KafkaOptions(bootstrap_servers=(address,), create_topics=TopicOptions(partitions=2)), "test")
     producer.begin(lambda: True)

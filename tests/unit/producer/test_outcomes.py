@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from copycat_agent.errors import BlockedError, CopycatError, DataError, FatalError, RetriableError, TimestampError
-from copycat_agent.producer import outcomes
-from copycat_agent.producer.outcomes import classify, translate, with_trouble
+from copycat_agent.producer import kafka_errors
+from copycat_agent.producer.kafka_errors import classify, translate, with_trouble
 
-TABLES = {name: getattr(outcomes, name) for name in ("RECORD", "BLOCKED", "FATAL", "RETRIABLE", "NOT_PRODUCING")}
+TABLES = {name: getattr(kafka_errors, name) for name in ("RECORD", "BLOCKED", "FATAL", "RETRIABLE", "NOT_PRODUCING")}
 CODES = {name for name in dir(KafkaError) if name.lstrip("_").isupper() and isinstance(getattr(KafkaError, name), int)}
 """Every code that the library has; `__` names and methods are left out by their case."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -16,7 +16,9 @@ from copycat_agent.dev_broker import DevBroker, free_port
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import transactional
+from copycat_agent.producer.asking import Admin, Question
 from copycat_agent.producer.probing import ClusterProbe
+from copycat_agent.producer.topics import OffsetsTopic
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.protocol import Entry
 from tests.rig.kafka import create_topic, unique_topic
@@ -57,12 +59,23 @@ def test_the_topic_is_made_compacted_and_found_again(here: World) -> None:
     probe.close()
 
 
-class Strict:
-    """Brokers whose rules are asked before the real ones: each of `answers` for one request, None to let it pass. `asked` are settings."""
+class StrictAdmin(Admin):
+    """Asks brokers with rules before the real ones: each of `answers` is for one request, None lets it pass. `asked` are settings."""
 
-    def __init__(self, client: Any, *answers: int | None) -> None:
-        self.client, self.answers = client, list(answers)
+    def __init__(self, options: KafkaOptions, *answers: int | None) -> None:
+        super().__init__(options, stopping=lambda: False)
+        self.answers = list(answers)
         self.asked: list[dict[str, str]] = []
+
+    def ask(self, question: Question, seconds: float | None = None) -> Any:
+        return super().ask(lambda client: question(cast("AdminClient", Strict(client, self))), seconds)
+
+
+class Strict:
+    """A client of such brokers."""
+
+    def __init__(self, client: AdminClient, admin: StrictAdmin) -> None:
+        self.client, self.answers, self.asked = client, admin.answers, admin.asked
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.client, name)
@@ -72,7 +85,7 @@ class Strict:
         self.asked.append(dict(topic.config or {}))
         code = self.answers.pop(0)
         if code is None:
-            return self.client.create_topics(topics, **how)  # type: ignore[no-any-return]
+            return self.client.create_topics(topics, **how)
         answer: Future[None] = Future()
         answer.set_exception(KafkaException(KafkaError(code)))
         return {topic.topic: answer}
@@ -83,9 +96,10 @@ UNCLEAN = "unclean.leader.election.enable"
 
 @pytest.mark.parametrize("code", [KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG])
 def test_brokers_that_do_not_take_one_setting_get_the_topic_without_it(here: World, code: int) -> None:
-    here.steps._admin._client = strict = Strict(here.steps._admin._made(), code, None)  # type: ignore[assignment]
+    strict = StrictAdmin(here.steps.options, code, None)
     topic = unique_topic("__copycat_offsets")
-    assert here.steps.ensure_topic(topic) == 25
+    assert OffsetsTopic(strict).ensure(topic) == 25
+    strict.close()
     first, second = strict.asked
     assert {**second, UNCLEAN: "false"} == first
     assert UNCLEAN not in second
@@ -94,9 +108,10 @@ def test_brokers_that_do_not_take_one_setting_get_the_topic_without_it(here: Wor
 def test_who_may_not_make_the_topic_is_told_the_command_for_what_was_asked_last(here: World) -> None:
     denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
     for answers, is_in in (([denied], True), ([KafkaError.POLICY_VIOLATION, denied], False)):
-        here.steps._admin._client = Strict(here.steps._admin._made(), *answers)  # type: ignore[assignment]
+        strict = StrictAdmin(here.steps.options, *answers)
         with pytest.raises(BlockedError, match="creating topic") as caught:
-            here.steps.ensure_topic("__copycat_offsets_x")
+            OffsetsTopic(strict).ensure("__copycat_offsets_x")
+        strict.close()
         settings = " --config cleanup.policy=compact --config segment.bytes=67108864 --config min.insync.replicas=1"
         assert caught.value.hint.endswith(settings + (f" --config {UNCLEAN}=false" if is_in else ""))
 

@@ -21,9 +21,9 @@ from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import Refused, lane_producer
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
+from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Entry, perform
-from copycat_agent.transactions.writing import LaneWriter
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.rig.proxy import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 from tests.rig.requests import FENCED, is_commit
@@ -116,7 +116,7 @@ def zombie_is_told(zombie: LaneProducer) -> Callable[[], bool]:
 
     def look() -> bool:
         zombie.attend()
-        return bool(zombie._failures)
+        return bool(zombie.failures)
 
     return look
 

@@ -27,9 +27,9 @@ from copycat_agent.model import (
     is_connector_id,
 )
 from copycat_agent.transactions import entries, names, opening
+from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan
 from copycat_agent.transactions.protocol import Lines, Step
-from copycat_agent.transactions.writing import LaneWriter
 from tests.unit.transactions.broker import Tell
 
 UUID = "u"
@@ -108,7 +108,7 @@ class Disk:
         return kept is not None and (kept.published or bool(kept.before) or not kept.asks)
 
     def rename(self, old: str, new: str) -> None:
-        """As `offsets.names` does it: a label goes along with what is known."""
+        """As `offsets.connector_names` does it: a label goes along with what is known."""
         there, one = self.kept.pop(new, None), self.kept.pop(old)
         one.asks = there.asks if there is not None else True
         self.kept[new] = one
@@ -351,7 +351,7 @@ class Agent:
         return self.disk.of(self.connector).id if self.has_ids else self.connector
 
     def _look_up(self, nonce: str) -> Acts:
-        """Ask Kafka for names, where the store does not know: see `attempts.OpeningPlanner` and `offsets.names`."""
+        """Ask Kafka for names, where the store does not know: see `attempts.OpeningPlanner` and `offsets.connector_names`."""
         kept = self.disk.of(self.connector)
         if not kept.asks:
             return

@@ -442,7 +442,7 @@ class _Run:
                     raise BrokenPromiseError(f"{entry.key!r} goes from {positions[entry.key]} back to {told['offset']['position']}")
                 positions[entry.key] = told["offset"]["position"]
 
-    def in_topic(self, key: str) -> entries.Found:
+    def in_topic(self, key: str) -> entries.FoundEntries:
         """What the topic says of a key."""
         log = self.broker.log(place_of(key))
         there = [one.value._replace(offset=n) for n, one in enumerate(log.records) if one.state == "committed"]

@@ -13,9 +13,9 @@ from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Position, i
 from copycat_agent.transactions import checks, opening
 from copycat_agent.transactions.checks import Claim
 from copycat_agent.transactions.entries import transactional_id
+from copycat_agent.transactions.lane_writer import LaneWriter, PreparedProducer
 from copycat_agent.transactions.opening import LaneSnapshot, OpeningPlan
 from copycat_agent.transactions.protocol import Handle, Lines, Step
-from copycat_agent.transactions.writing import LaneWriter, _Prepared
 from tests.unit.transactions import agents
 from tests.unit.transactions.agents import Agent
 from tests.unit.transactions.history import BrokenPromiseError, History
@@ -237,7 +237,7 @@ def the_next_producer_is_prepared_after_the_commit(patch: Patch) -> None:
             except CopycatError:
                 yield Step("close", (following,))
             else:
-                self._prepared = _Prepared(outcome.head.seq, following, outcome.head)
+                self._prepared = PreparedProducer(outcome.head.seq, following, outcome.head)
         return outcome
 
     patch.setattr(LaneWriter, "finish", late)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import PositionsError
 from copycat_agent.model import Counts, Fingerprint, Head, LaneId, Loss, Position, SourceOffset, SourcePartition
-from copycat_agent.transactions.entries import Found, head_entry, partition_of, position_entry, read, transactional_id
+from copycat_agent.transactions.entries import FoundEntries, head_entry, partition_of, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry
 
 NAMES = st.text(st.characters(), min_size=1, max_size=20)
@@ -72,7 +72,7 @@ def test_nobody_reads_what_is_somebody_elses(agent: str, connector: str, other_a
     if (agent, connector) == (other_agent, other):
         return
     there = head_entry(LaneId(other_agent, other, 0), Head(1, "n"))
-    assert read([there], agent, connector) == Found({}, [])
+    assert read([there], agent, connector) == FoundEntries({}, [])
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("a", "ab"), ("ab", "a"), ("a", 'a"'), ('a", "b', "a"), ("é", "e"), ("a\\", "a"), ("", "a")])
@@ -119,7 +119,7 @@ def test_what_this_version_did_not_write_is_refused_by_its_offset(entry: Entry) 
 
 
 def test_junk_of_others_is_passed_over() -> None:
-    assert read([Entry(b"junk", b"junk"), Entry(b"", None), Entry(b"\xff\x00", b"")], "u", "c") == Found({}, [])
+    assert read([Entry(b"junk", b"junk"), Entry(b"", None), Entry(b"\xff\x00", b"")], "u", "c") == FoundEntries({}, [])
 
 
 def test_a_position_says_no_more_than_there_is_to_say() -> None:

@@ -13,9 +13,9 @@ from copycat_agent.errors import CopiedError, CopycatError, FencedError, Positio
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
 from copycat_agent.transactions import checks
 from copycat_agent.transactions.entries import head_entry, read
+from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import perform
-from copycat_agent.transactions.writing import LaneWriter
 from tests.unit.transactions.broker import Record
 from tests.unit.transactions.test_writing import PLACE, World
 
@@ -311,7 +311,7 @@ class Between(World):
 
 @pytest.mark.parametrize("at_once", [1, 3, 1000])
 def test_other_lanes_may_go_on_while_one_is_opened_again(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_AT_ONCE", at_once)
+    monkeypatch.setattr(checks, "AT_ONCE", at_once)
     heads: dict[int, Head] = {}
 
     def works_on(world: Between, step: str, answer: Any) -> Any:

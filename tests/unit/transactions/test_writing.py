@@ -10,9 +10,9 @@ import pytest
 
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
 from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
+from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Lines, Step, perform
-from copycat_agent.transactions.writing import LaneWriter
 from tests.unit.transactions.broker import WAIT, Broker, Producer
 
 LANE = LaneId("u", "c", 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
 from copycat_agent.model import Counts, Head, LaneOutcome, LanePlan, Place, Position, SplitResult
-from copycat_agent.transactions.entries import Found, head_entry, position_entry, read, transactional_id
+from copycat_agent.transactions.entries import FoundEntries, head_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry
 from tests.unit.worker.doubles import Results, settled
 
@@ -106,10 +106,10 @@ class FakeKafka:
         """What the topic says of each file of connector app, by path."""
         return {one.offset.path: one.offset for one in self.found(agent, "app").positions if one.offset}
 
-    def found(self, agent: str, name: str) -> Found:
+    def found(self, agent: str, name: str) -> FoundEntries:
         """What the topic has under the id of the connector with this name, and of nobody where the id has another name by now."""
         found = read(self.log, agent, read(self.log, agent, name).id, name)
-        return found if found.name == name else Found({}, [])
+        return found if found.name == name else FoundEntries({}, [])
 
     def take(self, batch: Batch, results: Results | None = None) -> Head:
         """Commit a batch as its task would. FencedError when the lane is not where it was planned."""

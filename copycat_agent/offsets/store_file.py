@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
-from copycat_agent.offsets import identity, lanes, ledger, schema
+from copycat_agent.offsets import agent_identity, lanes, ledger, schema
 from copycat_agent.offsets.connection import is_damage, translate
 from copycat_agent.offsets.state_dir import DATABASE, leave_marker, marker_of
 
@@ -37,7 +37,7 @@ class OpenedStore(NamedTuple):
     """A store, and who the agent is."""
 
     connection: sqlite3.Connection
-    kept: identity.Kept
+    kept: agent_identity.Kept
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -54,7 +54,7 @@ def open_checked(directory: StateDir, *, accept_empty: bool, rebuild: bool) -> O
     """A store that is whole and up to date, made anew when there is none. For `accept_empty` and `rebuild` see `OffsetStore.open`."""
     database = directory.path / DATABASE
     marker = marker_of(database)
-    kept = identity.load(directory.path)
+    kept = agent_identity.load(directory.path)
     rebuild = rebuild and kept is not None  # without an identity Kafka would be asked about nobody
     if not accept_empty and not rebuild:
         _refuse_undecided(database)
@@ -85,14 +85,14 @@ def open_existing(directory: StateDir) -> OpenedStore:
         raise FatalError(msg, "start the agent: it moves the store aside and says what can be done")
     if not database.exists():
         raise nothing_there(directory.path)
-    return _agreed(directory, _up_to_date(database), identity.load(directory.path))
+    return _agreed(directory, _up_to_date(database), agent_identity.load(directory.path))
 
 
-def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: identity.Kept | None) -> OpenedStore:
+def _agreed(directory: StateDir, connection: sqlite3.Connection, kept: agent_identity.Kept | None) -> OpenedStore:
     """Both say who the agent is. A store from before it got an identity of its own follows it."""
     try:
         (stored,) = connection.execute("SELECT uuid FROM agent").fetchone()
-        kept = identity.agree(directory.path, kept, stored)
+        kept = agent_identity.agree(directory.path, kept, stored)
         if stored != kept.uuid:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -137,7 +137,7 @@ def _repair_ledger(connection: sqlite3.Connection) -> None:
         _log.error("damaged rows of the offset store were dropped; offsets are whole", table=table, rows=rows, means=_MEANS[table])
 
 
-def _create(directory: StateDir, database: Path, kept: identity.Kept | None) -> None:
+def _create(directory: StateDir, database: Path, kept: agent_identity.Kept | None) -> None:
     """Make the database under another name and rename it whole: an empty file with its name is then always damage."""
     fresh = database.with_name(database.name + ".new")
     for suffix in ("", "-journal", "-wal", "-shm"):

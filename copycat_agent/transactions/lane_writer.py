@@ -28,7 +28,7 @@ Where each head comes to lie is not asked: the library would report the delivery
 """
 
 
-class _Prepared(NamedTuple):
+class PreparedProducer(NamedTuple):
     """A producer for the step from `seq` on. `head`: it was made ready before the head came to be this; None: the head has to be read.
 
     `is_begun`: its transaction is open, and empty.
@@ -48,7 +48,7 @@ class LaneWriter:
     """
 
     def __init__(self) -> None:
-        self._prepared: _Prepared | None = None
+        self._prepared: PreparedProducer | None = None
         self._open: Handle | None = None
         self._next: Handle | None = None
 
@@ -119,7 +119,7 @@ class LaneWriter:
         following, self._open, self._next = self._next, None, None
         yield Step("close", (handle,))
         if following is not None:
-            self._prepared = _Prepared(now.seq, following, now)
+            self._prepared = PreparedProducer(now.seq, following, now)
         return LaneOutcome("committed", now)
 
     def _looked_up(self, plan: LanePlan, now: Head) -> Lines[Head]:
@@ -140,13 +140,13 @@ class LaneWriter:
             return LaneOutcome("unknown", plan.head, str(why))
         again = yield from self._prepare(plan, plan.head.seq)
         if again is not None:
-            self._prepared = _Prepared(plan.head.seq, again)
+            self._prepared = PreparedProducer(plan.head.seq, again)
         return LaneOutcome("undone", plan.head, str(why))
 
     def keep(self, plan: LanePlan, handle: Handle) -> LaneOutcome:
         """Nothing was sent and nothing is to be said: the next batch uses the same transaction."""
         self._open = None
-        self._prepared = _Prepared(plan.head.seq, handle, plan.head, is_begun=True)
+        self._prepared = PreparedProducer(plan.head.seq, handle, plan.head, is_begun=True)
         return LaneOutcome("idle", plan.head)
 
     def rest(self) -> Lines[None]:

@@ -18,7 +18,7 @@ from copycat_agent.model import Batch, LaneOutcome, LanePlan, LaneState, SplitRe
 Results = tuple[SplitResult, ...]
 
 
-class Outcomes(Protocol):
+class BatchOutcomes(Protocol):
     """One delivery's."""
 
     is_always_asked: bool
@@ -36,8 +36,8 @@ class _Acknowledged:
 
     is_always_asked = False
 
-    def add(self, _batch: Batch, results: Results, _why: str, *, begun: bool, again: bool = False) -> Results:  # noqa: ARG002 - see `Outcomes`
-        """See `Outcomes.add`."""
+    def add(self, _batch: Batch, results: Results, _why: str, *, begun: bool, again: bool = False) -> Results:  # noqa: ARG002 - see `BatchOutcomes`
+        """See `BatchOutcomes.add`."""
         return results
 
 
@@ -47,7 +47,7 @@ class _Transaction:
     is_always_asked = True
 
     def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
-        """See `Outcomes.add`."""
+        """See `BatchOutcomes.add`."""
         plan = batch.delivery
         assert isinstance(plan, LanePlan), "a transaction has a lane"
         if not results:
@@ -60,7 +60,7 @@ class _Transaction:
         return replace(first, outcome=said), *rest
 
 
-OUTCOMES: Mapping[str, Outcomes] = {"at_least_once": _Acknowledged(), "exactly_once": _Transaction()}
+OUTCOMES: Mapping[str, BatchOutcomes] = {"at_least_once": _Acknowledged(), "exactly_once": _Transaction()}
 """By the guarantee that a batch's plan names."""
 
 
@@ -71,10 +71,10 @@ def without_answer(batch: Batch, error: CopycatError | None, *, begun: bool) -> 
 
 
 def completed(batch: Batch, results: Results, why: str, *, again: bool) -> Results:
-    """The results, with an outcome where none of them says it: then nothing was begun, for this reason. `again`: see `Outcomes.add`."""
+    """Returns the results, with an outcome where none says it: nothing was begun, for this reason. `again` as in `BatchOutcomes.add`."""
     return OUTCOMES[batch.delivery.guarantee].add(batch, results, why, begun=False, again=again)
 
 
 def is_always_asked(batch: Batch) -> bool:
-    """See `Outcomes.is_always_asked`."""
+    """See `BatchOutcomes.is_always_asked`."""
     return OUTCOMES[batch.delivery.guarantee].is_always_asked

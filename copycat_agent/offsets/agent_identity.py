@@ -37,7 +37,7 @@ _MOST_BYTES = 2**20
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Identity(NamedTuple):
+class AgentIdentity(NamedTuple):
     """`nonce` is this start's, "" for a command. `nonces` are those of all starts that are known, this one included."""
 
     uuid: str
@@ -55,9 +55,9 @@ class Kept:
     partitions: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> AgentIdentity:
         """The identity as a command knows it, without the nonce of a start."""
-        return Identity(self.uuid, "", frozenset(self.nonces))
+        return AgentIdentity(self.uuid, "", frozenset(self.nonces))
 
 
 def is_uuid(text: str) -> bool:
@@ -123,7 +123,7 @@ def _parse(path: Path, told: dict[str, Any]) -> Kept:
     return kept
 
 
-def start(directory: StateDir | None, kept: Kept, named: Iterable[str]) -> tuple[Kept, Identity]:
+def start(directory: StateDir | None, kept: Kept, named: Iterable[str]) -> tuple[Kept, AgentIdentity]:
     """A start of the agent: a fresh nonce, on disk when this returns. RetriableError when it cannot be put there.
 
     `named` are nonces that must not be forgotten.
@@ -134,7 +134,7 @@ def start(directory: StateDir | None, kept: Kept, named: Iterable[str]) -> tuple
     now = replace(kept, nonces=(*older, *newest, nonce))
     if directory is not None:
         save(directory, now)
-    return now, Identity(now.uuid, nonce, frozenset(now.nonces))
+    return now, AgentIdentity(now.uuid, nonce, frozenset(now.nonces))
 
 
 def save(directory: StateDir, kept: Kept) -> None:
