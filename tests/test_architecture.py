@@ -131,8 +131,6 @@ DUPLICATE_MODULES = frozenset(
         "backoff",
         "demo",
         "given",
-        "identity",
-        "names",
         "opening",
         "paths",
         "planning",
