@@ -109,7 +109,6 @@ LATE: dict[tuple[str, str], str] = {
 DUPLICATE_CLASSES = frozenset(
     [
         "Address",
-        "Answer",
         "Delivered",
         "Flight",
         "Found",
@@ -135,7 +134,6 @@ DUPLICATE_MODULES = frozenset(
         "paths",
         "planning",
         "progress",
-        "rows",
         "runs",
     ]
 )

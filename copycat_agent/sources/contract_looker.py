@@ -1,4 +1,4 @@
-"""Asks an author's source on a thread of its own: what may hang there holds up neither its connector nor the agent."""
+"""Calls an author's source on a thread of its own, so that one that hangs holds up neither its connector nor the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOSE_SECONDS = 1.0
 
 
 class Looker:
-    """For the connector's thread; the source is called from one other thread, and never twice at once."""
+    """Used from the connector's thread. The source is called from one other thread, one call at a time."""
 
     def __init__(self, source: AuthorSource, name: str) -> None:
         self._source = source
@@ -34,7 +34,7 @@ class Looker:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is an answer to take."""
+        """Whether `take` has an answer."""
         return self._answer is not None
 
     @property
@@ -44,7 +44,7 @@ class Looker:
             return self._wanted is not None or self._since is not None or (bool(self._saved) and not self._failed)
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> None:
-        """Ask what is there. `take` has it later."""
+        """Ask the source what is there; `take` returns the answer later."""
         with self._turn:
             self._wanted = dict(saved), to_the_end
             self._begin()

@@ -1,4 +1,4 @@
-"""The agent's end of the process in which a reader plans: asks, waits so long, and kills."""
+"""Starts the process in which a reader plans, asks it questions, and kills it when it takes too long."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SHOWN_MOST = 500
 """Characters of what an exception of a reader says that people are shown."""
 
 
-class Answer(NamedTuple):
-    """What the process says: values, and bytes that only a task reads."""
+class ReaderAnswer(NamedTuple):
+    """An answer of the process: JSON values, and bytes that only a task reads."""
 
     values: dict[str, Any]
     work: bytes
 
 
 class ReaderFaultError(RetriableError):
-    """The reader raised something. `text` is what that said: for people who ask, once secrets are hidden in it."""
+    """The reader raised an exception. `text` is that exception's text, which may hold secrets: show it by `shown` only."""
 
     def __init__(self, message: str, hint: str = "", text: str = "") -> None:
         super().__init__(message, hint)
@@ -40,7 +40,7 @@ class ReaderFaultError(RetriableError):
 
 
 class UnusableReaderError(FatalError):
-    """The definition does not name a reader that can be made; `option` of its source says so, "" where none does."""
+    """The reader that the definition names cannot be made. `option` is the option of the source at fault, "" for none."""
 
     def __init__(self, message: str, hint: str = "", option: str = "") -> None:
         super().__init__(message, hint)
@@ -51,7 +51,7 @@ class ReaderProcess:
     """One process. `ask` is called from one thread, `kill` from any."""
 
     def __init__(self, name: str, options: dict[str, str], timeout: float) -> None:
-        """Start it and have the reader made: `made` is what is known of it. Raises what `ask` raises."""
+        """Start the process and make the reader; `made` then describes it. Raises what `ask` raises."""
         self._name = name
         self._timeout = timeout
         self._lock = threading.Lock()
@@ -73,14 +73,14 @@ class ReaderProcess:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """Process id."""
         return self._process.pid
 
-    def ask(self, what: str, **values: Any) -> Answer:  # noqa: ANN401 - JSON values
+    def ask(self, what: str, **values: Any) -> ReaderAnswer:  # noqa: ANN401 - JSON values
         """Ask one question.
 
-        Raises UnusableReaderError for what stays as it is, ReaderFaultError for what the reader raises, and RetriableError where the
-        process is gone, or is killed because no answer came in time.
+        Raises UnusableReaderError for a reader that cannot be used, ReaderFaultError when the reader raises, and RetriableError when the
+        process is gone, or was killed because it took longer than the timeout.
         """
         try:
             self._connection.send_bytes(json.dumps({"ask": what, **values}).encode())
@@ -96,7 +96,7 @@ class ReaderProcess:
             raise RetriableError(f"the process of the reader {self._name} {why} ({what})", "it is started again") from None
         if "error" in answer:
             raise self._error(what, answer)
-        return Answer(answer, work)
+        return ReaderAnswer(answer, work)
 
     def _error(self, what: str, answer: dict[str, Any]) -> Exception:
         if answer["is_fatal"]:
@@ -105,11 +105,11 @@ class ReaderProcess:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was killed, or has ended."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """End it at once. What waits for an answer raises RetriableError."""
+        """Kill the process. An `ask` under way raises RetriableError."""
         with self._lock:
             self._process.kill()
             self._process.wait()

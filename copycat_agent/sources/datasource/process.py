@@ -1,7 +1,7 @@
 """The process in which a reader plans: `python -m copycat_agent.sources.datasource.process FD`. It can be killed at any time.
 
-It answers questions over the socket FD, in the order they come: JSON, and where an answer has `work`, those bytes behind it. Where the
-reader prints to is nowhere: what it prints may hold data.
+It answers questions over the socket FD in order, in JSON; an answer with `work` is followed by those bytes. What the reader prints is
+thrown away: it may hold data.
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ from typing import Any
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.registry import told
 from copycat_agent.sources.contract import same_position
-from copycat_agent.sources.datasource.faults import fault
-from copycat_agent.sources.datasource.reader import NotThisError, StreamReader
+from copycat_agent.sources.datasource.reader import NotThisError, StreamReader, fault
 
 _PR_SET_PDEATHSIG = 1
 _TEXT_MOST = 2**16
 """Characters of what an exception of a reader says. Far more than anybody is shown: a secret must be whole to be hidden."""
 
-Answer = tuple[dict[str, Any], bytes]
+Reply = tuple[dict[str, Any], bytes]
 
 
 class ReaderSession:
-    """One reader, and the questions about it."""
+    """One reader and the answers to questions about it."""
 
     def __init__(self) -> None:
         self._reader: StreamReader | None = None
         self.name = ""
 
-    def answer(self, question: dict[str, Any]) -> Answer:
-        """The answer to one question. Raises whatever the reader raises."""
+    def answer(self, question: dict[str, Any]) -> Reply:
+        """Answer one question. Raises whatever the reader raises."""
         if question["ask"] == "open":
             return self._open(question)
         assert self._reader is not None, "it is opened first"
-        answer: Answer = getattr(self, f"_{question['ask']}")(self._reader, question)
+        answer: Reply = getattr(self, f"_{question['ask']}")(self._reader, question)
         return answer
 
-    def _open(self, question: dict[str, Any]) -> Answer:
+    def _open(self, question: dict[str, Any]) -> Reply:
         self.name = question["class"]
         sys.path.extend(one for one in question["path"] if one not in sys.path)
         try:
@@ -54,20 +53,20 @@ class ReaderSession:
         columns = [[column.name, column.type] for column in reader.schema.columns]
         return {"simple": reader.is_simple, "limit": reader.has_limit, "knows_end": reader.knows_its_end, "columns": columns}, b""
 
-    def _initial(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
+    def _initial(self, reader: StreamReader, question: dict[str, Any]) -> Reply:
         del question
         return {"offset": reader.initial()}, b""
 
-    def _prepare(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
+    def _prepare(self, reader: StreamReader, question: dict[str, Any]) -> Reply:
         del question
         reader.prepare_end()
         return {}, b""
 
-    def _latest(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
+    def _latest(self, reader: StreamReader, question: dict[str, Any]) -> Reply:
         return {"offset": reader.latest(question["start"], everything=question.get("everything", True))}, b""
 
-    def _next(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
-        """What lies behind `start`: its end, and with it the records themselves of a simple reader, or the partitions."""
+    def _next(self, reader: StreamReader, question: dict[str, Any]) -> Reply:
+        """Plan the range from `start` on: its end, and the records of a simple reader or the partitions of another."""
         start = question["start"]
         if reader.is_simple:
             end, rows = reader.read_on(start, question["most_bytes"])
@@ -77,21 +76,21 @@ class ReaderSession:
         end = reader.latest(start, everything=False)
         return {"offset": end}, b"" if same_position(start, end) else reader.plan(start, end)
 
-    def _plan(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
+    def _plan(self, reader: StreamReader, question: dict[str, Any]) -> Reply:
         return {}, reader.plan(question["start"], question["end"])
 
-    def _commit(self, reader: StreamReader, question: dict[str, Any]) -> Answer:
+    def _commit(self, reader: StreamReader, question: dict[str, Any]) -> Reply:
         reader.commit(question["end"])
         return {}, b""
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Stop the reader, if there is one."""
         if self._reader is not None:
             self._reader.stop()
 
 
 def serve(connection: Connection) -> None:
-    """Answer until the other end is closed."""
+    """Reply until the other end is closed."""
     session = ReaderSession()
     while True:
         try:
@@ -108,7 +107,7 @@ def serve(connection: Connection) -> None:
 
 
 def _failure(error: Exception, name: str) -> dict[str, Any]:
-    """Of an exception that is none of ours type and place are told; its text goes to people who ask for it."""
+    """Describe an error. Others' exceptions are told by type and place; their text is only for commands that people run."""
     if isinstance(error, CopycatError):
         option = error.option if isinstance(error, NotThisError) else ""
         return {"error": error.message, "hint": error.hint, "is_fatal": isinstance(error, FatalError), "option": option}

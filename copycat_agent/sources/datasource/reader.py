@@ -1,4 +1,7 @@
-"""A data source that somebody wrote, made: its reader, and what its records have. In the process that plans, and in tasks."""
+"""Wraps the stream reader of a data source that somebody else wrote: finds its class, plans with it, and turns its rows into fields.
+
+Used in the process that plans and in tasks.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,21 @@ import importlib
 import inspect
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.sql import Row
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from copycat_agent.errors import FatalError
+from copycat_agent.formats.records.parquet.parquet_values import rows_of, values
+from copycat_agent.registry import told
 from copycat_agent.sources.contract import same_position
 from copycat_agent.sources.contract_reading import weight
-from copycat_agent.sources.datasource.rows import Fields, fields_of
 from copycat_agent.sources.datasource.schemas import columns_of, struct_of
 
 if TYPE_CHECKING:
@@ -28,12 +35,13 @@ if TYPE_CHECKING:
 PLAN_BYTES_MAX = 16 * 2**20
 """The partitions of a range are no larger, pickled: they go through the driver to a task."""
 
+Fields = dict[str, Any]
 Offset = Any
 """What a reader calls an offset: a JSON value, mostly a map."""
 
 
 class NotThisError(FatalError):
-    """What a definition names is no data source that can be streamed. `option` is the option of the definition that says so."""
+    """A definition names something that is no data source, or one that cannot be streamed. `option` is the option at fault."""
 
     def __init__(self, message: str, hint: str = "", option: str = "class") -> None:
         super().__init__(message, hint)
@@ -70,7 +78,7 @@ def schema_of(planned: bytes) -> Schema:
 
 
 class StreamReader:
-    """The reader of a data source, whichever of PySpark's two kinds it is."""
+    """The reader of a data source, of either of PySpark's two kinds."""
 
     def __init__(self, name: str, options: dict[str, str]) -> None:
         """Raises FatalError, and whatever the data source raises."""
@@ -99,15 +107,15 @@ class StreamReader:
         return isinstance(self._any, SupportsTriggerAvailableNow)
 
     def prepare_end(self) -> None:
-        """From now on it gives what is there at present."""
+        """Tell the reader to end where its data ends now."""
         self._any.prepareForTriggerAvailableNow()
 
     def initial(self) -> Offset:
-        """Where a first start begins."""
+        """The offset at which a first start begins."""
         return _checked(self._any.initialOffset(), "initialOffset")
 
     def latest(self, start: Offset, *, everything: bool) -> Offset:
-        """Where what is there ends, for the kind that plans; with `everything` whatever limit it has."""
+        """The end of the next range of a reader that plans; with `everything` the end of its data, whatever its limit."""
         if not self._takes_limit:
             return _checked(self._planned.latestOffset(), "latestOffset")  # type: ignore[call-arg]
         limit = ReadAllAvailable() if everything else self._planned.getDefaultReadLimit()
@@ -115,11 +123,11 @@ class StreamReader:
 
     @property
     def has_limit(self) -> bool:
-        """Whether it does not give all that is there at once."""
+        """Whether its ranges are limited by default."""
         return self._takes_limit and not isinstance(self._planned.getDefaultReadLimit(), ReadAllAvailable)
 
     def read_on(self, start: Offset, most_bytes: int) -> tuple[Offset, list[Fields] | None]:
-        """What a simple reader has behind `start`: where that ends, and the records; None when they are more than `most_bytes`."""
+        """Read what a simple reader has from `start` on: the end offset and the records, None when those exceed `most_bytes`."""
         assert self._simple is not None, "a simple reader"
         given, end = self._simple.read(start)
         found, size_bytes = list[Fields](), 0
@@ -144,11 +152,11 @@ class StreamReader:
         return pickle.dumps((self.schema, planned))
 
     def commit(self, end: Offset) -> None:
-        """Everything before `end` is where it belongs."""
+        """Tell the reader that everything before `end` is delivered and saved."""
         self._any.commit(end)
 
     def stop(self) -> None:
-        """It is not needed any more."""
+        """Stop the reader. Errors are ignored."""
         with contextlib.suppress(Exception):
             getattr(self._any, "stop", lambda: None)()
 
@@ -167,3 +175,61 @@ def _checked(offset: Offset, what: str) -> Offset:
         return json.loads(json.dumps(offset, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         raise FatalError(f"the offset that {what}() returns is no JSON value", "offsets are maps of texts, numbers and booleans") from None
+
+
+def fields_of(given: Iterable[Any] | None, names: list[str], what: str = "read") -> Iterator[Fields]:
+    """The records that the reader's method `what` gives.
+
+    Raises FatalError for None and for what does not fit the schema, and whatever the reader raises.
+    """
+    if given is None:
+        raise FatalError(f"{what}() returned nothing", "return an iterator, or an empty list")
+    for one in given:
+        if isinstance(one, pa.RecordBatch):
+            yield from _of_batch(one, names)
+        else:
+            yield _of_row(one, names)
+
+
+def _of_batch(batch: pa.RecordBatch, names: list[str]) -> Iterator[Fields]:
+    if sorted(batch.schema.names) != sorted(names):
+        raise FatalError(f"the reader gives Arrow columns {_listed(batch.schema.names)}, and its schema has {_listed(names)}")
+    columns = [values(batch.column(name)) for name in names]
+    yield from rows_of(names, columns, batch.num_rows)
+
+
+def _of_row(row: Any, names: list[str]) -> Fields:  # noqa: ANN401 - whatever a reader yields
+    if not isinstance(row, list | tuple):
+        kind = type(row).__name__
+        raise FatalError(f"the reader gives a {kind} as a record", "it has to yield tuples, lists, Rows or Arrow RecordBatches")
+    if len(row) != len(names):
+        raise FatalError(f"the reader gives a record of {len(row)} values, and its schema has {len(names)}: {_listed(names)}")
+    if isinstance(row, Row) and hasattr(row, "__fields__"):
+        if set(row.__fields__) != set(names):
+            raise FatalError(f"the reader gives a Row of {_listed(row.__fields__)}, and its schema has {_listed(names)}")
+        return {name: _plain(row[name]) for name in names}
+    return {name: _plain(value) for name, value in zip(names, row, strict=True)}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds
+    """A value without classes of PySpark's in it."""
+    if isinstance(value, Row) and hasattr(value, "__fields__"):
+        return {name: _plain(one) for name, one in zip(value.__fields__, value, strict=True)}
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def fault(error: BaseException, name: str) -> str:
+    """Tell an exception by type and place, in the package of class `name` where possible, without its text, which may hold data."""
+    package, place, trace = name.partition(":")[0].partition(".")[0], "", error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
+            place = f"{type(error).__name__} at {Path(frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place or told(error)

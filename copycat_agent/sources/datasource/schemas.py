@@ -1,4 +1,4 @@
-"""The schema of a data source: as PySpark's readers take it, and as columns of records."""
+"""Converts the schema of a data source: DDL to PySpark's types for the reader, and those to columns of records."""
 
 from __future__ import annotations
 

@@ -10,16 +10,15 @@ import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourcePartition, Stretch
-from copycat_agent.sources.contract import Found, Position, Record, as_text, same_position
+from copycat_agent.options import Duration, Field, ScalarText
+from copycat_agent.sources.contract import Found, PolledOptions, Position, Record, as_text, same_position
 from copycat_agent.sources.contract_kind import source_kind
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import too_large
-from copycat_agent.sources.datasource.faults import fault
-from copycat_agent.sources.datasource.options import DataSourceOptions
 from copycat_agent.sources.datasource.planner import ReaderProcess
 
 if TYPE_CHECKING:
@@ -35,6 +34,31 @@ MOST_BYTES = 64 * 2**20
 """What lies between two offsets is at most this much, where the definition does not say less."""
 _ROWS, _PLAN = b"r", b"p"
 """What `work` holds, by its first byte: records that were read where the reader plans, or its partitions."""
+
+
+class DataSourceOptions(PolledOptions):
+    """Any stream reader that implements PySpark's `pyspark.sql.datasource`.
+
+    Its records have the fields of its schema. What it has between two of its offsets goes as one batch, and with exactly_once as one
+    transaction; after a failure it is asked for anew.
+    """
+
+    type: Literal["datasource"] = Field("datasource", description="A stream reader of PySpark's data source interface.")
+    class_: str = Field(
+        alias="class",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,200}:[A-Za-z_][A-Za-z0-9_]{0,100}$",
+        description="Module and class, as in package.module:Class, derived from pyspark.sql.datasource.DataSource. Installed for the "
+        "Python that runs the agent.",
+    )
+    options: dict[str, ScalarText] = Field({}, description="Options of the data source, as `.option(name, value)` gives them in Spark.")
+    replayable: bool = Field(
+        False,
+        description="true: the reader gives the same records in the same order for the same two offsets, always. Then what lies between "
+        "them may be sent in several batches.",
+    )
+    timeout: Duration = Field(
+        60.0, ge=1, le=3600, description="What plans the reads (initialOffset, latestOffset, partitions, commit) is killed after so long."
+    )
 
 
 class DataSourceReader:
@@ -169,6 +193,8 @@ class DataSourceReader:
             raise
         except Exception as error:  # noqa: BLE001 - somebody else's code raises anything, and its text may hold data
             self._forget_reader()
+            from copycat_agent.sources.datasource.reader import fault  # noqa: PLC0415 - see `_made`
+
             words = f"the reader {self._options.class_} failed (read): {fault(error, self._options.class_)}"
         if words:
             raise RetriableError(words, "it is tried again")

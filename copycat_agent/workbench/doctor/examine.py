@@ -10,7 +10,7 @@ from pathlib import Path
 
 from copycat_agent.definitions import Loaded, LoadedFile
 from copycat_agent.options import AgentOptions, Definition
-from copycat_agent.sources.datasource.options import DataSourceOptions
+from copycat_agent.sources.datasource.source import DataSourceOptions
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.exactly_once_checks import agent_uuid
 from copycat_agent.workbench.doctor.file_checks import PatternResult, examine_files, examine_secrets, examine_shared
