@@ -128,7 +128,6 @@ DUPLICATE_CLASSES = frozenset(
 DUPLICATE_MODULES = frozenset(
     [
         "backoff",
-        "demo",
         "given",
         "opening",
         "paths",
@@ -146,6 +145,7 @@ SAME_NAMES: dict[str, str] = {
     "base": "the contract of a package's parts: of a source, a transform, a converter, a delivery, a format of records",
     "catalog": "as the class",
     "columns": "columns of records: as the file has them, and as the steps leave them",
+    "demo": "a command is named after the module that does its work",
     "losses": "a command is named after what it shows",
     "run": "the command runs the agent, the module one batch",
     "schemas": "schemas of records: of files, and of data sources",
