@@ -7,8 +7,6 @@ short enough are left to `re`, and the others, or all, go to an engine that give
 
 from __future__ import annotations
 
-from copycat_agent.patterns.pattern import Match, Pattern, Repl, compile_pattern
-from copycat_agent.patterns.progress import Stop, where_it_stopped
-from copycat_agent.patterns.timed import TIMEOUT_SECONDS
+from copycat_agent.patterns.pattern import TIMEOUT_SECONDS, Match, Pattern, Repl, Stop, compile_pattern, where_it_stopped
 
 __all__ = ["TIMEOUT_SECONDS", "Match", "Pattern", "Repl", "Stop", "compile_pattern", "where_it_stopped"]

@@ -11,8 +11,7 @@ import math
 import re
 from typing import NamedTuple
 
-from copycat_agent.patterns.alphabet import Alphabet
-from copycat_agent.patterns.automaton import Automaton, TooLargeError
+from copycat_agent.patterns.automaton import Alphabet, Automaton, TooLargeError
 from copycat_agent.patterns.loops import Chains, Loops
 from copycat_agent.patterns.trees import MAX_REPEAT, Node, Tree, nodes, write
 

@@ -1,16 +1,68 @@
 """A pattern as the automaton of its positions (Glushkov's): which character may follow which, and in how many ways.
 
-What it does not model (look-around, places, what a back-reference repeats) is taken for more than it lets pass, so that a proof that
-there are few ways holds. Counted repeats are written out up to a few copies, and taken for unbounded ones beyond.
+Characters are kept as sets of bits: of each kind that a pattern can tell apart, a few characters stand for all.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from copycat_agent.patterns.alphabet import Alphabet
-from copycat_agent.patterns.trees import MAX_REPEAT, Node, nodes
+from copycat_agent.patterns.trees import MAX_REPEAT, Node, Tree, nodes, one_character
+
+_OTHERS = (
+    "\x80\x85\xa0\xaa\xb2\xb5\xc0\xd7\xdf\xe9\xff\u0130\u0131\u017f\u01c5"
+    "\u0301\u03a3\u03c2\u0430\u0660\u1e9e\u2003\u2028\u212a\u2163\u20ac\u4e2d\ufb01\ufeff"
+)
+_ASCII_END = 128
+_HIGHEST = 0x10FFFF
+
+
+class Alphabet:
+    r"""The characters that stand for all in one pattern: sets of them are bits.
+
+    They are all of ASCII; beyond it some of each class that patterns know (`\w`, `\d`, `\s`, letters with odd cases), and the neighbours of
+    those that the pattern names. Which of them a set holds is asked of `re` itself.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        named = sorted({near for code in _codes(tree.source) for near in (code - 1, code, code + 1) if _ASCII_END <= near <= _HIGHEST})
+        self._characters = [chr(code) for code in range(_ASCII_END)] + sorted({*_OTHERS, *map(chr, named), "\U0001f600", "\U0001d7ce"})
+        self._masks: dict[str, int] = {}
+        self.all = (1 << len(self._characters)) - 1
+
+    def mask(self, node: Node, flags: int) -> int:
+        """Which of the characters a node takes that takes one character."""
+        key = f"{node} {flags}"
+        if key not in self._masks:
+            self._masks[key] = self._ask(node, flags)
+        return self._masks[key]
+
+    def _ask(self, node: Node, flags: int) -> int:
+        op, av = node
+        if op == "ANY":
+            return self.all if flags & re.DOTALL else self.all & ~(1 << 10)
+        if op == "LITERAL" and av < _ASCII_END and not flags & re.IGNORECASE:
+            return 1 << int(av)
+        match = one_character(self._tree, node, flags).match
+        return sum(1 << place for place, character in enumerate(self._characters) if match(character))
+
+
+def _codes(subpattern: Any) -> set[int]:  # noqa: ANN401 - of any depth
+    """Numbers in a tree: characters, and counts, which do no harm."""
+    found, rest = set[int](), [subpattern]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, int):
+            found.add(int(each))
+        elif not isinstance(each, str) and hasattr(each, "__iter__"):
+            rest.extend(each)
+        elif hasattr(each, "__getitem__") and hasattr(each, "data"):
+            rest.extend(each.data)
+    return found
+
 
 MAX_POSITIONS = 4000
 """Larger patterns are not looked at: the answer would take too long."""
@@ -24,7 +76,7 @@ class TooLargeError(Exception):
 
 
 @dataclass
-class Part:
+class Fragment:
     """A part of a pattern: in how many ways it may be empty, the positions it begins with (and in how many ways), and those it ends with.
 
     Behind an end only the characters of its set may follow: a possessive repeat leaves none that it could have taken.
@@ -53,7 +105,7 @@ class Automaton:
         """In how many ways it may end at the same position."""
         self._loop: Node | None = None
 
-    def add(self, mask: int) -> Part:
+    def add(self, mask: int) -> Fragment:
         """A new position."""
         if len(self.sets) >= MAX_POSITIONS:
             raise TooLargeError
@@ -61,9 +113,9 @@ class Automaton:
         self.sets.append(mask)
         self.edges.append({})
         self.loops.append(self._loop)
-        return Part(0, {place: 1}, {place: (self._alphabet.all, 1)})
+        return Fragment(0, {place: 1}, {place: (self._alphabet.all, 1)})
 
-    def join(self, before: Part, after: Part) -> Part:
+    def join(self, before: Fragment, after: Fragment) -> Fragment:
         """One after the other."""
         self._connect(before, after)
         first, last = dict(before.first), dict(after.last)
@@ -73,9 +125,9 @@ class Automaton:
         if after.empty:
             for place, (allowed, ways) in before.last.items():
                 last[place] = (allowed, min(_MANY, ways * after.empty))
-        return Part(min(_MANY, before.empty * after.empty), first, last)
+        return Fragment(min(_MANY, before.empty * after.empty), first, last)
 
-    def _connect(self, before: Part, after: Part) -> None:
+    def _connect(self, before: Fragment, after: Fragment) -> None:
         for source, (allowed, leaving) in before.last.items():
             edges = self.edges[source]
             for target, entering in after.first.items():
@@ -85,16 +137,16 @@ class Automaton:
                 twice |= mask if leaving * entering > 1 else mask & old
                 edges[target] = (old | mask, twice, max(most, ways))
 
-    def sequence(self, tree: list[Node], flags: int) -> Part:
+    def sequence(self, tree: list[Node], flags: int) -> Fragment:
         """Nodes one after the other."""
-        part = Part()
+        part = Fragment()
         for node in tree:
             part = self.join(part, self.node(node, flags))
         return part
 
-    def either(self, parts: list[Part]) -> Part:
+    def either(self, parts: list[Fragment]) -> Fragment:
         """One of them."""
-        whole = Part(0)
+        whole = Fragment(0)
         for part in parts:
             whole.empty = min(_MANY, whole.empty + part.empty)
             for place, ways in part.first.items():
@@ -102,7 +154,7 @@ class Automaton:
             whole.last.update(part.last)
         return whole
 
-    def node(self, node: Node, flags: int) -> Part:  # noqa: PLR0911 - one for each kind
+    def node(self, node: Node, flags: int) -> Fragment:  # noqa: PLR0911 - one for each kind
         """One node."""
         op, av = node
         if op in {"LITERAL", "NOT_LITERAL", "ANY", "IN"}:
@@ -121,9 +173,9 @@ class Automaton:
             return self.either([self.sequence(nodes(each or []), flags) for each in av[1:]])
         if op in {"ASSERT", "ASSERT_NOT"} and int(av[1].getwidth()[1]) > 1:
             self.inside.append((av[1], flags))
-        return Part()
+        return Fragment()
 
-    def _repeat(self, node: Node, flags: int) -> Part:
+    def _repeat(self, node: Node, flags: int) -> Fragment:
         least, most, body = node[1]
         tree, most = nodes(body), int(most)
         if most > _MAX_COPIES or (most > 1 and len(self.sets) > MAX_POSITIONS // 2):
@@ -134,23 +186,23 @@ class Automaton:
             part = self._copies(tree, least, most, flags)
         return self._possessive([node], part, flags) if node[0] == "POSSESSIVE_REPEAT" else part
 
-    def _loop_of(self, node: Node, make: Any) -> Part:  # noqa: ANN401 - a function without arguments
+    def _loop_of(self, node: Node, make: Any) -> Fragment:  # noqa: ANN401 - a function without arguments
         outer, self._loop = self._loop, self._loop or node
-        part: Part = make()
+        part: Fragment = make()
         self._loop = outer
         self._connect(part, part)
         return part
 
-    def _copies(self, tree: list[Node], least: int, most: int, flags: int) -> Part:
+    def _copies(self, tree: list[Node], least: int, most: int, flags: int) -> Fragment:
         """X{1,3} as X(X(X)?)?."""
-        part = Part()
+        part = Fragment()
         for number in range(most, 0, -1):
             part = self.join(self.sequence(tree, flags), part)
             if number > least:
                 part.empty = min(_MANY, part.empty + 1)
         return part
 
-    def _possessive(self, body: Any, part: Part, flags: int) -> Part:  # noqa: ANN401 - a tree
+    def _possessive(self, body: Any, part: Fragment, flags: int) -> Fragment:  # noqa: ANN401 - a tree
         """Behind a repeat of one character that gives nothing back, something else follows."""
         for place in part.last:
             if place in self.edges[place] and (mask := self._whole_loop(nodes(body), place, flags)):

@@ -4,13 +4,62 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol
 
+import regex  # type: ignore[import-untyped]  # it has no types; this is its door
+
+from copycat_agent.errors import DataError
 from copycat_agent.patterns.ambiguity import EXPONENTIAL, Cost, cost, is_anchored, steps
 from copycat_agent.patterns.loops import Chains
-from copycat_agent.patterns.timed import TIMEOUT_SECONDS, Timed
 from copycat_agent.patterns.trees import parse, write
+
+TIMEOUT_SECONDS = 0.1
+"""For one match in one record. A batch has seconds for many thousands of them."""
+_FLAGS = regex.IGNORECASE | regex.MULTILINE | regex.DOTALL
+_HINT = "make the pattern tell where each repeat ends, such as [^ ]+ instead of .+"
+
+
+class Timed:
+    """A pattern of the `regex` library, with a time-out for each match. Compiled when it is first needed.
+
+    `regex` gets what `re` took the pattern for, and the behaviour of `re` (V0), so that both find the same. This is its only door.
+    """
+
+    def __init__(self, write: Callable[[], str], flags: int) -> None:
+        self._write = write
+        self._flags = flags
+
+    @cached_property
+    def _pattern(self) -> Any:  # noqa: ANN401 - the library's types are its own
+        return regex.compile(self._write(), regex.V0 | (self._flags & _FLAGS))
+
+    def search(self, text: str, seconds: float = TIMEOUT_SECONDS) -> Any:  # noqa: ANN401 - as above
+        """See `re.Pattern.search`. DataError when it takes too long."""
+        return self._within(lambda: self._pattern.search(text, timeout=seconds), seconds)
+
+    def match(self, text: str) -> Any:  # noqa: ANN401 - as above
+        """See `re.Pattern.match`. DataError when it takes too long."""
+        return self._within(lambda: self._pattern.match(text, timeout=TIMEOUT_SECONDS))
+
+    def fullmatch(self, text: str) -> Any:  # noqa: ANN401 - as above
+        """See `re.Pattern.fullmatch`. DataError when it takes too long."""
+        return self._within(lambda: self._pattern.fullmatch(text, timeout=TIMEOUT_SECONDS))
+
+    def sub(self, repl: str | Callable[[Any], str], text: str) -> str:
+        """See `re.Pattern.sub`. DataError when it takes too long."""
+        done: str = self._within(lambda: self._pattern.sub(repl, text, timeout=TIMEOUT_SECONDS))
+        return done
+
+    @staticmethod
+    def _within(look: Callable[[], Any], seconds: float = TIMEOUT_SECONDS) -> Any:  # noqa: ANN401 - as above
+        try:
+            return look()
+        except (TimeoutError, MemoryError):
+            pass
+        msg = f"the pattern took longer than {seconds * 1000:.0f} ms on this record"
+        raise DataError(msg, _HINT)  # outside the except: what raised it may hold data
+
 
 _STEPS = 8_500_000
 """So many ways `re` may try on one text, each some ten nanoseconds: less than `TIMEOUT_SECONDS` in all."""
@@ -131,3 +180,102 @@ def _doubt(expected: Cost) -> str:
     return (
         f"its part {part} can match one text in many ways, so a text that fails may take time that doubles with each character: {given_up}"
     )
+
+
+class Stop(NamedTuple):
+    """The first `pattern_end` characters of the pattern match the text up to, not including, character `text_end`; `element` comes next.
+
+    0, 0 and the first element when nothing of it does.
+    """
+
+    pattern_end: int
+    text_end: int
+    element: str
+
+
+def where_it_stopped(pattern: str, text: str) -> Stop | None:
+    """How far a pattern gets in a text: None when all of it is found. Looks anywhere, as `Pattern.search` does.
+
+    The pattern is cut into its elements, and the longest run of them from the first on that matches is looked for.
+    """
+    parts = elements(pattern)
+    prefixes = ["".join(parts[:count]) for count in range(len(parts) + 1)]
+    for count in range(len(parts), -1, -1):
+        end = _found(prefixes[count], text)
+        if end is not None:
+            return None if count == len(parts) else Stop(len(prefixes[count]), end, parts[count])
+    return Stop(0, 0, parts[0]) if parts else None
+
+
+def _found(pattern: str, text: str) -> int | None:
+    """Where a match ends; None when there is none, or no telling."""
+    try:
+        match = compile_pattern(pattern).search(text)
+    except (ValueError, DataError):
+        return None
+    return None if match is None else match.end()
+
+
+def elements(pattern: str) -> list[str]:
+    """A pattern's elements at the top level, which give the pattern again when they are joined. One with `|` there is one element."""
+    found: list[str] = []
+    position = 0
+    while position < len(pattern):
+        end = _quantified(pattern, _atom(pattern, position))
+        element = pattern[position:end]
+        if element == "|":
+            return [pattern]
+        if found and _is_flags(found[-1]):
+            element = found.pop() + element
+        found.append(element)
+        position = end
+    return found
+
+
+def _is_flags(element: str) -> bool:
+    return element.startswith("(?") and element.endswith(")") and element[2:-1].isalpha()
+
+
+def _atom(pattern: str, position: int) -> int:
+    """Where the atom that begins at `position` ends."""
+    first = pattern[position]
+    if first == "\\":
+        return min(position + 2, len(pattern))
+    if first == "[":
+        return _set_end(pattern, position)
+    if first == "(":
+        return _group_end(pattern, position)
+    return position + 1
+
+
+def _set_end(pattern: str, position: int) -> int:
+    at = position + 1 + pattern.startswith("^", position + 1)
+    at += pattern.startswith("]", at)  # the first one stands for itself
+    while at < len(pattern) and pattern[at] != "]":
+        at += 2 if pattern[at] == "\\" else 1
+    return min(at + 1, len(pattern))
+
+
+def _group_end(pattern: str, position: int) -> int:
+    depth, at = 0, position
+    while at < len(pattern):
+        if pattern[at] == "(":
+            depth, at = depth + 1, at + 1
+        elif pattern[at] == ")":
+            depth, at = depth - 1, at + 1
+            if not depth:
+                return at
+        else:
+            at = _atom(pattern, at)
+    return len(pattern)
+
+
+def _quantified(pattern: str, at: int) -> int:
+    """Behind the quantifier that follows, if one does."""
+    if at < len(pattern) and pattern[at] in "*+?":
+        at += 1
+    elif pattern.startswith("{", at) and (close := pattern.find("}", at)) > 0 and pattern[at + 1 : close].replace(",", "", 1).isdigit():
+        at = close + 1
+    else:
+        return at
+    return at + 1 if at < len(pattern) and pattern[at] in "?+" else at

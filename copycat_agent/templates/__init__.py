@@ -16,7 +16,6 @@ Names that begin with `@` are metadata:
 from __future__ import annotations
 
 from copycat_agent.templates.fields import MISSING, RecordLike, compile_path, scalar_text
-from copycat_agent.templates.render import SplitMeta, time_text
-from copycat_agent.templates.template import METADATA, Template, compile_template
+from copycat_agent.templates.template import METADATA, SplitMeta, Template, compile_template, time_text
 
 __all__ = ["METADATA", "MISSING", "RecordLike", "SplitMeta", "Template", "compile_path", "compile_template", "scalar_text", "time_text"]
