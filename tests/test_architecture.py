@@ -79,9 +79,9 @@ DOORS: dict[str, tuple[str, ...]] = {
 LATE: dict[tuple[str, str], str] = {
     ("formats", "copycat_agent.formats.records.avro.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
     ("formats", "copycat_agent.formats.records.parquet.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
-    ("converters", "copycat_agent.converters.avro.avro_form"): "imports fastavro, 0.1 s that other converters do without",
-    ("converters", "copycat_agent.converters.json_schema.json_form"): "imports jsonschema, 0.1 s that other converters do without",
-    ("converters", "copycat_agent.converters.protobuf.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
+    ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",
+    ("converters", "copycat_agent.converters.json_form"): "imports jsonschema, 0.1 s that other converters do without",
+    ("converters", "copycat_agent.converters.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
     ("converters", "copycat_agent.converters.schemas.converting"): "imports the client of schema registries, 0.24 s",
     ("converters", "copycat_agent.converters.schemas.registry_access"): "imports the client of schema registries, 0.24 s",
     ("__main__", "copycat_agent.probe"): "one command of all needs it",

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from copycat_agent.converters.json_schema import checking
-from copycat_agent.converters.json_schema.checking import approver
-from copycat_agent.converters.json_schema.json_form import JsonForm, json_schema_of
+from copycat_agent.converters import json_checking
+from copycat_agent.converters.json_checking import approver
+from copycat_agent.converters.json_form import JsonForm, json_schema_of
 from copycat_agent.converters.schemas.form import BadSchemaError
 from copycat_agent.converters.schemas.moments import Unfit
-from copycat_agent.converters.schemas.schema_file import SchemaFile
-from copycat_agent.converters.schemas.schema_options import JsonSchemaOptions
+from copycat_agent.converters.schemas.schema_options import JsonSchemaOptions, SchemaFile
 from copycat_agent.model import Column
 
 
@@ -175,7 +174,7 @@ def test_a_long_list_of_unique_items_costs_a_look_at_each() -> None:
 
 
 def test_a_record_with_too_many_ways_through_the_schema_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "SECONDS", 0.1)
+    monkeypatch.setattr(json_checking, "SECONDS", 0.1)
     node = {
         "anyOf": [{"type": "integer"}, {"properties": {"c": {"$ref": "#"}, "a": True}}, {"properties": {"c": {"$ref": "#"}, "b": True}}]
     }

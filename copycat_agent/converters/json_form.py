@@ -13,10 +13,18 @@ from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from referencing.jsonschema import DRAFT7
 
 from copycat_agent.converters.base import ConverterProblem, Site
-from copycat_agent.converters.json_schema.checking import SlowError, approver, bounded, check_patterns, give
+from copycat_agent.converters.json_checking import SlowError, approver, bounded, check_patterns, give
 from copycat_agent.converters.plain import dump
-from copycat_agent.converters.schemas.column_schemas import SqlType, parse_type
-from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
+from copycat_agent.converters.schemas.form import (
+    REFERENCES_MAX,
+    BadSchemaError,
+    Key,
+    Scalar,
+    SqlType,
+    TooManyReferencesError,
+    Writer,
+    parse_type,
+)
 from copycat_agent.converters.schemas.moments import Unfit
 from copycat_agent.converters.schemas.registry_access import SchemaRegistry, Written
 from copycat_agent.converters.schemas.schema_options import file_problem, underivable

@@ -7,10 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.converters.avro.avro_writing import AvroType, Compiler, parsed
+from copycat_agent.converters.avro_writing import AvroType, Compiler, parsed
 from copycat_agent.converters.base import ConverterProblem, Site
-from copycat_agent.converters.schemas.column_schemas import SqlType, parse_type
-from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
+from copycat_agent.converters.schemas.form import (
+    REFERENCES_MAX,
+    BadSchemaError,
+    Key,
+    Scalar,
+    SqlType,
+    TooManyReferencesError,
+    Writer,
+    parse_type,
+)
 from copycat_agent.converters.schemas.registry_access import SchemaRegistry, Written
 from copycat_agent.converters.schemas.schema_options import file_problem, underivable
 from copycat_agent.model import Column

@@ -18,11 +18,10 @@ from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[impor
 from grpc_tools import _protoc_compiler, protoc
 
 from copycat_agent.converters.base import ConverterProblem, Site
-from copycat_agent.converters.protobuf.setting import writer_of
+from copycat_agent.converters.proto_fields import writer_of
 from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
 from copycat_agent.converters.schemas.registry_access import Reference, SchemaRegistry, Written
-from copycat_agent.converters.schemas.schema_file import is_inside
-from copycat_agent.converters.schemas.schema_options import file_problem
+from copycat_agent.converters.schemas.schema_options import file_problem, is_inside
 
 if TYPE_CHECKING:
     from copycat_agent.converters.schemas.schema_options import ProtobufOptions

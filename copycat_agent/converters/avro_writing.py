@@ -11,8 +11,8 @@ from typing import Any
 
 from fastavro import parse_schema
 
-from copycat_agent.converters.avro import numbers
-from copycat_agent.converters.avro.numbers import Write
+from copycat_agent.converters import avro_numbers
+from copycat_agent.converters.avro_numbers import Write
 from copycat_agent.converters.schemas import moments
 from copycat_agent.converters.schemas.form import BadSchemaError
 from copycat_agent.converters.schemas.moments import Unfit, kind, wanted
@@ -24,20 +24,20 @@ _TRIES_MAX = 200_000
 """Types of unions that one value may be tried against in vain: more than a value of 1 MiB needs, and no more than a second's work. In a
 schema that contains itself each level of a value could double them."""
 _PLAIN: dict[str, Write] = {
-    "null": numbers.null, "boolean": numbers.boolean, "int": numbers.integer, "long": numbers.long, "float": numbers.single,
-    "double": numbers.double, "bytes": numbers.binary, "string": numbers.string,
+    "null": avro_numbers.null, "boolean": avro_numbers.boolean, "int": avro_numbers.integer, "long": avro_numbers.long,
+    "float": avro_numbers.single, "double": avro_numbers.double, "bytes": avro_numbers.binary, "string": avro_numbers.string,
 }  # fmt: skip
 _LOGICAL: dict[tuple[str, str], Write] = {
-    ("int", "date"): numbers.counted(moments.days_of, numbers.integer),
-    ("int", "time-millis"): numbers.counted(lambda value: moments.clock_micros_of(value) // 1000, numbers.integer),
-    ("long", "time-micros"): numbers.counted(moments.clock_micros_of, numbers.long),
-    ("long", "timestamp-millis"): numbers.counted(lambda value: moments.micros_of(value) // 1000, numbers.long),
-    ("long", "timestamp-micros"): numbers.counted(moments.micros_of, numbers.long),
-    ("long", "timestamp-nanos"): numbers.counted(moments.nanos_of, numbers.long),
-    ("long", "local-timestamp-millis"): numbers.counted(lambda value: moments.local_micros_of(value) // 1000, numbers.long),
-    ("long", "local-timestamp-micros"): numbers.counted(moments.local_micros_of, numbers.long),
-    ("long", "local-timestamp-nanos"): numbers.counted(moments.local_nanos_of, numbers.long),
-    ("string", "uuid"): numbers.uuid_text,
+    ("int", "date"): avro_numbers.counted(moments.days_of, avro_numbers.integer),
+    ("int", "time-millis"): avro_numbers.counted(lambda value: moments.clock_micros_of(value) // 1000, avro_numbers.integer),
+    ("long", "time-micros"): avro_numbers.counted(moments.clock_micros_of, avro_numbers.long),
+    ("long", "timestamp-millis"): avro_numbers.counted(lambda value: moments.micros_of(value) // 1000, avro_numbers.long),
+    ("long", "timestamp-micros"): avro_numbers.counted(moments.micros_of, avro_numbers.long),
+    ("long", "timestamp-nanos"): avro_numbers.counted(moments.nanos_of, avro_numbers.long),
+    ("long", "local-timestamp-millis"): avro_numbers.counted(lambda value: moments.local_micros_of(value) // 1000, avro_numbers.long),
+    ("long", "local-timestamp-micros"): avro_numbers.counted(moments.local_micros_of, avro_numbers.long),
+    ("long", "local-timestamp-nanos"): avro_numbers.counted(moments.local_nanos_of, avro_numbers.long),
+    ("string", "uuid"): avro_numbers.uuid_text,
 }
 _WHOLE_FIRST = ("int", "long")
 _MISSING = object()
@@ -118,10 +118,10 @@ class Compiler:
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if logical == "decimal" and isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision:
             if type_ == "bytes":
-                return numbers.decimal_bytes(precision, scale)
-            return numbers.decimal_fixed(precision, scale, schema["size"]) if type_ == "fixed" else None
+                return avro_numbers.decimal_bytes(precision, scale)
+            return avro_numbers.decimal_fixed(precision, scale, schema["size"]) if type_ == "fixed" else None
         if (type_, logical, schema.get("size")) == ("fixed", "uuid", 16):
-            return numbers.uuid_fixed
+            return avro_numbers.uuid_fixed
         return _LOGICAL.get((type_, logical))
 
     def _named_type(self, name: str) -> Write:
@@ -129,12 +129,12 @@ class Compiler:
         if schema is None:
             raise BadSchemaError(f"it names a type {name[:100]!r} that is not in it")
         if schema["type"] == "enum":
-            return numbers.enum(tuple(schema["symbols"]))
+            return avro_numbers.enum(tuple(schema["symbols"]))
         if schema["type"] == "fixed":
-            return self._logical(schema) or numbers.fixed(schema["size"])
+            return self._logical(schema) or avro_numbers.fixed(schema["size"])
         if name in self._records:
             return lambda value: self._records[name](value)  # noqa: PLW0108 - it contains itself, and is not finished
-        self._records[name] = numbers.null
+        self._records[name] = avro_numbers.null
         self._records[name] = write = self._record(schema)
         return write
 
@@ -163,32 +163,32 @@ class Compiler:
         base = full if isinstance(full, str) else full["type"]
         if base in ("bytes", "fixed"):
             data: bytes = default.encode("latin-1")
-            return numbers.binary(data) if base == "bytes" else data
+            return avro_numbers.binary(data) if base == "bytes" else data
         if base in ("record", "error"):
             return b"".join([self._written_default(field["type"], _chosen(default, field)) for field in full["fields"]])
         if base == "array":
             items = [self._written_default(full["items"], item) for item in default]
-            return numbers.size(len(items)) + b"".join(items) + (b"\0" if items else b"")
+            return avro_numbers.size(len(items)) + b"".join(items) + (b"\0" if items else b"")
         if base == "map":
-            pairs = [numbers.string(key) + self._written_default(full["values"], item) for key, item in default.items()]
-            return numbers.size(len(pairs)) + b"".join(pairs) + (b"\0" if pairs else b"")
+            pairs = [avro_numbers.string(key) + self._written_default(full["values"], item) for key, item in default.items()]
+            return avro_numbers.size(len(pairs)) + b"".join(pairs) + (b"\0" if pairs else b"")
         return _PLAIN[base](default) if base in _PLAIN else self.of(type_)(default)
 
     def _default_of_union(self, branches: list[Any], default: Any) -> bytes:  # noqa: ANN401 - JSON
         for index, branch in enumerate(branches):
             try:
-                return numbers.size(index) + self._written_default(branch, default)
+                return avro_numbers.size(index) + self._written_default(branch, default)
             except (Unfit, KeyError, TypeError, ValueError, AttributeError):
                 continue
         raise wanted("one of its types", default)
 
     def _union(self, branches: list[Any]) -> Write:
-        writes = [(numbers.size(index), branch, self.of(branch)) for index, branch in enumerate(branches)]
+        writes = [(avro_numbers.size(index), branch, self.of(branch)) for index, branch in enumerate(branches)]
         if len(writes) == 2 and "null" in branches and branches != ["null", "null"]:  # noqa: PLR2004 - null and another
             at = branches.index("null")
             return _nullable(writes[at][0], writes[1 - at][0], writes[1 - at][2])
         if self._drops:  # a type that takes all of a value goes before one that would leave some of it out
-            strict = [(numbers.size(index), branch, self._strict.of(branch)) for index, branch in enumerate(branches)]
+            strict = [(avro_numbers.size(index), branch, self._strict.of(branch)) for index, branch in enumerate(branches)]
             writes = [*strict, *writes]
         return _any_of(writes, self._tries)
 
@@ -273,7 +273,7 @@ def _array(write_item: Write) -> Write:
             items.extend(map(write_item, value))
         except Unfit as unfit:
             raise unfit.within(f"[{len(items)}]") from None  # those before it are in there
-        return numbers.size(len(items)) + b"".join(items) + b"\0"
+        return avro_numbers.size(len(items)) + b"".join(items) + b"\0"
 
     return write
 
@@ -284,10 +284,10 @@ def _map(write_item: Write) -> Write:
             raise wanted("an object", value)
         if not value:
             return b"\0"
-        parts, name = [numbers.size(len(value))], ""
+        parts, name = [avro_numbers.size(len(value))], ""
         try:
             for name, item in value.items():
-                parts += numbers.string(name), write_item(item)
+                parts += avro_numbers.string(name), write_item(item)
         except Unfit as unfit:
             raise unfit.within(str(name)) from None
         return b"".join([*parts, b"\0"])

@@ -1,1 +1,0 @@
-"""Avro: values checked and written in one pass, by a schema that is compiled once."""
