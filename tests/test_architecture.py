@@ -144,7 +144,6 @@ SAME_NAMES: dict[str, str] = {
     "backfill": "a command is named after the package that does its work",
     "base": "the contract of a package's parts: of a source, a transform, a converter, a delivery, a format of records",
     "catalog": "as the class",
-    "columns": "columns of records: as the file has them, and as the steps leave them",
     "demo": "a command is named after the module that does its work",
     "losses": "a command is named after what it shows",
     "run": "the command runs the agent, the module one batch",

@@ -21,7 +21,7 @@ from copycat_agent.formats.records.trees.json_values import parse_all
 from copycat_agent.options import TransformOptions
 from copycat_agent.producer import Message
 from copycat_agent.transforms import StepError
-from copycat_agent.transforms.json_ import JsonStepOptions
+from copycat_agent.transforms.containers import JsonStepOptions
 
 _JSON_ALONE = JsonStepOptions.model_validate({"json": {}})
 _BY_ITSELF = "a record to look at by itself"

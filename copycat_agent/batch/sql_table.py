@@ -17,7 +17,7 @@ import pyarrow as pa
 from copycat_agent.errors import DataError
 from copycat_agent.templates import scalar_text
 from copycat_agent.transforms.base import Columns
-from copycat_agent.transforms.columns import element_of
+from copycat_agent.transforms.paths import element_of
 from copycat_agent.transforms.sql import map_of, struct_fields
 
 RECORD = "__copycat_record"

@@ -40,7 +40,7 @@ from copycat_agent.options import (
 from copycat_agent.registry import FAULT, Registry, Unusable, told
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS, StepOptions
-from copycat_agent.transforms.foreign import action_keys
+from copycat_agent.transforms.guarding import action_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,8 @@ from copycat_agent.formats import Draft
 from copycat_agent.options import TransformOptions
 from copycat_agent.templates import compile_path
 from copycat_agent.transforms import Step, action_of, kind_of
-from copycat_agent.transforms.parsing import ParseOptions, with_field
+from copycat_agent.transforms.parsing import ParseOptions
+from copycat_agent.transforms.paths import with_field
 
 Value = bytes | dict[str, Any]
 

@@ -12,16 +12,14 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.options import TransformOptions
 from copycat_agent.registry import Registry
 from copycat_agent.transforms.base import Columns, Steady, Step, StepError, StepFaultError, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.containers import CRI, DOCKER
+from copycat_agent.transforms.containers import CRI, DOCKER, JSON
 from copycat_agent.transforms.convert import CONVERT
 from copycat_agent.transforms.csv_ import CSV
 from copycat_agent.transforms.dropping import DROP_IF, KEEP_IF, SAMPLE
 from copycat_agent.transforms.field_layout import DROP_FIELDS, FLATTEN, KEEP_FIELDS, NEST, RENAME
-from copycat_agent.transforms.foreign import action_keys, fenced_transform, wrong_transform
 from copycat_agent.transforms.grok import GROK
-from copycat_agent.transforms.guarding import Guarded
+from copycat_agent.transforms.guarding import Guarded, action_keys, fenced_transform, wrong_transform
 from copycat_agent.transforms.hiding import HASH, MASK
-from copycat_agent.transforms.json_ import JSON
 from copycat_agent.transforms.key_value import KEY_VALUE, LOGFMT
 from copycat_agent.transforms.match import Condition, compile_matcher
 from copycat_agent.transforms.regex_ import REGEX

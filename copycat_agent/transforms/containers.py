@@ -1,4 +1,6 @@
-r"""`cri` and `docker`: what a program wrote, out of what its container runtime made of it.
+r"""`json`, `cri` and `docker`: the fields of a JSON object, and what a program wrote, out of what its container runtime made of it.
+
+`json` reads as the format jsonl reads its lines: no number loses digits, and nothing else is an object.
 
 CRI: `2026-11-21T05:00:00.123456789Z stdout F message`. Docker's json-file: `{"log":"message\n","stream":"stdout","time":"..."}`.
 A record may be several such lines: parts of one message (framing puts them together), or messages that `multiline` put together.
@@ -16,8 +18,56 @@ from copycat_agent.formats.records.trees.json_values import parse
 from copycat_agent.model import Column
 from copycat_agent.options import Field
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parsed_columns
+from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parse_step, parsed_columns
 from copycat_agent.transforms.times import compile_times
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class JsonStepOptions(StepOptions):
+    """Parses JSON."""
+
+    json_: ParseOptions = Field(alias="json", description="Parses a JSON object.")
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """The fields of a JSON object, a name that is there twice by its last value. DataError for everything else, in words without it."""
+    raw = text if isinstance(text, bytes) else _encoded(text)
+    value = parse(raw)
+    if type(value) is dict:
+        return value
+    if raw.startswith(_BOM):
+        return parse_object(raw[len(_BOM) :])
+    if not raw.strip():
+        msg = "not JSON: there is nothing in it"
+    elif isinstance(value, Unparsed):
+        msg = value.why
+    else:
+        msg = f"JSON, but {_kind(raw)}, not an object"
+    raise DataError(msg)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        pass  # what is raised below shows nothing of it
+    msg = "not JSON: half of a surrogate pair"
+    raise DataError(msg)
+
+
+def _kind(raw: bytes) -> str:
+    """What a valid JSON text is that is no object."""
+    first = raw.lstrip()[:1]
+    return {b"[": "a list", b'"': "a text", b"n": "null", b"t": "a boolean", b"f": "a boolean"}.get(first, "a number")
+
+
+def _build(options: JsonStepOptions) -> Transform:
+    return Steady(parse_step(options.json_, parse_object, takes_bytes=True))
+
+
+JSON = TransformKind(JsonStepOptions, _build)
+
 
 _CRI = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[^ ]+) (stdout|stderr) ([FP])(?::[^ ]*)?(?: (.*))?\Z", re.DOTALL)
 _NOT_CRI = "not a line of CRI: time stdout|stderr F|P message"

@@ -8,11 +8,9 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.formats.records.fields.types import TypeSettings, TypeWord, ZoneName, field_type
 from copycat_agent.options import Field
-from copycat_agent.templates import MISSING
 from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.casting import FAST_DIGITS, Cast, caster
-from copycat_agent.transforms.columns import type_at, with_type
-from copycat_agent.transforms.paths import FieldName, finder, putter
+from copycat_agent.transforms.paths import FieldName, changing, type_at, with_type
 
 _HINT = "correct the type in convert, say with `null` which texts stand for nothing, or set on_error"
 
@@ -42,7 +40,7 @@ def _build(options: ConvertOptions) -> Transform:
     nulls = frozenset((options.null,) if isinstance(options.null, str) else options.null)
     casts = {name: _with_nulls(caster(word, options.settings), nulls) for name, word in options.convert.items()}
     if any("." in name for name in casts):
-        return Steady(_deep(casts))
+        return Steady(changing({name: _named(name, cast) for name, cast in casts.items()}))
     whole = frozenset(name for name, word in options.convert.items() if word in ("int", "bigint") and not any(map(str.isdecimal, nulls)))
     return Steady(_flat(casts, whole))
 
@@ -82,25 +80,16 @@ def _flat(casts: dict[str, Cast], whole: frozenset[str]) -> Step:
     return convert
 
 
-def _deep(casts: dict[str, Cast]) -> Step:
-    """Fields some of which lie within others."""
-    items = [(name, finder(name), putter(name), cast) for name, cast in casts.items()]
+def _named(name: str, cast: Cast) -> Cast:
+    """The cast of one field, whose errors name the field."""
 
-    def convert(draft: Draft) -> bool:
-        fields, bad = draft.fields(), None
-        for name, find, put, cast in items:
-            value = find(fields)
-            if value is None or value is MISSING:
-                continue
-            try:
-                put(fields, cast(value))
-            except ValueError as error:
-                bad = bad or _bad(name, error)
-        if bad is not None:
-            raise bad
-        return True
+    def named(value: object) -> Any:  # noqa: ANN401 - what a type makes
+        try:
+            return cast(value)
+        except ValueError as error:
+            raise _bad(name, error) from None
 
-    return convert
+    return named
 
 
 def _bad(name: str, error: ValueError) -> DataError:

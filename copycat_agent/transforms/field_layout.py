@@ -10,8 +10,21 @@ from copycat_agent.model import Column
 from copycat_agent.options import Field, Options
 from copycat_agent.templates import MISSING
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.columns import struct_fields, struct_of, type_at, with_type, without_field
-from copycat_agent.transforms.paths import FieldName, FieldNames, clash, finder, nested_finder, putter, remover, taker
+from copycat_agent.transforms.paths import (
+    FieldName,
+    FieldNames,
+    clash,
+    finder,
+    nested_finder,
+    putter,
+    remover,
+    struct_fields,
+    struct_of,
+    taker,
+    type_at,
+    with_type,
+    without_field,
+)
 
 _MOST_CHARACTERS = 2**24
 """What a record's names may grow by. Objects within objects cost a few bytes each in a line, and their names in each field below them."""

@@ -14,8 +14,20 @@ from copycat_agent.options import BeforeValidator, Field, Options, Regex, Secret
 from copycat_agent.patterns import Match, compile_pattern
 from copycat_agent.templates import MISSING, scalar_text
 from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.columns import element_of, struct_fields, struct_of, type_at, with_type
-from copycat_agent.transforms.paths import Change, FieldName, FieldNames, changers, clash, finder, putter
+from copycat_agent.transforms.paths import (
+    Change,
+    FieldName,
+    FieldNames,
+    changers,
+    clash,
+    element_of,
+    finder,
+    putter,
+    struct_fields,
+    struct_of,
+    type_at,
+    with_type,
+)
 
 HIDDEN = "********"
 """What stands where a whole value is hidden."""

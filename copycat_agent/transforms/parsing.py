@@ -13,7 +13,7 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field, Options
 from copycat_agent.templates import MISSING, compile_path
 from copycat_agent.transforms.base import Step
-from copycat_agent.transforms.columns import Columns, struct_of, with_type, without_field
+from copycat_agent.transforms.paths import Columns, struct_of, with_field, with_type, without, without_field
 
 Parse = Callable[[Any], dict[str, Any]]
 """Makes fields of a text (or of bytes, for a parser that `takes_bytes`): a new dict each time. Raises DataError, without the text."""
@@ -113,24 +113,6 @@ def _text(value: object, field: str) -> str | bytes:
     what = "is missing" if value is MISSING else "is null" if value is None else "is not a text"
     msg = f"field {field!r} {what}, so there is nothing to parse"
     raise DataError(msg)
-
-
-def with_field(fields: dict[str, Any], path: list[str], value: object) -> dict[str, Any]:
-    """`fields` with `value` at `path`: a new dict, and new ones along the path; what stands in the way is replaced."""
-    first, rest = path[0], path[1:]
-    if not rest:
-        return {**fields, first: value}
-    inner = fields.get(first)
-    return {**fields, first: with_field(inner if isinstance(inner, dict) else {}, rest, value)}
-
-
-def without(fields: dict[str, Any], path: list[str]) -> dict[str, Any]:
-    """`fields` without what stands at `path`: a new dict, and new ones along the path. What is not there need not be removed."""
-    first, rest = path[0], path[1:]
-    if not rest:
-        return {name: value for name, value in fields.items() if name != first}
-    inner = fields.get(first)
-    return {**fields, first: without(inner, rest)} if isinstance(inner, dict) else fields
 
 
 def parsed_columns(options: ParseOptions, found: Columns, before: Columns | None) -> Columns | None:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Callable
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field, Options, Regex
 from copycat_agent.patterns import Match, Pattern, compile_pattern
-from copycat_agent.templates import MISSING, scalar_text
+from copycat_agent.templates import scalar_text
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.columns import type_at, with_type
-from copycat_agent.transforms.paths import FieldName, clash, finder, putter
+from copycat_agent.transforms.paths import FieldName, changing, clash, type_at, with_type
 
 _REFERENCE = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]{1,2})>|(?P<literal>\\))")
 
@@ -49,23 +47,12 @@ class ReplaceOptions(StepOptions):
 
 
 def _build(options: ReplaceOptions) -> Transform:
-    rules = [(path, finder(path), putter(path), _replacing(rule)) for path, rule in options.replace.items()]
+    return Steady(changing({path: _replacing(path, rule) for path, rule in options.replace.items()}))
 
-    def replace(draft: Draft) -> bool:
-        fields, bad = draft.fields(), None
-        for path, find, put, replaced in rules:
-            value = find(fields)
-            if value is None or value is MISSING:
-                continue
-            try:
-                put(fields, replaced(value if isinstance(value, str) else _text(value, path)))
-            except DataError as error:
-                bad = bad or error
-        if bad is not None:
-            raise bad
-        return True
 
-    return Steady(replace)
+def _replacing(path: str, rule: ReplaceRule) -> Callable[[object], str]:
+    pattern, expand = compile_pattern(rule.pattern), _expanding(rule)
+    return lambda value: pattern.sub(expand, value if isinstance(value, str) else _text(value, path))
 
 
 def _text(value: object, path: str) -> str:
@@ -77,11 +64,6 @@ def _text(value: object, path: str) -> str:
         msg = f"field {path!r} is not a text or a number"
         raise DataError(msg)
     return text
-
-
-def _replacing(rule: ReplaceRule) -> Callable[[str], str]:
-    pattern, expand = compile_pattern(rule.pattern), _expanding(rule)
-    return lambda text: pattern.sub(expand, text)
 
 
 def _expanding(rule: ReplaceRule) -> Callable[[Match], str]:

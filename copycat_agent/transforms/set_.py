@@ -11,8 +11,7 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, WithJsonSchema
 from copycat_agent.templates import MISSING, SplitMeta, Template, compile_path, compile_template
 from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.columns import struct_of, type_at, with_type
-from copycat_agent.transforms.paths import FieldName, Find, Put, clash, finder, putter
+from copycat_agent.transforms.paths import FieldName, Find, Put, clash, finder, putter, struct_of, type_at, with_type
 
 Make = Callable[[Draft], object]
 """The value for one record. Raises `DataError` for a template that cannot be rendered."""

@@ -10,7 +10,7 @@ from copycat_agent.model import Column
 from copycat_agent.options import Field, Options, TransformOptions
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.columns import element_of
+from copycat_agent.transforms.paths import element_of
 
 _SYNONYMS = {
     "string": "string",

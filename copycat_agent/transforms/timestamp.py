@@ -12,8 +12,7 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, Options, WithJsonSchema
 from copycat_agent.templates import MISSING, SplitMeta
 from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.columns import with_type
-from copycat_agent.transforms.paths import FieldName, finder, putter
+from copycat_agent.transforms.paths import FieldName, finder, putter, with_type
 from copycat_agent.transforms.times import LOCAL, Times, compile_times
 from copycat_agent.transforms.times.clocks import Read
 from copycat_agent.transforms.times.time_reading import TimeFormat, ZoneWord, from_number, in_range

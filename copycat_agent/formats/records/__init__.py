@@ -9,13 +9,12 @@ from typing import Any
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.model import RecordFormat
 from copycat_agent.formats.records.base import FormatKind, FormatOptions, OptionProblem
-from copycat_agent.formats.records.binary import BINARY
+from copycat_agent.formats.records.byte_records import BINARY, LINES
 from copycat_agent.formats.records.container_formats import AVRO, PARQUET
 from copycat_agent.formats.records.tables.csv_format import CSV
 from copycat_agent.formats.records.tables.fixed_width import FIXED_WIDTH
 from copycat_agent.formats.records.trees.json_format import JSON, JSONL
 from copycat_agent.formats.records.trees.xml_ import XML
-from copycat_agent.formats.records.whole_lines import LINES
 from copycat_agent.model import Column
 from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 

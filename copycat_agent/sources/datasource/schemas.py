@@ -9,7 +9,7 @@ from pyspark.sql import types
 
 from copycat_agent.errors import FatalError
 from copycat_agent.model import Column, Schema
-from copycat_agent.transforms.columns import element_of
+from copycat_agent.transforms.paths import element_of
 from copycat_agent.transforms.sql import map_of, plain_type, struct_fields
 
 _COMMENT = re.compile(r"""\s+comment\s+(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from copycat_agent.formats.records import FormatOptions
-from copycat_agent.formats.records.whole_lines import LinesOptions
+from copycat_agent.formats.records.byte_records import LinesOptions
 from copycat_agent.options import Duration, Field, Options, Patterns, SerializeAsAny, SourceOptions
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 

@@ -15,10 +15,9 @@ from copycat_agent.options import BeforeValidator, Field, WithJsonSchema
 from copycat_agent.patterns import Pattern, compile_pattern
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.casting import caster
-from copycat_agent.transforms.columns import with_type
 from copycat_agent.transforms.grok.expanding import Expanded, GrokReference, check_names, expand, pattern_set
 from copycat_agent.transforms.parsing import Parse, ParseOptions, parse_step, parsed_columns
-from copycat_agent.transforms.paths import clash
+from copycat_agent.transforms.paths import clash, with_type
 from copycat_agent.transforms.regex_ import as_pattern, as_tuple, first_match
 
 __all__ = ["GROK", "GrokOptions", "GrokStepOptions", "translated"]

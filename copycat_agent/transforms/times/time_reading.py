@@ -10,9 +10,8 @@ from typing import Annotated
 
 from copycat_agent.errors import DataError
 from copycat_agent.options import BeforeValidator
-from copycat_agent.transforms.times.clocks import ClockTime, Read
+from copycat_agent.transforms.times.clocks import LOCAL, MICRO, ClockTime, Read, find_zone, offset_in
 from copycat_agent.transforms.times.layouts import EPOCH_UNITS, NAMES
-from copycat_agent.transforms.times.zones import LOCAL, MICRO, find_zone, offset_in
 
 _AHEAD = 2 * 86_400 * MICRO
 """How much later than its file's last change a time without a year may be: clocks and zones differ."""

@@ -11,12 +11,12 @@ from copycat_agent.formats.encoding import Layout
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Chunk, Frame, Gap, LongLine, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind
+from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.fields.columns import Columns, Rules, numbered
 from copycat_agent.formats.records.fields.types import field_types
 from copycat_agent.formats.records.tables.csv_options import CsvOptions, declared, problems
 from copycat_agent.formats.records.tables.csv_rows import CsvRows, RowReader
 from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
-from copycat_agent.formats.records.whole_lines import line_starts
 
 _REPLACED = "\ufffd"
 _BLOCK_BYTES = 2**10

@@ -1,4 +1,4 @@
-"""From the lines of a table to its rows: by Python's csv module where that finds what `csv_scan` finds, by `csv_scan` elsewhere."""
+"""From the lines of a table to its rows: by Python's csv module where that finds what `Scan` finds, by `Scan` elsewhere."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from copycat_agent.formats.records.tables.csv_options import CsvOptions
-from copycat_agent.formats.records.tables.csv_scan import ESCAPES_NOTHING, UNCLOSED, Bad, CsvHit, Open, Scan, Signs
+from copycat_agent.formats.records.tables.csv_options import ESCAPES_NOTHING, UNCLOSED, Bad, CsvHit, CsvOptions, Open, Scan, Signs
 
 csv.field_size_limit(2**31 - 1)  # rows are bounded by `line.max_bytes`
 

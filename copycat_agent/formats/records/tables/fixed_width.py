@@ -11,11 +11,11 @@ from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, LongLine, Parsed, RecordFile, SkippedRest
 from copycat_agent.formats.parts import Part
 from copycat_agent.formats.records.base import FormatKind, OptionProblem
+from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.fields.columns import Columns, Rules, Value
 from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_types
 from copycat_agent.formats.records.tables.csv_options import RowLineOptions
 from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
-from copycat_agent.formats.records.whole_lines import line_starts
 from copycat_agent.options import Field, Options
 
 _BLANKS = " \t\0"

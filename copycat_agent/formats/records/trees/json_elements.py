@@ -9,8 +9,19 @@ from typing import NamedTuple
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.model import Gap, LongLine, Parsed
-from copycat_agent.formats.records.trees.json_scan import CLOSING, COLON, COMMA, NOTHING, OPEN_ARRAY, QUOTE, Cursor, Extent
-from copycat_agent.formats.records.trees.json_values import Value, parse, parse_all
+from copycat_agent.formats.records.trees.json_values import (
+    CLOSING,
+    COLON,
+    COMMA,
+    NOTHING,
+    OPEN_ARRAY,
+    QUOTE,
+    Cursor,
+    Extent,
+    Value,
+    parse,
+    parse_all,
+)
 
 _OPEN_PATH, _CLOSE, _OPEN_ARRAY = b"{}["
 _LONGEST_SEPARATOR = 128

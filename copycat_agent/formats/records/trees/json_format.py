@@ -14,11 +14,10 @@ from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
 from copycat_agent.formats.model import Chunk, Frame, Gap, Parsed, RecordFile
 from copycat_agent.formats.records.base import FormatKind
+from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
 from copycat_agent.formats.records.fields.types import TreeOptions, Typing
 from copycat_agent.formats.records.trees.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
-from copycat_agent.formats.records.trees.json_scan import NOTHING, OPEN_ARRAY, Cursor, last_before
-from copycat_agent.formats.records.trees.json_values import Value, parse, parse_all
-from copycat_agent.formats.records.whole_lines import line_starts, refuse_encoding
+from copycat_agent.formats.records.trees.json_values import NOTHING, OPEN_ARRAY, Cursor, Value, last_before, parse, parse_all
 from copycat_agent.options import ByteSize, Field
 
 BLOCK_BYTES = 2**16

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import Frame, LineOptions, Parsed
 from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.whole_lines import LinesOptions
+from copycat_agent.formats.records.byte_records import LinesOptions
 from tests.unit.formats.records.rig import Seen, ranges, read_all, resumes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
-from copycat_agent.formats.records import FORMATS, build_format, whole_lines
+from copycat_agent.formats.records import FORMATS, build_format, byte_records
 from copycat_agent.formats.records.trees import json_format, xml_
 
 if TYPE_CHECKING:
@@ -58,5 +58,5 @@ def small_reads(size: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_format, "_LEAST_BLOCK_BYTES", size)
         patch.setattr(xml_, "_LEAST_BLOCK_BYTES", size)
-        patch.setattr(whole_lines, "_LOOK_BYTES", size + 8)
+        patch.setattr(byte_records, "_LOOK_BYTES", size + 8)
         yield
