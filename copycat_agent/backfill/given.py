@@ -17,7 +17,7 @@ from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source
-from copycat_agent.sources.log_file.rotation import family
+from copycat_agent.sources.log_file.generations import family
 from copycat_agent.sources.spool_dir.settling import damage_loss
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import OFFSETS_TOPIC
-from copycat_agent.sources.log_file.unfollowed.forgetting import KEPT_FORMERS
+from copycat_agent.sources.log_file.forgetting import KEPT_FORMERS
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until

@@ -14,11 +14,10 @@ from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
-from copycat_agent.sources.log_file.endings import close_if_stale, what_changed
 from copycat_agent.sources.log_file.followed import STARTED, Followed
+from copycat_agent.sources.log_file.generations import family, is_newest, is_rotated
 from copycat_agent.sources.log_file.meeting import Meeting
-from copycat_agent.sources.log_file.rotation import family, is_newest, is_rotated
-from copycat_agent.sources.log_file.succession import unclaimed
+from copycat_agent.sources.log_file.succession import similarity, unclaimed
 from copycat_agent.sources.log_file.succession.missed import Missed
 from copycat_agent.sources.log_file.succession.origins import Origins
 from copycat_agent.sources.log_file.succession.unclaimed import Rests
@@ -261,7 +260,7 @@ class Catalog:
         self.followed.gone.discard(file)
         if file.in_flight:
             return file
-        why = self._what_changed(file) or self._was_cut_unread(file)
+        why = similarity.what_changed(file, self.opener, self.passed_over.warn)
         if file.seen.replaced:
             self._missed.left(file.path)
             self.followed.lose_rest(file, changes)
@@ -284,34 +283,6 @@ class Catalog:
             file.cut_entered()
             self.truncated_files += 1
             changes.offsets[file.partition] = file.remembered(gone=file.gone_since is not None)
-
-    def _was_cut_unread(self, file: TrackedFile) -> str:
-        """Why a file of which nothing is read begins anew: nobody knows what it holds now, and what it held may be in a copy."""
-        return "it was cut before anything of it was read" if file.is_cut_unread else ""
-
-    def _what_changed(self, file: TrackedFile) -> str:
-        """Why a file that was read is not what was read, as far as can be told without reading on; "" when it is."""
-        if file.seen.rewritten or file.is_packed:  # what an archive holds only a task can tell
-            return what_changed(file) if file.is_packed else "it holds other bytes than were read"
-        seen, position = file.seen, file.offset.position
-        is_grown = 0 < position < seen.size and seen.cut is None
-        is_live = is_grown and file.gone_since is None and is_newest(file.path)  # its task will see; an archive may be written over
-        if is_live or (seen.mtime_ns == file.proof.mtime_ns and seen.size >= position and not (position and seen.cut)):
-            return ""
-        was_open = file.fd >= 0
-        try:
-            if not file.open(self.opener):
-                return ""
-            file.proven()
-            return _difference(file)
-        except OSError as error:
-            self.passed_over.warn(file.path, f"cannot be read: {error.strerror}")
-            file.unproven()
-            close_if_stale(file)
-            return ""
-        finally:
-            if not was_open:
-                file.close()
 
     def _miss(self, present: set[TrackedFile], changes: Changes) -> None:
         """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
@@ -338,7 +309,7 @@ class Catalog:
         """Begin anew what was written over where no pattern finds it, before it is judged what other files have become of."""
         for file in [one for one in self.followed.gone if one.fd >= 0 and not one.in_flight]:
             file.refresh()
-            if why := self._what_changed(file) or self._was_cut_unread(file):
+            if why := similarity.what_changed(file, self.opener, self.passed_over.warn):
                 self.begin_anew(file, why, changes)
 
     def _tell_unmatched(self) -> None:
@@ -346,12 +317,3 @@ class Catalog:
         for pattern in sorted(self._discovery.unmatched - self._told_unmatched):
             self._told_unmatched.add(pattern)
             self._log.info("no file matches yet", pattern=pattern)
-
-
-def _difference(file: TrackedFile) -> str:
-    """How the open file differs from what was read, or seen, of it; "" when it does not. Raises OSError."""
-    if file.begins_otherwise():
-        return "it was cut, and written to again, before anything of it was read"
-    if file.size < file.offset.position:
-        return f"it is {file.size} bytes long, {file.offset.position} were read"
-    return "" if file.holds() else "it holds other bytes before its offset"  # nothing new to read, or cut and grown since

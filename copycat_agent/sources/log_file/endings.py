@@ -1,10 +1,15 @@
-"""What is left at the end of files: of deleted ones that take up disk space, of archives, of those let go, and stale descriptors."""
+"""When a file, or the record at its end, is over.
+
+Files end that left their patterns, were deleted, or are archives; records end that nothing but time can end: an open group of lines, a last
+line without its delimiter.
+"""
 
 from __future__ import annotations
 
-import errno
 import fcntl
+import heapq
 import itertools
+import math
 import os
 import signal
 import time
@@ -77,13 +82,6 @@ def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
     log.error("packed file is damaged, what comes before is sent", path=path, offset=offset.position, why=result.damage, hint=hint)
 
 
-def what_changed(file: TrackedFile) -> str:
-    """Why a packed file is not what was read, as far as is known; "" when it is."""
-    if file.seen.rewritten:
-        return "it holds other bytes than were read"
-    return "it is empty" if file.offset.position and not file.size else ""
-
-
 def is_over(file: TrackedFile, rotate_wait: float) -> bool:
     """Whether nobody will add to a packed file that was read to its present end."""
     quiet = time.monotonic() - file.grown_at
@@ -151,33 +149,6 @@ class Released:
             return True
         finally:
             os.close(fd)
-
-
-def close_if_stale(file: TrackedFile) -> bool:
-    """After an error: close the file when its descriptor will never work again. Returns whether it did.
-
-    Its turn opens it by its name then, and its identity tells whether it is the same; when the name is gone, a scan searches
-    for it as for any file that went away while it was closed. Trouble that may pass (EIO) leaves the descriptor alone: it may be
-    the only way to a deleted file.
-    """
-    if file.fd < 0 or file.in_flight or not _is_stale(file.fd):
-        return False
-    file.close()
-    return True
-
-
-def _is_stale(fd: int) -> bool:
-    """As a task meets it: opened through the driver's descriptor, looked at and read."""
-    try:
-        again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            os.fstat(fd)
-            os.pread(again, 1, 0)
-        finally:
-            os.close(again)
-    except OSError as error:
-        return error.errno == errno.ESTALE
-    return False
 
 
 class Endings:
@@ -252,3 +223,61 @@ class Endings:
         now = self._released.add(file)
         self._log.info("file finished and closed", path=file.path, now=now, bytes=file.offset.position)
         self._followed.remove(file)
+
+
+CLOCK_SECONDS = 60.0
+"""How far the clock that sets a file's time stamps may be behind: a stamp that is older by this is believed, also of a file just met."""
+
+
+class Timers:
+    """Of one connector's files. One that waits for nothing costs nothing."""
+
+    def __init__(self, options: LogFileOptions, touch: Callable[[TrackedFile], None]) -> None:
+        """`touch` is called for each file that has something to read now."""
+        after = options.line.flush_partial_after
+        self._group_seconds = math.inf if options.multiline is None else options.multiline.timeout
+        self._line_seconds = math.inf if after == "never" else after
+        self._touch = touch
+        self._queue: list[tuple[float, int, TrackedFile]] = []
+        self._queued: set[TrackedFile] = set()
+        self._numbers = itertools.count()
+
+    def add(self, file: TrackedFile) -> None:
+        """A task came to the end of `file`: if something waits there, its time runs."""
+        if file not in self._queued and file.is_stalled and (due := self._due(file)) < math.inf:
+            file.wait_for_group(waits=self._group_seconds < math.inf)
+            self._queued.add(file)
+            heapq.heappush(self._queue, (due, next(self._numbers), file))
+
+    def ripen(self, *, at_once: bool) -> float:
+        """See `Source.ripen`."""
+        while self._queue and (at_once or self._queue[0][0] <= time.monotonic()):
+            file = heapq.heappop(self._queue)[2]
+            self._queued.discard(file)
+            self._end(file, at_once=at_once)
+        return self._queue[0][0] if self._queue else math.inf
+
+    def _end(self, file: TrackedFile, *, at_once: bool) -> None:
+        """The record at the end of `file` ends here. Who plans its split looks at it once more: growth takes that back."""
+        file.wait_for_group(waits=False)
+        if file.removed or not file.is_stalled:
+            return
+        now = time.monotonic()
+        if not at_once and self._due(file) > now:
+            self.add(file)
+        else:
+            file.end_record(final=at_once or self._quiet_at(file, self._line_seconds) <= now)
+            self._touch(file)
+
+    def _due(self, file: TrackedFile) -> float:
+        """When the time of what waits in `file` is over. What was tried once at this size is not tried again."""
+        group = (
+            math.inf if file.size in (file.ending.flushed_size, file.ending.finished_size) else self._quiet_at(file, self._group_seconds)
+        )
+        line = math.inf if file.size == file.ending.finished_size else self._quiet_at(file, self._line_seconds)
+        return min(group, line)
+
+    def _quiet_at(self, file: TrackedFile, seconds: float) -> float:
+        if clock.seconds_since(file.identity.device, file.seen.mtime_ns) > seconds + CLOCK_SECONDS:
+            return file.grown_at
+        return file.grown_at + seconds

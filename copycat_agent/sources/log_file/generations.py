@@ -1,13 +1,126 @@
-"""The generations of each log, oldest first: each is read after the one before it."""
+"""Which files are generations of one log, and in what order they are read.
+
+Names relate files (`app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21.gz`), and the hashes of their first bytes say
+which saved offset a newly met file may go on with. Generations are read one after the other, the oldest first.
+"""
 
 from __future__ import annotations
 
 import bisect
+import re
 import sys
 from collections.abc import Container
+from typing import TYPE_CHECKING
 
-from copycat_agent.sources.log_file.rotation import family, is_newest
+from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.log_file.tracked import TrackedFile
+
+if TYPE_CHECKING:
+    from copycat_agent.model import SourceOffset, SourcePartition
+
+
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".sz")
+_STAMP = r"""
+    (?: \d{1,5}                                             # logrotate, log4j: app.log.1
+      | \d{4}-?\d{2}-?\d{2} (?: [T_.\-]? [\d:.\-]{1,12} )?  # dateext: app.log-20261121, app.log-20261121-1795302180, 0.log.20261121-050000
+      | \d{9,13}                                            # epoch seconds or milliseconds
+      | old | bak
+    )
+"""
+_SUFFIX = re.compile(rf"(?P<base>.*?[^.\-_])[.\-_]{_STAMP}", re.VERBOSE)
+_INSIDE = re.compile(rf"(?P<base>.*?[^.\-_])(?:[.\-_]{_STAMP})+(?P<extension>\.[A-Za-z]\w{{0,9}})", re.VERBOSE)
+
+
+def unpacked_name(path: str) -> str:
+    """The path without the suffix of a packed file: `/d/app.log.1.gz` -> `/d/app.log.1`."""
+    for suffix in _PACKED:
+        if path.endswith(suffix):
+            return path[: -len(suffix)]
+    return path
+
+
+def is_newest(path: str) -> bool:
+    """Whether the name is the one that a log is written under: `app.log`, not `app.log.1`."""
+    return family(path)[1] == path.rpartition("/")[2]
+
+
+def family(path: str) -> tuple[str, str]:
+    """Directory and base name that all generations of a log share: `/d/app.log.2` -> (`/d`, `app.log`)."""
+    directory, _, name = unpacked_name(path).rpartition("/")  # called for every file of a scan: pathlib would be most of it
+    match = _SUFFIX.fullmatch(name)
+    return directory, match["base"] if match else name
+
+
+def kin(path: str) -> str:
+    """A base name that every name of a log leads to, and perhaps names of other logs: `/d/app-2026-11-22.0.log.gz` -> `app.log`.
+
+    Looser than `family`: a date or number may stand before the extension, where other logs have theirs. So it relates files whose
+    bytes prove the rest, and orders nothing.
+    """
+    base = family(path)[1]
+    match = _INSIDE.fullmatch(base)
+    return match["base"] + match["extension"] if match else base
+
+
+def is_rotated(path: str) -> bool:
+    """Whether the name may be one that rotation gave: `app.log.1`, `app-2026-11-22.log`, `app.log.gz`. A live log may have such a name."""
+    return kin(path) != path.rpartition("/")[2]
+
+
+_ALIKE = 64
+"""So many with one head are looked at, the latest: files that are all alike are no reason to compare for ever."""
+
+_Place = tuple[str, int, str]
+
+
+class Heads:
+    """A lookup costs a hash for each length of head that files of the name have, however many files there are."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[str, dict[int, dict[str, dict[SourcePartition, str]]]] = {}
+        self._places: dict[SourcePartition, _Place] = {}
+
+    def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
+        """No effect for one of which nothing was read: nothing proves it."""
+        proof = offset.fingerprint
+        if proof.head_bytes and offset.position:
+            place = self._places[partition] = (kin(offset.path), proof.head_bytes, proof.head)
+            alike = self._lengths.setdefault(place[0], {}).setdefault(place[1], {}).setdefault(place[2], {})
+            alike[partition] = offset.path.rpartition("/")[0]
+
+    def discard(self, partition: SourcePartition) -> None:
+        """Forget one, if it is there."""
+        place = self._places.pop(partition, None)
+        if place is None:
+            return
+        name, length, head = place
+        lengths = self._lengths[name]
+        del lengths[length][head][partition]
+        if not lengths[length][head]:
+            del lengths[length][head]
+        if not lengths[length]:
+            del lengths[length]
+        if not lengths:
+            del self._lengths[name]
+
+    def has_kin(self, path: str) -> bool:
+        """Whether there are any with a related name."""
+        return kin(path) in self._lengths
+
+    def has_longer(self, path: str, size: int) -> bool:
+        """Whether `size` bytes of a file at `path` are too few to tell whether it has the head of one with a related name."""
+        return any(length > size for length in self._lengths.get(kin(path), ()))
+
+    def find(self, path: str, head: bytes) -> list[SourcePartition]:
+        """Those with a related name whose head a file at `path` begins with. In another directory only a whole head counts."""
+        found: list[SourcePartition] = []
+        directory = path.rpartition("/")[0]
+        for length, heads in self._lengths.get(kin(path), {}).items():
+            if length <= len(head):
+                alike = heads.get(fingerprint.digest(head[:length]), {})
+                near = [one for one, place in alike.items() if length == fingerprint.HEAD_BYTES or place == directory]
+                found += near[-_ALIKE:]
+        return found
 
 
 class Generations:

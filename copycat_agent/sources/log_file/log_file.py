@@ -21,14 +21,14 @@ from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.log_file.catalog import Catalog
 from copycat_agent.sources.log_file.endings import (
     Endings,
-    close_if_stale,
+    Timers,
     enter_damage,
     remember_sizes,
 )
+from copycat_agent.sources.log_file.followed import close_if_stale
+from copycat_agent.sources.log_file.generations import kin
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.planning import Planner
-from copycat_agent.sources.log_file.rotation import kin
-from copycat_agent.sources.log_file.timers import Timers
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.views import LagView, closeup, view_of
 

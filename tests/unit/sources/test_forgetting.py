@@ -16,7 +16,7 @@ import pytest
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.sources.files.identity import Identity, Whereabouts, identify_by_name
-from copycat_agent.sources.log_file.unfollowed import forgetting
+from copycat_agent.sources.log_file import forgetting
 from tests.unit.sources.rig import agent_for
 
 if TYPE_CHECKING:
@@ -55,10 +55,8 @@ def cycles(directory: Path, agent: Agent, count: int, *, files: int = 1, first: 
 def later(agent: Agent, seconds: float) -> None:
     """Scan as if so much time had passed."""
     with (
-        mock.patch(
-            "copycat_agent.sources.log_file.unfollowed.forgetting.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + seconds
-        ),
-        mock.patch("copycat_agent.sources.log_file.unfollowed.forgetting.time.time", side_effect=lambda: time.time_ns() / 1e9 + seconds),
+        mock.patch("copycat_agent.sources.log_file.forgetting.time.monotonic", side_effect=lambda: time.monotonic_ns() / 1e9 + seconds),
+        mock.patch("copycat_agent.sources.log_file.forgetting.time.time", side_effect=lambda: time.time_ns() / 1e9 + seconds),
     ):
         agent.scan()
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from copycat_agent.formats import LineOptions
 from copycat_agent.formats.encoding import Encoding
 from copycat_agent.sources.files.paths.opening import open_regular
-from copycat_agent.sources.log_file.beginning import line_starts, since
-from copycat_agent.sources.log_file.beginning.line_starts import LineStarts
+from copycat_agent.sources.log_file.beginning import since
+from copycat_agent.sources.log_file.beginning.since import LineStarts
 from copycat_agent.sources.log_file.beginning.start import Beginning, StartAt
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from tests.unit.sources.rig import agent_for
@@ -189,7 +189,7 @@ def test_lines_are_found_from_every_byte(delimiter: str, encoding: str) -> None:
         return data[position : position + size]
 
     lines = LineStarts(read, Encoding(encoding, delimiter, is_raw=False).of(read, 0))
-    with mock.patch.multiple(line_starts, BLOCK_BYTES=32):
+    with mock.patch.multiple(since, BLOCK_BYTES=32):
         for position in range(len(data)):
             found = list(lines.lines(position, len(data)))
             assert [line.start for line in found] == [start for start in starts if start >= position]
@@ -221,7 +221,7 @@ def test_sorted_lines_begin_exactly_where_they_should(
     text = text[: len(text) - cut * (2 if encoding != "utf-8" else 1)]
     time_wanted = NOON + wanted * (at - NOON + 1)
     block = 512
-    with mock.patch.multiple(line_starts, BLOCK_BYTES=block), mock.patch.multiple(since, BLOCK_BYTES=block, FAR_BYTES=64 * block):
+    with mock.patch.multiple(since, BLOCK_BYTES=block, FAR_BYTES=64 * block):
 
         def read(position: int, size: int) -> bytes:
             return text[position : position + size]

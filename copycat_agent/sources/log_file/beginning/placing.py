@@ -14,7 +14,7 @@ from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.files.paths.opening import open_regular
-from copycat_agent.sources.log_file.beginning.line_starts import LineStarts
+from copycat_agent.sources.log_file.beginning.since import LineStarts
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader

@@ -16,7 +16,7 @@ from copycat_agent.sources.files.identity import identify_by_name
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.opening import PassedOverError
 from copycat_agent.sources.log_file.beginning import since
-from copycat_agent.sources.log_file.beginning.line_starts import LineStarts
+from copycat_agent.sources.log_file.beginning.since import LineStarts
 
 if TYPE_CHECKING:
     from copycat_agent.formats import Reader

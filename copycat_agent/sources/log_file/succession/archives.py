@@ -12,11 +12,11 @@ from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.paths.opening import Opener
+from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.rotation import kin
+from copycat_agent.sources.log_file.generations import kin
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.tracked import TrackedFile
-from copycat_agent.sources.log_file.unfollowed.absent import Saved
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

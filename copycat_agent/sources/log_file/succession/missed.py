@@ -10,10 +10,9 @@ Where it is the rest of a known file, `unclaimed` and `origins` say so, and what
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,13 +24,13 @@ from copycat_agent.sources.files.identity import Identity, identify, identify_by
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, why_not
+from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.rotation import family, is_newest, kin, unpacked_name
+from copycat_agent.sources.log_file.generations import family, is_newest, kin, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.evidence import Unseen, why_owed
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
-from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED
-from copycat_agent.sources.log_file.unfollowed.absent import Saved
+from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -41,9 +40,6 @@ Follow = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
 """See `Meeting.follow_missed`."""
 
 WHY = "it was made and rotated out of the patterns while nobody looked: from its beginning"
-_DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
-_FEW_LOGS = 16
-"""So many prefixes are compared faster than the names of a large directory are taken apart."""
 
 
 @dataclass(slots=True)
@@ -159,7 +155,7 @@ class Missed:
 
     def _still_open(self, changes: Changes) -> dict[tuple[str, str], _Rotation]:
         """Take up what is owed. Returns the rotations of which that cannot be said of every file yet."""
-        open_still, listings = {}, _members(self._rotations)
+        open_still, listings = {}, members(self._rotations)
         for name, rotation in self._rotations.items():
             outside = self._outside(listings.get(name, ()))
             found = sorted(self._unknown(outside, rotation))
@@ -311,34 +307,3 @@ class Missed:
             if 0 < proof.head_bytes <= size < offset.position and fingerprint.digest(read(0, proof.head_bytes)) == proof.head:
                 return partition, offset
         return None
-
-
-def _members(rotations: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], list[str]]:
-    """Paths of the files of each log, by name. Each directory is listed once; one that cannot be listed is empty."""
-    bases: dict[str, set[str]] = {}
-    for directory, base in rotations:
-        bases.setdefault(directory, set()).add(base)
-    found: dict[tuple[str, str], list[str]] = {}
-    for directory, wanted in bases.items():
-        for path in _names(directory, wanted):
-            for name in {family(path), (directory, _dated(path))}:
-                if name in rotations:
-                    found.setdefault(name, []).append(path)
-    return found
-
-
-def _names(directory: str, bases: set[str]) -> Iterator[str]:
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 - names are enough
-    except OSError:
-        return
-    prefixes = tuple(base.rpartition(".")[0] or base for base in bases) if len(bases) <= _FEW_LOGS else ("",)
-    yield from (f"{directory}/{name}" for name in names if name.startswith(prefixes))
-
-
-def _dated(path: str) -> str:
-    """The log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
-
-    A number alone says nothing: `app-1.log` is a log of its own.
-    """
-    return kin(path) if _DATED.search(family(path)[1]) else ""

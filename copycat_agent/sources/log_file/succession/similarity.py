@@ -1,4 +1,7 @@
-"""Does one file hold the bytes of another, as far as hashes or both files tell? Looks at heads and ends only, whatever their sizes."""
+"""Does a file hold the bytes of another one, and does it still hold its own, as far as hashes or both files tell?
+
+Looks at heads and ends only, whatever their sizes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ from typing import TYPE_CHECKING
 from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.paths.discovery import Warn
+from copycat_agent.sources.log_file.followed import close_if_stale
+from copycat_agent.sources.log_file.generations import is_newest
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset
@@ -87,3 +93,52 @@ def last_name(file: TrackedFile) -> str:
 def was_there_before(file: TrackedFile, deleted: TrackedFile) -> bool:
     """Whether `file` was made before the other one was deleted, so that it was moved to its name. The other one is open. Raises OSError."""
     return 0 < file.identity.birth_ns < os.fstat(deleted.fd).st_ctime_ns
+
+
+def what_changed(file: TrackedFile, opener: Opener, warn: Warn) -> str:
+    """Why the file is not what was read, or seen, of it, as far as can be told without reading on; "" when it is.
+
+    `warn` is told of one that cannot be read; the next look asks again.
+    """
+    if file.is_packed or file.seen.rewritten:
+        return _why_other_content(file)
+    return _why_other_bytes(file, opener, warn) or ("it was cut before anything of it was read" if file.is_cut_unread else "")
+
+
+def _why_other_content(file: TrackedFile) -> str:
+    """What a task has found. What an archive holds only a task can tell."""
+    if file.seen.rewritten:
+        return "it holds other bytes than were read"
+    return "it is empty" if file.offset.position and not file.size else ""
+
+
+def _why_other_bytes(file: TrackedFile, opener: Opener, warn: Warn) -> str:
+    """Compares the bytes of a file that is not packed, if they may have changed."""
+    seen, position = file.seen, file.offset.position
+    is_grown = 0 < position < seen.size and seen.cut is None
+    is_live = is_grown and file.gone_since is None and is_newest(file.path)  # its task will see; an archive may be written over
+    if is_live or (seen.mtime_ns == file.proof.mtime_ns and seen.size >= position and not (position and seen.cut)):
+        return ""
+    was_open = file.fd >= 0
+    try:
+        if not file.open(opener):
+            return ""
+        file.proven()
+        return _difference(file)
+    except OSError as error:
+        warn(file.path, f"cannot be read: {error.strerror}")
+        file.unproven()
+        close_if_stale(file)
+        return ""
+    finally:
+        if not was_open:
+            file.close()
+
+
+def _difference(file: TrackedFile) -> str:
+    """How the open file differs from what was read, or seen, of it; "" when it does not. Raises OSError."""
+    if file.begins_otherwise():
+        return "it was cut, and written to again, before anything of it was read"
+    if file.size < file.offset.position:
+        return f"it is {file.size} bytes long, {file.offset.position} were read"
+    return "" if file.holds() else "it holds other bytes before its offset"  # nothing new to read, or cut and grown since

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Container
+import re
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,10 @@ from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, why_not
+from copycat_agent.sources.log_file.absent import Absent, Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.rotation import is_rotated, kin
+from copycat_agent.sources.log_file.generations import family, is_rotated, kin
 from copycat_agent.sources.log_file.succession.origins import Origins
-from copycat_agent.sources.log_file.unfollowed.absent import Absent, Saved
 
 if TYPE_CHECKING:
     from copycat_agent.sources.files.paths.discovery import Discovery
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"
 """Said of such a file that cannot be opened now."""
+_DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
+_FEW_LOGS = 16
+"""So many prefixes are compared faster than the names of a large directory are taken apart."""
 Follow = Callable[[str, int, os.stat_result, Changes], None]
 """`follow(name, fd, stat, changes)` takes a file up again, and its descriptor. Raises OSError, and then `fd` is the caller's."""
 FollowKept = Callable[[Identity, SourceOffset, Changes, bool], bool]
@@ -204,3 +208,34 @@ class _Listings:
                 self._names[directory] = []
         names = [one for one in self._names[directory] if one.startswith(begin) and kin(one) == name]
         return [f"{directory}/{one}" for one in names]
+
+
+def members(rotations: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], list[str]]:
+    """Paths of the files of each log, by name. Each directory is listed once; one that cannot be listed is empty."""
+    bases: dict[str, set[str]] = {}
+    for directory, base in rotations:
+        bases.setdefault(directory, set()).add(base)
+    found: dict[tuple[str, str], list[str]] = {}
+    for directory, wanted in bases.items():
+        for path in _names(directory, wanted):
+            for name in {family(path), (directory, _dated(path))}:
+                if name in rotations:
+                    found.setdefault(name, []).append(path)
+    return found
+
+
+def _names(directory: str, bases: set[str]) -> Iterator[str]:
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names are enough
+    except OSError:
+        return
+    prefixes = tuple(base.rpartition(".")[0] or base for base in bases) if len(bases) <= _FEW_LOGS else ("",)
+    yield from (f"{directory}/{name}" for name in names if name.startswith(prefixes))
+
+
+def _dated(path: str) -> str:
+    """The log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
+
+    A number alone says nothing: `app-1.log` is a log of its own.
+    """
+    return kin(path) if _DATED.search(family(path)[1]) else ""

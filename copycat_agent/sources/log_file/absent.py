@@ -11,8 +11,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.log_file.rotation import family
-from copycat_agent.sources.log_file.unfollowed.heads import Heads
+from copycat_agent.sources.log_file.generations import Heads, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

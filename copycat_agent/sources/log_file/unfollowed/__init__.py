@@ -1,1 +1,0 @@
-"""What is saved of files that nobody follows (any more), and when it is forgotten."""
