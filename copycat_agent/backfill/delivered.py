@@ -19,7 +19,7 @@ from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.log_file.beginning.timestamps import recognise
 from copycat_agent.sources.log_file.generations import kin
 
@@ -85,7 +85,7 @@ class Delivered:
         """
         if not self._by_head:
             return []
-        head = packed.head_of(file.read, file.codec, fingerprint.HEAD_BYTES) if file.codec else file.read(0, fingerprint.HEAD_BYTES)
+        head = compressions.head_of(file.read, file.codec, fingerprint.HEAD_BYTES) if file.codec else file.read(0, fingerprint.HEAD_BYTES)
         found = [former for former in self._by_identity.get(file.identity.lasting, ()) if _begins_with(head, former)]
         found += [former for former in self._alike(file, head) if self._is_copy(former, file, head)]
         found.sort(key=lambda former: -former.offset.position)

@@ -15,7 +15,7 @@ from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
 from copycat_agent.sources.files.identity import Identity, identify, is_at
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class GivenFile:
         self.end, self._mtime_ns = info.st_size, info.st_mtime_ns
         if self._packing != "auto":
             return "" if self._packing == "none" else str(self._packing)
-        return packed.recognise(self._read(0, packed.MAGIC_BYTES), whole=True) or ""
+        return compressions.recognise(self._read(0, compressions.MAGIC_BYTES), whole=True) or ""
 
     @property
     def key(self) -> str:

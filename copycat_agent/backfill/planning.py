@@ -17,7 +17,7 @@ from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.producer.probing import ClusterProbe, TopicState
 from copycat_agent.sources import SOURCES, only_looking
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
@@ -194,7 +194,7 @@ def _sample(definition: Definition, file: GivenFile, usual: Sample) -> Sample:
 def _ratio(file: GivenFile) -> float:
     """Unpacked bytes for each packed one, at the beginning."""
     with file.reading() as read:
-        head = packed.head_of(
+        head = compressions.head_of(
             lambda position, size: read(position, min(size, max(0, PACKED_SAMPLE_BYTES - position))), file.offset.compression, 2**26
         )
     return max(1.0, len(head)) / max(1, min(file.end, PACKED_SAMPLE_BYTES))

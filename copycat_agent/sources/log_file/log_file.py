@@ -16,7 +16,7 @@ from copycat_agent.formats import Frames, LineFrames, MultilineFrames
 from copycat_agent.model import SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.packing.packed_stream import open_stream
+from copycat_agent.sources.files.packing.packed import open_stream
 from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
 from copycat_agent.sources.log_file.catalog import Catalog
 from copycat_agent.sources.log_file.endings import (

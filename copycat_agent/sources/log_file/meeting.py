@@ -12,7 +12,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.discovery import NO_DESCRIPTORS, Found, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, open_again, why_not
 from copycat_agent.sources.log_file.beginning.start import StartAt, Unopened
@@ -225,7 +225,7 @@ class Meeting:
         if not (is_rotated(path) or offset.compression) or not absent.has_kin(path):
             return False
         size = fingerprint.HEAD_BYTES
-        head = packed.head_of(read, offset.compression, size) if offset.compression else read(0, size)
+        head = compressions.head_of(read, offset.compression, size) if offset.compression else read(0, size)
         return bool(absent.candidates(path, head, None))
 
     def _tell_old(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import identify
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.file_state import MATCHED, TOLD, UNTOLD, Draining, Dropped, FileStat, HeadProof, Provenance, observe
 from copycat_agent.sources.log_file.known_file import KnownFile
@@ -194,7 +194,7 @@ class TrackedFile(KnownFile):
         self._note_beginning()
         if self.packing.told or not self.size:
             return
-        codec = packed.recognise(self.read(0, packed.MAGIC_BYTES), whole=self.ending.final)
+        codec = compressions.recognise(self.read(0, compressions.MAGIC_BYTES), whole=self.ending.final)
         if codec is None:
             self.ending = replace(self.ending, stalled_size=self.size)
             return

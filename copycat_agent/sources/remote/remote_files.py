@@ -14,7 +14,7 @@ from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
 from copycat_agent.sources.files.backoff import wait_seconds
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import parse
 from copycat_agent.sources.files.reading.remote_objects import RemoteFile, list_files, look, opened
@@ -295,7 +295,7 @@ class RemoteFiles:
 def _codec(file: RemoteFile) -> str | OSError:
     try:
         with opened(file.address) as source:
-            return packed.recognise(source.read_at(packed.MAGIC_BYTES, 0), whole=True) or ""
+            return compressions.recognise(source.read_at(compressions.MAGIC_BYTES, 0), whole=True) or ""
     except OSError as error:
         return error if error.strerror else OSError(error.errno, "it cannot be read now")
 

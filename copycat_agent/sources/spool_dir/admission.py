@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.files.identity import identify
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.opening import SPARE, why_not
 
 if TYPE_CHECKING:
@@ -210,11 +210,11 @@ class Admission:
         if file.is_begun or file.parts or wanted == "none":
             return True
         try:
-            head = os.pread(file.fd, packed.MAGIC_BYTES, 0)
+            head = os.pread(file.fd, compressions.MAGIC_BYTES, 0)
         except OSError as error:
             self._refuse(file, error)
             return False
-        codec = (packed.recognise(head, whole=True) or "") if wanted == "auto" else wanted
+        codec = (compressions.recognise(head, whole=True) or "") if wanted == "auto" else wanted
         file.offset = replace(file.offset, compression=codec)
         return True
 

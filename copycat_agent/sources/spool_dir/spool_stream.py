@@ -12,8 +12,8 @@ from copycat_agent.errors import DamageError
 from copycat_agent.formats import Frame, Frames, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.packing.packed import OUTPUT_BYTES
-from copycat_agent.sources.files.packing.packed_stream import PackedStream
+from copycat_agent.sources.files.packing.compressions import OUTPUT_BYTES
+from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.files.reading.stream import Handle, How, Stream, open_handle

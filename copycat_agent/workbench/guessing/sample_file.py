@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from copycat_agent.errors import CopycatError
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 
 BYTES_MAX = 256 * 2**10
 """So much of a sample is looked at, unpacked."""
@@ -59,8 +59,8 @@ def _looked(path: Path, descriptor: int) -> SampleFile:
     def read(position: int, size: int) -> bytes:
         return os.pread(descriptor, size, position)
 
-    codec = packed.recognise(read(0, packed.MAGIC_BYTES))
-    content = packed.head_of(read, codec, BYTES_MAX) if codec else read(0, BYTES_MAX)
+    codec = compressions.recognise(read(0, compressions.MAGIC_BYTES))
+    content = compressions.head_of(read, codec, BYTES_MAX) if codec else read(0, BYTES_MAX)
     if not content.strip():
         raise CopycatError(f"{path}: nothing in it", "a sample needs some lines; ten are good, a few hundred are better")
     option, encoding = _encoding(content)

@@ -19,7 +19,7 @@ from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, Spl
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Intact, Message, Place, Producers, TaskProducer
 from copycat_agent.sources.contract import PolledOptions
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.transforms import StepError
 from copycat_agent.workbench.trying.given import given, upcoming
@@ -220,7 +220,7 @@ def _split(definition: Definition, encoder: TracedEncoder, fd: int, name: str, m
     """All of the file, as nobody will finish what is unfinished in it."""
     info = os.fstat(fd)
     wanted = getattr(definition.source, "compression", "auto")
-    found = packed.recognise(os.pread(fd, packed.MAGIC_BYTES, 0), whole=True) if wanted == "auto" else None
+    found = compressions.recognise(os.pread(fd, compressions.MAGIC_BYTES, 0), whole=True) if wanted == "auto" else None
     codec = found or ("" if wanted in {"auto", "none"} else str(wanted))
     is_plain = not (codec or getattr(encoder.frames, "counts_records", False))
     partition = SourcePartition(definition.name, f"sample:{info.st_dev}:{info.st_ino}")

@@ -14,8 +14,8 @@ import pytest
 from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import clock, fingerprint
-from copycat_agent.sources.files.packing import packed, unpacking
-from copycat_agent.sources.files.packing.packed_stream import open_stream
+from copycat_agent.sources.files.packing import compressions, unpacking
+from copycat_agent.sources.files.packing.packed import open_stream
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.log_file import endings
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
@@ -231,7 +231,7 @@ def test_what_holds_nothing_for_long_is_still_the_same_archive(tmp_path: Path) -
     path = tmp_path / "a"
     data = PACK["gzip"](TEXT)
     path.write_bytes(
-        data[:3] + b"\x08" + data[4:10] + b"n" * packed.HEAD_INPUT_BYTES + b"\0" + data[10:]
+        data[:3] + b"\x08" + data[4:10] + b"n" * compressions.HEAD_INPUT_BYTES + b"\0" + data[10:]
     )  # the name of the file that was packed
     agent = agent_for(tmp_path)
     agent.scan()

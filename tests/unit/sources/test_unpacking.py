@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import TAIL_BYTES
-from copycat_agent.sources.files.packing import packed, unpacking
+from copycat_agent.sources.files.packing import compressions, unpacking
 from copycat_agent.sources.files.packing.unpacking import IDLE_SECONDS, KEPT, Unpacker, Unpackers
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, source
 
@@ -42,7 +42,7 @@ def test_members_and_padding_are_read_as_one_stretch_of_bytes(codec: str, member
 
 
 def test_skippable_frames_hold_nothing() -> None:
-    assert packed.recognise(SKIPPABLE) == "zstd"
+    assert compressions.recognise(SKIPPABLE) == "zstd"
     out, unpacker = unpack("zstd", SKIPPABLE + PACK["zstd"](b"one\n") + SKIPPABLE + PACK["zstd"](b"two\n") + SKIPPABLE)
     assert (out, unpacker.is_whole) == (b"one\ntwo\n", True)
 
@@ -135,15 +135,15 @@ def test_first_bytes_are_looked_for_in_bounded_time_and_behind_padding(endless: 
 
     def read(position: int, size: int) -> bytes:
         reads.append(size)
-        assert sum(reads) <= packed.HEAD_INPUT_BYTES
+        assert sum(reads) <= compressions.HEAD_INPUT_BYTES
         data = head + endless * (size // len(endless) + 2)
         return (data if not position else data[len(head) + (position - len(head)) % len(endless) :])[:size]
 
     head = PACK[codec](b"one\n")
-    assert packed.head_of(read, codec, 1024) == b"one\n"
+    assert compressions.head_of(read, codec, 1024) == b"one\n"
     padded = head + bytes(10_000) + PACK["gzip"](b"two\n")
     if codec == "gzip":
-        assert packed.head_of(source(padded), "gzip", 1024) == b"one\ntwo\n"
+        assert compressions.head_of(source(padded), "gzip", 1024) == b"one\ntwo\n"
 
 
 @CODECS
@@ -152,12 +152,12 @@ def test_a_bomb_is_unpacked_in_bounded_steps(codec: str) -> None:
     data, unpacker = PACK[codec](bytes(size)), Unpacker(codec)
     unpacker.keep(2**40)
     assert unpacker.read(source(data), size * 5 // 6, 10) == bytes(10)
-    assert unpacker.produced < size * 5 // 6 + 2 * packed.OUTPUT_BYTES
-    assert len(unpacker._window) < 3 * packed.OUTPUT_BYTES
+    assert unpacker.produced < size * 5 // 6 + 2 * compressions.OUTPUT_BYTES
+    assert len(unpacker._window) < 3 * compressions.OUTPUT_BYTES
 
 
 def test_an_archive_that_needs_too_much_memory_is_damage_that_says_so() -> None:
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2 * packed.MEMORY_BYTES}]
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2 * compressions.MEMORY_BYTES}]
     _, unpacker = unpack("xz", lzma.compress(b"x\n", filters=filters))
     assert unpacker.damage == "xz: it needs more than 128 MiB to unpack"
     header = b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([(31 - 10) << 3])  # a frame with a window of 2 GiB
@@ -167,8 +167,9 @@ def test_an_archive_that_needs_too_much_memory_is_damage_that_says_so() -> None:
 
 @pytest.mark.parametrize("head", [b"", b"\x1f", b"\x1f\x8b", b"\x28\xb5\x2f", b"BZh9", b"\xfd7z", b"\x04\x22", b"\xff\x06\0"])
 def test_too_few_bytes_do_not_tell(head: bytes) -> None:
-    assert packed.recognise(head) is None
-    assert packed.recognise(head, whole=True) == ("" if len(head) < 2 else packed.recognise(head + b"\0", whole=True) or _codec(head))
+    assert compressions.recognise(head) is None
+    followed_by_more = compressions.recognise(head + b"\0", whole=True)
+    assert compressions.recognise(head, whole=True) == ("" if len(head) < 2 else followed_by_more or _codec(head))
 
 
 def _codec(head: bytes) -> str:
@@ -177,7 +178,7 @@ def _codec(head: bytes) -> str:
 
 @pytest.mark.parametrize("head", [b"hello", b"BZhello wor", b"\x1f\x8b\x07", b"(no zstd", b"PK\x03\x04", b"\0\0\0\0", b"BZh9 is a line\n"])
 def test_other_bytes_are_lines(head: bytes) -> None:
-    assert packed.recognise(head) == ""
+    assert compressions.recognise(head) == ""
 
 
 @pytest.mark.parametrize(
@@ -197,8 +198,8 @@ def test_other_bytes_are_lines(head: bytes) -> None:
 )
 def test_what_the_real_tools_write_is_read(codec: str, command: list[str]) -> None:
     data = b"".join(subprocess.run(command, input=part, stdout=subprocess.PIPE, check=True).stdout for part in (TEXT, b"", TEXT))
-    assert packed.recognise(data[: packed.MAGIC_BYTES]) == codec
-    assert packed.head_of(source(data), codec, 1024) == TEXT[:1024]
+    assert compressions.recognise(data[: compressions.MAGIC_BYTES]) == codec
+    assert compressions.head_of(source(data), codec, 1024) == TEXT[:1024]
     out, unpacker = unpack(codec, data)
     assert (out, unpacker.is_whole) == (TEXT * 2, True)
 

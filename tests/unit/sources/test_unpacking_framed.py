@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.packing.packed import CODECS, LZ4_MAGIC
-from copycat_agent.sources.files.packing.snappy import MAGIC
+from copycat_agent.sources.files.packing import compressions
+from copycat_agent.sources.files.packing.compressions import CODECS, LZ4_MAGIC
+from copycat_agent.sources.files.packing.compressions import SNAPPY_MAGIC as MAGIC
 from copycat_agent.sources.files.packing.unpacking import FREE_BYTES, Unpacker, UnpackOptions
 from tests.unit.sources.packing import PACK, SKIPPABLE, random_lines, snappy, source
 
@@ -76,9 +76,9 @@ def test_text_behind_a_stream_is_damage() -> None:
 
 
 def test_raw_snappy_and_the_legacy_frames_of_lz4_are_not_recognised() -> None:
-    assert packed.recognise(bytes(cramjam.snappy.compress_raw(TEXT))[: packed.MAGIC_BYTES]) == ""
-    assert packed.recognise(b"\x02\x21\x4c\x18" + bytes(6)) == ""
-    assert packed.recognise(snappy(TEXT)[: packed.MAGIC_BYTES]) == "snappy"
+    assert compressions.recognise(bytes(cramjam.snappy.compress_raw(TEXT))[: compressions.MAGIC_BYTES]) == ""
+    assert compressions.recognise(b"\x02\x21\x4c\x18" + bytes(6)) == ""
+    assert compressions.recognise(snappy(TEXT)[: compressions.MAGIC_BYTES]) == "snappy"
 
 
 @pytest.mark.parametrize("codec", ["lz4", "snappy"])
@@ -95,11 +95,11 @@ def test_skippable_frames_between_frames_of_lz4_hold_nothing() -> None:
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_a_file_that_begins_with_a_frame_to_be_skipped_is_read(codec: str) -> None:
     data = SKIPPABLE + PACK[codec](TEXT) + SKIPPABLE + PACK[codec](b"two\n")
-    taken_for = packed.recognise(data[: packed.MAGIC_BYTES])
+    taken_for = compressions.recognise(data[: compressions.MAGIC_BYTES])
     assert taken_for is not None
     out, unpacker = unpack(taken_for, data)
     assert (out, unpacker.is_whole) == (TEXT + b"two\n", True)
-    assert packed.head_of(source(data), taken_for, 100) == TEXT[:100]
+    assert compressions.head_of(source(data), taken_for, 100) == TEXT[:100]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_bomb_ends_at_the_ratio_and_takes_no_memory() -> None:
         position += 2**20
         unpacker.keep(position)
     assert unpacker.damage == "gzip: it holds more than unpack.max_ratio, 500 times its packed size"
-    assert FREE_BYTES <= unpacker.produced < FREE_BYTES + 2 * packed.OUTPUT_BYTES + 500 * packed.INPUT_BYTES
+    assert FREE_BYTES <= unpacker.produced < FREE_BYTES + 2 * compressions.OUTPUT_BYTES + 500 * compressions.INPUT_BYTES
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 2**10
 
 
@@ -154,7 +154,7 @@ def test_a_file_beyond_the_size_is_damage_and_what_comes_before_is_given() -> No
     data = PACK["zstd"](os.urandom(3 * 2**20))
     out, unpacker = unpack("zstd", data, UnpackOptions(max_bytes=2**20))
     assert unpacker.damage == "zstd: it holds more than unpack.max_bytes, 1048576 bytes"
-    assert 2**20 < len(out) <= 2**20 + packed.OUTPUT_BYTES
+    assert 2**20 < len(out) <= 2**20 + compressions.OUTPUT_BYTES
 
 
 def test_honest_files_are_not_touched() -> None:
@@ -165,7 +165,7 @@ def test_honest_files_are_not_touched() -> None:
 
 
 @pytest.mark.parametrize(("member", "data"), [(CODECS["lz4"](), PACK["lz4"](TEXT[:5000])), (CODECS["snappy"](), snappy(TEXT[:5000])[10:])])
-def test_a_member_gives_all_it_holds_however_little_is_asked_for(member: packed.Member, data: bytes) -> None:
+def test_a_member_gives_all_it_holds_however_little_is_asked_for(member: compressions.Member, data: bytes) -> None:
     out = b""
     while not member.eof:
         out += member.decompress(data if member.needs_input else b"", 7)

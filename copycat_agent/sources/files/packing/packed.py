@@ -1,234 +1,17 @@
-"""Packed files: which they are, by their first bytes, and how each kind is unpacked in bounded steps. Door to zstd and lz4."""
+"""Packed files: what the driver knows of one from its offset and its first bytes, and how a task reads it by unpacked bytes."""
 
 from __future__ import annotations
 
-import bz2
-import lzma
-import sys
 import time
-import zlib
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
-
-import cramjam
-import lz4.frame
 
 from copycat_agent.formats import Reader
-from copycat_agent.model import Loss, SourceOffset, SplitResult
+from copycat_agent.model import Fingerprint, Loss, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
-from copycat_agent.sources.files.packing import snappy
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-MAGIC_BYTES = 10
-"""So many of a file's first bytes tell whether it is packed, and how."""
-MEMORY_BYTES = 128 * 2**20
-"""What unpacking one file may take: what `zstd -d` allows by default, and twice what `xz -9` needs."""
-OUTPUT_BYTES = 2**20
-"""Bytes unpacked at a time, however much a few packed bytes hold."""
-INPUT_BYTES = 2**16
-"""Packed bytes read at a time."""
-HEAD_INPUT_BYTES = 2**21
-"""No more packed bytes are looked at for the first unpacked ones: members that hold nothing, and names in headers, may go on for ever."""
-_HEAD_STEP_BYTES = 4096
-
-LZ4_MAGIC = b"\x04\x22\x4d\x18"
-SKIPPABLE_MAGICS = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
-"""Of frames that hold nothing of a file, zstd's and lz4's alike."""
-
-_WINDOW_LOG = MEMORY_BYTES.bit_length() - 1
-_GZIP = 31  # zlib's word for "gzip header and trailer, the largest window"
-
-
-class Member(Protocol):
-    """One member (gzip), frame (zstd, lz4), stream (bz2, xz) or chunk (snappy) of a packed file, while it is unpacked."""
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether nothing more comes without more packed bytes."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether its end was reached, checksum and all."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """Packed bytes that were handed over and stand behind its end."""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Up to `max_length` bytes more. Raises one of `ERRORS` when the packed bytes are damaged or need too much memory."""
-
-
-class _GzipMember:
-    """zlib's object, in the shape of the others."""
-
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(_GZIP)
-        self._is_full = False
-
-    @property
-    def needs_input(self) -> bool:
-        return not (self.eof or self._is_full or self._inner.unconsumed_tail)
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        out = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
-        self._is_full = len(out) == max_length  # zlib may hold more, without any input left
-        return out
-
-
-def _xz_stream() -> Member:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_BYTES)
-
-
-class _Lz4Frame:
-    """lz4's object, which asks for input while it still holds output, and for more behind a frame to be skipped."""
-
-    def __init__(self) -> None:
-        self._inner = lz4.frame.LZ4FrameDecompressor()
-        self._is_full = False
-
-    @property
-    def needs_input(self) -> bool:
-        return self._inner.needs_input and not (self.eof or self._is_full)
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._inner.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data or b""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        try:
-            out: bytes = self._inner.decompress(data, max_length)
-        except RuntimeError as error:
-            raise ValueError(str(error).rpartition("ERROR_")[2].replace("_", " ")) from None
-        self._is_full = len(out) == max_length
-        return out
-
-
-class _ZstdFrame:
-    """A frame of zstd, or of lz4: files of both may begin with a frame to be skipped, which looks the same and is taken for zstd's."""
-
-    def __init__(self) -> None:
-        self._begin = b""
-        self._inner: Member | None = None
-
-    @property
-    def needs_input(self) -> bool:
-        return self._inner is None or self._inner.needs_input
-
-    @property
-    def eof(self) -> bool:
-        return self._inner is not None and self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return b"" if self._inner is None else self._inner.unused_data
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        if self._inner is None:
-            self._begin += data
-            if self._begin[: len(LZ4_MAGIC)] != LZ4_MAGIC[: len(self._begin)]:
-                self._inner = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
-            elif len(self._begin) >= len(LZ4_MAGIC):
-                self._inner = _Lz4Frame()
-            else:
-                return b""
-            data = self._begin
-        return self._inner.decompress(data, max_length)
-
-
-ERRORS: tuple[type[Exception], ...] = (
-    zlib.error,
-    lzma.LZMAError,
-    zstd.ZstdError,
-    cramjam.DecompressionError,
-    OSError,
-    EOFError,
-    MemoryError,
-    ValueError,
-)
-"""What damaged bytes raise: bz2 says OSError and ValueError."""
-
-CODECS: dict[str, Callable[[], Member]] = {
-    "gzip": _GzipMember,
-    "zstd": _ZstdFrame,
-    "bz2": bz2.BZ2Decompressor,
-    "xz": _xz_stream,
-    "lz4": _Lz4Frame,
-    "snappy": snappy.SnappyChunk,
-}
-"""Name of each kind (`SourceOffset.compression`) and how its next member is begun."""
-
-UNPADDED = frozenset({"snappy"})
-"""Kinds whose members may begin with a zero, which is no padding then."""
-
-_BZ2 = tuple(b"BZh%d" % level + block for level in range(1, 10) for block in (b"1AY&SY", b"\x17rE8P\x90"))
-_MAGICS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
-    ("gzip", (b"\x1f\x8b\x08",)),
-    ("zstd", (b"\x28\xb5\x2f\xfd", *SKIPPABLE_MAGICS)),
-    ("bz2", _BZ2),
-    ("xz", (b"\xfd7zXZ\x00",)),
-    ("lz4", (LZ4_MAGIC,)),
-    ("snappy", (snappy.MAGIC,)),
-)
-_BEGINNINGS = frozenset(magic[:2] for _, magics in _MAGICS for magic in magics)
-
-
-def recognise(head: bytes, *, whole: bool = False) -> str | None:
-    """How a file that begins with `head` (`MAGIC_BYTES` of it, or all there is) is packed: a codec, "" for lines.
-
-    None when there is too little of it to tell. `whole`: nobody will add to it, so two bytes of a magic are taken for one.
-    """
-    if len(head) > 1 and head[:2] not in _BEGINNINGS:  # of 100,000 files nearly all are lines
-        return ""
-    for codec, magics in _MAGICS:
-        if head.startswith(magics):
-            return codec
-    begun = [codec for codec, magics in _MAGICS if any(magic.startswith(head) for magic in magics)]
-    if not begun:
-        return ""
-    if not whole:
-        return None
-    return begun[0] if len(head) > 1 else ""
-
-
-def head_of(read: Reader, codec: str, size: int) -> bytes:
-    """Up to `size` of the first unpacked bytes; fewer when `HEAD_INPUT_BYTES` hold no more, or are damaged. Raises OSError of `read`."""
-    member, out, position, is_between = CODECS[codec](), b"", 0, False
-    while len(out) < size:
-        data = b""
-        if member.eof:
-            data, member, is_between = member.unused_data, CODECS[codec](), True
-        if not data and member.needs_input:
-            data = read(position, min(_HEAD_STEP_BYTES, HEAD_INPUT_BYTES - position))
-            position += len(data)
-            if not data:
-                break
-        if is_between and codec not in UNPADDED:
-            data = data.lstrip(b"\0")  # padding
-            if not data:
-                continue
-            is_between = False
-        try:
-            out += member.decompress(data, size - len(out))
-        except ERRORS:
-            break
-    return out
+from copycat_agent.sources.files.packing import unpacking
+from copycat_agent.sources.files.packing.compressions import HEAD_INPUT_BYTES, MAGIC_BYTES, OUTPUT_BYTES, head_of, recognise
+from copycat_agent.sources.files.packing.unpacking import UnpackOptions
+from copycat_agent.sources.files.reading.stream import Stream
 
 
 def compression_of(read: Reader) -> str:
@@ -290,3 +73,146 @@ def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Los
     if not result.damage:
         return result.offset, result.losses
     return replace(result.offset, done=True), (*result.losses, damage_loss(result))
+
+
+def open_stream(split: Split, framing: object = None) -> Stream:
+    """The split's file, packed or not; how it is framed is no matter. Raises FileError."""
+    del framing
+    return PackedStream(split) if split.offset.compression else Stream(split)
+
+
+class PackedStream(Stream):
+    """See `Stream`. Where the packed bytes end in the middle, more are waited for, until the split is `final`: then that is damage."""
+
+    limits: UnpackOptions | None = None
+    """What it may hold; None: anything. For those who derive from it."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+        self._partition = split.partition
+        self._final = split.final and self._info.st_size <= split.offset.size  # else somebody has just added to it
+        self._origins = split.origins if split.offset.position == 0 else ()
+        self._settled = split.offset.position
+        self._is_sound = True
+        self._is_closed = False
+        self._end = -1  # how much it holds, once that was seen
+        try:
+            codec, size = split.offset.compression, self._info.st_size
+            self._unpacker = unpacking.PROCESS.take(split.partition, codec, self._read_raw, size, self.limits)
+        except BaseException:
+            super().close()
+            raise
+        self._unpacker.keep(self._settled)
+
+    @property
+    def _is_short(self) -> bool:
+        return self._unpacker.has_ended and not self._unpacker.is_whole
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` unpacked bytes from `position`; fewer only where nothing more can be unpacked now."""
+        return self._unpacker.read(self._read_raw, position, size)
+
+    def is_what_was_read(self) -> bool:
+        """See `Stream.is_what_was_read`. An archive that ends before what was read, unfinished or damaged, is not another one yet."""
+        if self._origins:
+            self._find_origin()
+            self.waits |= self.offset.done  # see `TrackedFile.origins`: it is read as the rest of another one, or not at all
+            return True
+        holds = super().is_what_was_read()
+        self.waits = not holds and self._is_short and self._may_hold(self.offset)
+        return holds or self.waits
+
+    def _find_origin(self) -> None:
+        """Go on behind the first of the split's origins whose bytes it holds; wait while that cannot be told, unless nobody adds to it."""
+        known = [(one.position, index) for index, one in enumerate(self._origins) if one.position and one.fingerprint.head_bytes]
+        held = []
+        for position, index in sorted(known):
+            one = self._origins[index]
+            if fingerprint.holds(self.read, one.fingerprint, position):
+                held.append(index)
+            elif self._is_short and not self._damage() and self._may_hold(one):
+                self.waits = True
+                return
+        if held:
+            self.origin = min(held)
+            one = self._origins[self.origin]
+            self.offset = replace(
+                self.offset,
+                position=one.position,
+                records=one.records,
+                skipping=one.skipping,
+                cut=one.cut,
+                done=False,
+                fingerprint=one.fingerprint,
+            )
+
+    def _may_hold(self, offset: SourceOffset) -> bool:
+        """Whether what was unpacked so far agrees with `offset`, and is too little to prove it."""
+        size, head = offset.fingerprint.head_bytes, self._unpacker.head
+        if len(head) >= size and size and fingerprint.digest(head[:size]) != offset.fingerprint.head:
+            return False
+        return self._unpacker.produced < offset.position
+
+    def complete(self, result: SplitResult) -> SplitResult:
+        """See `Stream.complete`. Of an archive whose end was reached, the offset has the packed size up to which it was read."""
+        unpacker, offset = self._unpacker, result.offset
+        settled = unpacker.taken if result.at_end else max(0, unpacker.taken - OUTPUT_BYTES)  # no more than a block is ahead
+        result = replace(result, origin=self.origin, packed_position=settled)
+        if not result.at_end or result.changed or result.error or (self._origins and offset.done):
+            return result
+        if damage := self._damage():
+            size = max(self._info.st_size, unpacker.taken)
+            return replace(result, damage=damage, offset=replace(offset, size=size))
+        offset = replace(offset, size=unpacker.taken)
+        if not unpacker.is_whole:
+            return replace(result, offset=offset)
+        is_read = offset.position == unpacker.produced
+        return replace(result, unpacked_size=unpacker.produced, offset=replace(offset, done=is_read))
+
+    def _damage(self) -> str:
+        unpacker = self._unpacker
+        if unpacker.damage:
+            return f"{unpacker.damage}, at packed byte {unpacker.taken}"
+        if self._final and self._is_short:
+            return f"{unpacker.codec}: it ends before its end marker, at packed byte {unpacker.taken}"
+        return ""
+
+    def bounds(self, limit: int) -> tuple[int, bool]:
+        """See `Stream.bounds`: the end shows only when it is reached."""
+        if self._unpacker.is_whole:
+            self._end = self._unpacker.produced
+        end = self._end  # known for good: reading far back makes the unpacker begin anew
+        return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit)
+
+    def is_exhausted(self, limit: int) -> bool:
+        """See `Stream.is_exhausted`."""
+        return self._unpacker.has_ended and self._unpacker.produced <= limit
+
+    def is_still(self, position: int) -> bool:
+        """See `Stream.is_still`: told by the packed bytes' ends, and only when size or time of change are not what they were."""
+        del position
+        try:
+            now = self._handle.stat()
+        except OSError as error:
+            raise self._trouble("read", error) from None
+        if (now.st_size, now.st_mtime_ns) != (self._info.st_size, self._info.st_mtime_ns):
+            same_head = self._read_raw(0, len(self._head)) == self._head
+            self._is_sound = same_head and self._unpacker.goes_on(self._read_raw, now.st_size)
+        return self._is_sound
+
+    def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
+        """See `Stream.fingerprint`."""
+        self._settled = position
+        self._unpacker.keep(position)
+        return fingerprint.of(self._unpacker.head[:position], tail)
+
+    def close(self) -> None:
+        """Close the file. What is to be unpacked yet is kept for the next batch."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        super().close()
+        unpacker = self._unpacker
+        is_over = unpacker.damage or (unpacker.is_whole and unpacker.produced == self._settled)
+        if self._is_sound and not is_over:
+            unpacking.PROCESS.give_back(self._partition, unpacker)

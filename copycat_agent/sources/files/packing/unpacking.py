@@ -9,7 +9,7 @@ from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.model import SourcePartition
 from copycat_agent.options import ByteSize, Field, Options
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 
 FREE_BYTES = 64 * 2**20
 """Of no file less than this is too much, however few packed bytes hold it."""
@@ -40,7 +40,7 @@ _BEHIND_BYTES = 2**16
 """Kept before what is settled: framing looks back a little where it goes on, see `formats.multiline`."""
 KEEP_BYTES = 20 * 2**20
 """At most so much of what was unpacked is kept for reading it again: a run that failed, and a block that was ahead of it."""
-_CAREFUL_BYTES = 4 * packed.INPUT_BYTES
+_CAREFUL_BYTES = 4 * compressions.INPUT_BYTES
 """Packed bytes around a damaged place that are unpacked one by one."""
 
 
@@ -61,7 +61,7 @@ class Unpacker:
         self.head = self._packed_head = self._packed_tail = self._rest = b""
         self.produced = self.taken = self._mark = self._begin = 0
         self.damage = ""
-        self._member: packed.Member | None = None
+        self._member: compressions.Member | None = None
         self._window = bytearray()
         self._is_dry = False
 
@@ -120,10 +120,10 @@ class Unpacker:
             if not data:
                 return False
         if self._member is None:
-            self._member = packed.CODECS[self.codec]()
+            self._member = compressions.CODECS[self.codec]()
         try:
-            out = self._member.decompress(data, packed.OUTPUT_BYTES)
-        except packed.ERRORS as error:
+            out = self._member.decompress(data, compressions.OUTPUT_BYTES)
+        except compressions.ERRORS as error:
             return self._on_error(error)
         if len(self.head) < HEAD_BYTES:
             self.head += out[: HEAD_BYTES - len(self.head)]
@@ -141,11 +141,11 @@ class Unpacker:
         while True:
             data, self._rest = self._rest, b""
             if not data:
-                data = source(self.taken, 1 if self._is_careful else packed.INPUT_BYTES)
+                data = source(self.taken, 1 if self._is_careful else compressions.INPUT_BYTES)
                 self.taken += len(data)
                 self._packed_head += data[: max(0, HEAD_BYTES - len(self._packed_head))]
                 self._packed_tail = (self._packed_tail + data)[-TAIL_BYTES:]
-            is_between = self._member is None and self.taken > len(data) and self.codec not in packed.UNPADDED
+            is_between = self._member is None and self.taken > len(data) and self.codec not in compressions.UNPADDED
             if not data or not is_between:
                 return data
             if data := data.lstrip(b"\0"):
@@ -174,7 +174,7 @@ def _words(error: Exception) -> str:
     """What a library says, without its own name and numbers."""
     text = str(error) or type(error).__name__
     if "emory" in text or isinstance(error, MemoryError):
-        return f"it needs more than {packed.MEMORY_BYTES // 2**20} MiB to unpack"
+        return f"it needs more than {compressions.MEMORY_BYTES // 2**20} MiB to unpack"
     return text.rpartition(": ")[2]
 
 

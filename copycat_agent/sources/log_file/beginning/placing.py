@@ -11,7 +11,7 @@ from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.files.paths.opening import open_regular
 from copycat_agent.sources.log_file.beginning.since import LineStarts
@@ -140,7 +140,7 @@ def _look_into(fd: int, rules: LineRules) -> _Bytes:
     """Raises OSError."""
     raw, disk_size = fingerprint.reader(fd), os.fstat(fd).st_size
     encoding = Encoding(rules.encoding, rules.delimiter, is_raw=False)
-    codec = packed.recognise(raw(0, packed.MAGIC_BYTES), whole=True) if rules.unpacks else ""
+    codec = compressions.recognise(raw(0, compressions.MAGIC_BYTES), whole=True) if rules.unpacks else ""
     if not codec:
         return _Bytes(raw, disk_size, encoding.of(raw, 0), disk_size, "", "")
     unpacker = Unpacker(codec)

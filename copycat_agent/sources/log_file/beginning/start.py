@@ -13,7 +13,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import format_duration
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import identify_by_name
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.opening import PassedOverError
 from copycat_agent.sources.log_file.beginning import since
 from copycat_agent.sources.log_file.beginning.since import LineStarts
@@ -59,7 +59,7 @@ class StartAt:
     def begin(self, fd: int, info: os.stat_result, path: str, *, first: bool) -> Beginning:
         """Where the open file begins. `first`: it was there when the connector first looked. Raises OSError."""
         here = self._here(fd, info.st_size, path)
-        if self._options.compression == "auto" and (codec := packed.recognise(here.read(0, packed.MAGIC_BYTES))):
+        if self._options.compression == "auto" and (codec := compressions.recognise(here.read(0, compressions.MAGIC_BYTES))):
             return self._begin_packed(codec, info, path, first=first)
         if info.st_size and (why := self._too_old(info)):
             return Beginning(here.at_end(), why, is_old=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.formats import TAIL_BYTES, Reader
 from copycat_agent.sources.files import clock, fingerprint
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.discovery import Warn
 from copycat_agent.sources.log_file.followed import close_if_stale
 from copycat_agent.sources.log_file.generations import is_newest
@@ -58,7 +58,7 @@ def opened(file: TrackedFile, opener: Opener) -> Iterator[bool]:
 def head_of(file: TrackedFile) -> bytes:
     """The head of an open file, unpacked where it is packed. Raises OSError."""
     if file.is_packed:
-        return packed.head_of(file.read, file.offset.compression, fingerprint.HEAD_BYTES)
+        return compressions.head_of(file.read, file.offset.compression, fingerprint.HEAD_BYTES)
     return file.read(0, fingerprint.HEAD_BYTES)
 
 

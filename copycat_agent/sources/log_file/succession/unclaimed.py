@@ -12,7 +12,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
-from copycat_agent.sources.files.packing import packed
+from copycat_agent.sources.files.packing import compressions, packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, why_not
 from copycat_agent.sources.log_file.absent import Absent, Saved
@@ -187,7 +187,7 @@ class Rests:
         read = fingerprint.reader(fd)
         codec = packed.compression_of(read)
         if codec:
-            return fingerprint.digest(packed.head_of(read, codec, offset.fingerprint.head_bytes)) == offset.fingerprint.head
+            return fingerprint.digest(compressions.head_of(read, codec, offset.fingerprint.head_bytes)) == offset.fingerprint.head
         return info.st_size >= offset.position and fingerprint.holds(read, offset.fingerprint, offset.position)
 
 
