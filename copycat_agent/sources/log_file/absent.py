@@ -55,7 +55,7 @@ class Absent:
         self.fresh: set[SourcePartition] = set()
 
     def load(self, partitions: list[SourcePartition]) -> None:
-        """What is saved when the agent starts. Raises nothing: the keys are those of files."""
+        """Take in what is saved when the agent starts. All keys are those of files."""
         newest: dict[Identity, int] = {}
         for partition in partitions:
             identity, generation = Identity.parse(partition.key)
@@ -70,14 +70,14 @@ class Absent:
                     self.note_undecided(partition, offset, "the file was cut before they were read")
 
     def note_undecided(self, partition: SourcePartition, offset: SourceOffset, why: str) -> None:
-        """Nobody follows its file any more. Its rest is looked for; `why` it is lost if nobody has it."""
+        """Have the unread rest of a file looked for that nobody follows any more. `why` it is lost if no file has it."""
         self.undecided[partition] = why
         if not offset.position and partition not in self._families:
             name = self._families[partition] = family(offset.path)
             self._unread.setdefault(name, []).append(partition)
 
     def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        """A partition whose file is not followed (any more)."""
+        """Add a partition whose file is not followed, or no longer."""
         identity, _ = Identity.parse(partition.key)
         self._by_inode.setdefault(identity.inode, {})[partition] = None
         self._heads.add(partition, offset)
@@ -85,7 +85,7 @@ class Absent:
     def add_former(
         self, partition: SourcePartition, offset: SourceOffset, why: str, changes: Changes, *, kept: int = 0, begun_ns: int = 0
     ) -> None:
-        """A partition whose file begins anew, and holds the bytes of this one no more, or only the first `kept`.
+        """Add a partition whose file begins anew and holds the bytes of this one no more, or only the first `kept`.
 
         `why` its rest is lost, if no copy has it. `begun_ns`: when it was met, if its file has stood in its place since.
         """
@@ -110,7 +110,7 @@ class Absent:
         return partition in self._formers
 
     def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:
-        """The saved offset of this very file, if it still holds what was read from it. Raises OSError, and then nothing has changed."""
+        """Returns the saved offset of this very file, if it still holds what was read from it. Raises OSError; then nothing has changed."""
         generation = 0
         for partition in list(self._by_inode.get(identity.inode, ())):
             saved, saved_generation = Identity.parse(partition.key)
@@ -140,11 +140,11 @@ class Absent:
 
     @property
     def inodes(self) -> tuple[int, ...]:
-        """Of which anything is saved."""
+        """Returns the inodes of which anything is saved."""
         return tuple(self._by_inode)
 
     def at_inode(self, inode: int) -> tuple[SourcePartition, ...]:
-        """What is saved of files with this inode, and of those that had it before."""
+        """Returns what is saved of files with this inode, and of those that had it before."""
         return tuple(self._by_inode.get(inode, ()))
 
     def is_there(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool | None:
@@ -178,7 +178,7 @@ class Absent:
                 yield partition
 
     def written_over(self, identity: Identity, changes: Changes) -> int:
-        """A file that is not `knows` is about to be followed: what is saved of it is what it held before. Returns its generation now."""
+        """Turn what is saved of a file into formers: it was written over (see `knows`). Returns the generation it begins with."""
         generation = 0
         for partition in {*self._by_inode.get(identity.inode, ()), *changes.forget}:  # a key that is just given up is not given away again
             saved, saved_generation = Identity.parse(partition.key)
@@ -192,7 +192,7 @@ class Absent:
         return generation
 
     def candidates(self, path: str, head: bytes, changes: Changes | None) -> list[Saved]:
-        """Those whose head a file at `path` has, and whose names are related to its name: the furthest first."""
+        """Returns offsets whose head a file at `path` has, and whose names are related to its name, the furthest first."""
         saved = [(partition, self.known(partition, changes)) for partition in self._heads.find(path, head)]
         found = [(partition, offset) for partition, offset in saved if offset is not None and offset.position]
         return sorted(found, key=lambda one: (-one[1].position, Identity.parse(one[0].key)[1]))
@@ -211,13 +211,13 @@ class Absent:
         return [(one, offset) for one, offset in saved if offset is not None]
 
     def forget(self, partition: SourcePartition, changes: Changes) -> None:
-        """Another partition has taken over its offset."""
+        """Give up its offset, which another partition has taken over."""
         self._drop(partition)
         changes.forget.add(partition)
         changes.offsets.pop(partition, None)
 
     def settle(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
-        """No file has the rest of it, beyond the first `kept` bytes: enter that as lost. The offset stays if it proves anything."""
+        """Enter its rest beyond the first `kept` bytes as lost: no file has it. The offset stays if it proves anything."""
         why, kept = self.undecided.pop(partition), max(kept, self._kept.pop(partition, 0))
         self.lose_rest(partition, offset, kept, why, changes)
         if offset.position:
@@ -226,17 +226,17 @@ class Absent:
             self.forget(partition, changes)
 
     def followed_last(self, changes: Changes) -> list[Saved]:
-        """Those that were being followed when the agent last looked: neither let go nor given up, nor formers."""
+        """Returns those that were followed when the agent last looked: neither let go nor given up, nor formers."""
         known = [partition for partitions in self._by_inode.values() for partition in partitions if partition not in self._formers]
         saved = [(partition, self.known(partition, changes)) for partition in known]
         return [(partition, offset) for partition, offset in saved if offset is not None and not offset.done]
 
     def known(self, partition: SourcePartition, changes: Changes | None) -> SourceOffset | None:
-        """What is saved of it, or is about to be."""
+        """Returns what is saved of it, or is about to be; None for nothing."""
         return (changes and changes.offsets.get(partition)) or self._offsets.get(partition)
 
     def lose_rest(self, partition: SourcePartition, offset: SourceOffset, size: int, why: str, changes: Changes) -> None:
-        """What was known to be there and not read, beyond the first `size` bytes. Of a file that is done nothing is left to lose."""
+        """Enter as lost what was known to be there and not read, beyond the first `size` bytes. A file that is done loses nothing."""
         start, end, words = packed.rest(offset, size)
         if end > start:
             self._lose(partition, offset.path, start, end, why + words, changes)

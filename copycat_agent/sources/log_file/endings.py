@@ -67,7 +67,7 @@ def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, ch
 
 
 def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
-    """While nothing can be sent, files grow and no offset is saved: should they be destroyed while nobody looks, this was there."""
+    """Save the sizes of files that grow while nothing of them can be sent, so that losses can be counted if they are destroyed."""
     grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
     for file in itertools.islice(grown, _SIZES):
         file.size_saved()
@@ -75,7 +75,7 @@ def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
 
 
 def enter_damage(result: SplitResult, changes: Changes, log: Log) -> None:
-    """A packed file cannot be unpacked to its end: say so, once for each size and time of change it has."""
+    """Enter and log that a packed file cannot be unpacked to its end. Called once for each size and time of change it has."""
     offset, path = result.offset, result.split.path
     changes.losses.append(packed.damage_loss(result))
     hint = "repair or replace it: it is read on when its size or time changes, and never deleted"
@@ -173,7 +173,7 @@ class Endings:
         self._released.look(self._followed.files, changes)
 
     def came_to_an_end(self, file: TrackedFile) -> None:
-        """A task has read `file` as far as it goes now."""
+        """Record that a task has read `file` to its present end."""
         if file.is_packed and file.packing.rest:
             self._unfinished.add(file)
 
@@ -230,7 +230,7 @@ CLOCK_SECONDS = 60.0
 
 
 class Timers:
-    """Of one connector's files. One that waits for nothing costs nothing."""
+    """Ends records of one connector's files in time. A file that waits for nothing costs nothing."""
 
     def __init__(self, options: LogFileOptions, touch: Callable[[TrackedFile], None]) -> None:
         """`touch` is called for each file that has something to read now."""
@@ -243,7 +243,7 @@ class Timers:
         self._numbers = itertools.count()
 
     def add(self, file: TrackedFile) -> None:
-        """A task came to the end of `file`: if something waits there, its time runs."""
+        """Start the time of what waits at the end of `file`, if anything does. A task came to that end."""
         if file not in self._queued and file.is_stalled and (due := self._due(file)) < math.inf:
             file.wait_for_group(waits=self._group_seconds < math.inf)
             self._queued.add(file)

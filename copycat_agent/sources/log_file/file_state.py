@@ -1,6 +1,6 @@
 """What is known of a followed file, as values: what looks at it found, what tasks did with it, what it waits for.
 
-All are frozen: `TrackedFile` alone puts another one in the place of what it has. Sizes are in bytes; of a packed file they are packed
+All are frozen; only `KnownFile` and `TrackedFile` replace them. Sizes are in bytes; of a packed file they are packed
 bytes, and positions unpacked ones.
 """
 

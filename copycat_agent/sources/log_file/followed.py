@@ -40,28 +40,28 @@ class OpenFiles(set["TrackedFile"]):
         self._owner = owner
 
     def add(self, file: TrackedFile, /) -> None:
-        """`file` has been opened."""
+        """Add a file that was just opened."""
         super().add(file)
         if self.keeper is not None and not self.are_many:
             self.keeper.keep(self._owner, file.identity.name, file.fd)
 
     def discard(self, file: TrackedFile, /) -> None:  # type: ignore[override]  # nothing else is ever in it
-        """`file` has been closed, or its descriptor given away."""
+        """Remove a file that was closed, or whose descriptor was given away."""
         super().discard(file)
         if self.keeper is not None:
             self.keeper.release(self._owner, file.identity.name)
 
     def keep_first(self, file: TrackedFile) -> None:
-        """Nothing but its descriptor leads to `file`."""
+        """Have the keeper prefer this file: nothing but its descriptor leads to it."""
         if self.keeper is not None and file.fd >= 0:
             self.keeper.keep(self._owner, file.identity.name, file.fd, first=True)
 
     def left(self, identity: Identity) -> int | None:
-        """Descriptor of a file that an earlier process of the agent had open, None when there is none. It stays the keeper's."""
+        """Returns the descriptor of a file that an earlier process of the agent had open, which stays the keeper's; None for none."""
         return None if self.keeper is None else self.keeper.find(identity.name)
 
     def looked(self) -> None:
-        """The connector has looked at everything: what it has not open now it needs no more."""
+        """Tell the keeper that the connector has looked at everything, and needs no file but those that are open now."""
         if self.keeper is not None:
             self.keeper.looked(self._owner, {file.identity.name for file in self})
 
@@ -92,7 +92,7 @@ class Descriptors:
         return max(1, min(self._wanted, allowed))
 
     def shrink(self) -> bool:
-        """The process may open no more: hold half as many files until its limit changes. Returns whether something was closed."""
+        """Hold half as many files until the limit of the process changes: it may open no more. Returns whether any was closed."""
         before = len(self.opened)
         self._shrunk = _process_limit(), before // 2
         self.make_room(0, unread=True)
@@ -169,7 +169,7 @@ class Queue:
         self._files.pop(file, None)
 
     def served(self, file: TrackedFile) -> None:
-        """It was `file`'s turn: all others come before it now."""
+        """Put `file` behind all others: it had its turn."""
         if self._files.pop(file, 0) is None:
             self._files[file] = None
 
@@ -221,7 +221,7 @@ class Followed:
         self.absent.load(known)
 
     def add(self, file: TrackedFile) -> None:
-        """`file` has just been met."""
+        """Follow a file that was just met."""
         self.paths[file.path] = file.inode_key
         self.files[file.inode_key] = file
         self._name(file)
@@ -229,11 +229,11 @@ class Followed:
         self.touch(file)
 
     def gone_at(self, path: str) -> list[TrackedFile]:
-        """Files that no pattern finds any more and that had this name last."""
+        """Returns files that no pattern finds any more and that had this name last."""
         return [file for file in self.gone if file.path == path]
 
     def relatives(self, path: str) -> list[TrackedFile]:
-        """Files that may have been copied, packed or moved to `path`, as far as names tell; in other directories only newest ones."""
+        """Returns files that may have been copied, packed or moved to `path`, by their names; of other directories only newest ones."""
         directory, base = family(path)
         others = self._by_name.get(kin(path), {})
         near = self.files.get(self.paths.get(f"{directory}/{kin(path)}", (-1, -1)))
@@ -252,7 +252,7 @@ class Followed:
             self.generations.put_before(file, successor)
 
     def replace(self, file: TrackedFile, fresh: TrackedFile) -> None:
-        """`fresh` is `file` begun anew, and has its descriptor from now on."""
+        """Follow `fresh` in place of `file`, which begins anew. It takes over the descriptor."""
         fd = file.hand_over()
         self.generations.replace(file, fresh)
         self.drop(file)
@@ -295,7 +295,7 @@ class Followed:
             del self._by_name[name]
 
     def lose_rest(self, file: TrackedFile, changes: Changes) -> None:
-        """A closed file whose inode is another file's now: it was deleted, with all that was unread."""
+        """Enter what is unread of a closed file as lost, and stop following it: its inode is another file's now, so it was deleted."""
         if file.backlog:
             why = "the file was deleted while it was closed (see max_open_files)"
             position = file.offset.position

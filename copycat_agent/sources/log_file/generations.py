@@ -74,14 +74,17 @@ _Place = tuple[str, int, str]
 
 
 class Heads:
-    """A lookup costs a hash for each length of head that files of the name have, however many files there are."""
+    """Saved offsets by the hash of their file's head, and by their names.
+
+    A lookup costs one hash for each length of head among files of the name, however many files there are.
+    """
 
     def __init__(self) -> None:
         self._lengths: dict[str, dict[int, dict[str, dict[SourcePartition, str]]]] = {}
         self._places: dict[SourcePartition, _Place] = {}
 
     def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        """No effect for one of which nothing was read: nothing proves it."""
+        """Add a saved offset. No effect for one of which nothing was read: nothing proves it."""
         proof = offset.fingerprint
         if proof.head_bytes and offset.position:
             place = self._places[partition] = (kin(offset.path), proof.head_bytes, proof.head)
@@ -124,7 +127,7 @@ class Heads:
 
 
 class Generations:
-    """Files by family, in the order of their age, whatever order they are met in.
+    """The files of each log in the order of their age, whatever order they are met in.
 
     Age is the time of the last write when a file is met, then its birth: right for files that are renamed and begun anew as
     well as for copies of a file that was cut. The one that has the name the log is written under is the newest, however old: all
@@ -137,7 +140,7 @@ class Generations:
         self._waiting: set[TrackedFile] = set()
 
     def add(self, file: TrackedFile) -> None:
-        """`file` has just been met: it waits for what is unread of the next older one, and the next newer one for it."""
+        """Add a file that was just met. It waits for what is unread of the next older one, and the next newer one for it."""
         directory, base = family(file.path)
         name = sys.intern(directory), base  # one string for all files of a directory, not one for each
         age = file.seen.mtime_ns, file.identity.birth_ns

@@ -55,7 +55,7 @@ class KnownFile:
     # -- what it is -----------------------------------------------------------------------------------------------------------------
 
     def __post_init__(self, unpacks: bool) -> None:
-        """What is read of it says what it is; an archive that was read to its end needs no reading while it is as large."""
+        """An archive that was read to its end needs no reading while it has the size it had then."""
         if not unpacks or self.offset.position > 0 or self.is_packed:
             self.packing = TOLD
         if self.is_packed and self.offset.done:
@@ -63,7 +63,7 @@ class KnownFile:
 
     @property
     def generation(self) -> int:
-        """How often the file was begun anew before."""
+        """Returns how often the file was begun anew before."""
         return Identity.parse(self.partition.key)[1]
 
     @property
@@ -73,17 +73,18 @@ class KnownFile:
 
     @property
     def inode_key(self) -> tuple[int, int]:
-        """Device and inode: unique among files that exist now."""
+        """Returns device and inode, which are unique among files that exist now."""
         return self.identity.device, self.identity.inode
 
     @property
     def made_ns(self) -> int:
-        """Since when it may hold what it holds, by the clock of its file system: an inode that was written over is not as old as that."""
+        """Returns since when it may hold what it holds, epoch nanoseconds by the clock of its file system, 0 when unknown."""
+        # An inode that was written over is older than what it holds now.
         return self.seen.mtime_ns if self.generation else self.identity.birth_ns
 
     @property
     def size(self) -> int:
-        """As of the last look."""
+        """Returns its size as of the last look, in bytes."""
         return self.seen.size
 
     @property
@@ -93,7 +94,7 @@ class KnownFile:
 
     @property
     def gone_since(self) -> float | None:
-        """Since when no pattern finds it, `time.monotonic()`; None when one does."""
+        """Returns since when no pattern finds it, as `time.monotonic()`; None when one does."""
         return self.standing.since
 
     @property
@@ -103,12 +104,12 @@ class KnownFile:
 
     @property
     def unjudged(self) -> bool:
-        """Whether it is not known yet what it is, so that nobody reads it."""
+        """Whether nobody may read it yet, because it may be the copy or the rest of another file."""
         return self.provenance.unjudged
 
     @property
     def grown_at(self) -> float:
-        """When it was last found to be written to, `time.monotonic()`."""
+        """Returns when it was last found to be written to, as `time.monotonic()`."""
         return self.seen.grown_at
 
     # -- what is left to read -------------------------------------------------------------------------------------------------------
@@ -128,44 +129,47 @@ class KnownFile:
 
     @property
     def needs_scan(self) -> bool:
-        """Whether it is not what was read any more, which a scan sorts out."""
+        """Whether it no longer holds what was read of it, so that a scan has to begin it anew."""
         is_cut = self.size < (min(1, self.offset.position) if self.is_packed else self.offset.position)
         return self.seen.rewritten or self.seen.replaced or is_cut or self.is_cut_unread
 
     @property
     def is_cut_unread(self) -> bool:
-        """Whether it was cut before anything of it was read: nobody knows what it holds now, and what it held may be in a copy."""
+        """Whether it was cut before anything of it was read. Then what it held may be in a copy, and what it holds now is new."""
         return self.seen.cut is not None and not (self.offset.position or self.is_packed or self.in_flight)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether something at its end is no complete record yet, as of the last look."""
+        """Whether all that is unread in it is an incomplete record, as of the last look."""
         is_busy = self.in_flight or self.unread or self.needs_scan
         return not is_busy and not self.is_packed and self.size > self.offset.position
 
     @property
     def backlog(self) -> int:
-        """Bytes beyond the offset; of a packed file the packed ones that were not taken in, or what was and waits for its end."""
+        """Returns how many bytes lie beyond the offset.
+
+        Of a packed file it counts the packed bytes that were not taken in, or the unpacked ones that wait for their end.
+        """
         return self.unread_at(self.size)
 
     def unread_at(self, size: int) -> int:
-        """The backlog it had when it was `size` bytes long."""
+        """Returns the backlog that it had when it was `size` bytes long."""
         if not self.is_packed:
             return max(0, size - self.offset.position)
         return self.packing.rest if size == self.ending.stalled_size else max(min(1, size), size - self.packing.position)
 
     @property
     def settled_size(self) -> int:
-        """How much of the file, as it lies on the disk, is read and settled."""
+        """Returns how many bytes of the file, as it lies on the disk, are read and settled."""
         return max(0, self.ending.stalled_size) if self.is_packed else self.offset.position
 
     @property
     def known_size(self) -> int:
-        """Its size, or what it was before a cut whose losses are not counted yet: the next start counts them by it."""
+        """Returns its size, or the one before a cut whose losses are not counted yet, so that the next start can count them."""
         return self.size if self.seen.cut is None else max(self.size, self.seen.cut[0])
 
     def note_unread(self) -> bool:
-        """Returns `unread`: since when there is something to read in it is kept for who asks for the oldest."""
+        """Returns `unread`, and remembers since when that is so."""
         unread, since_ms = self.unread, self.schedule.unread_since_ms
         if unread != bool(since_ms):
             self.schedule = replace(self.schedule, unread_since_ms=int(time.time() * 1000) if unread else 0)
@@ -174,66 +178,66 @@ class KnownFile:
     # -- what a scan found ----------------------------------------------------------------------------------------------------------
 
     def renamed(self, path: str, changed_ns: int) -> None:
-        """It has another name since `changed_ns`."""
+        """Record the name that it has since `changed_ns`, epoch nanoseconds by the clock of its file system."""
         self.path, self.seen = path, replace(self.seen, met_ns=changed_ns)
 
     def seen_deleted(self, since: float, size: int) -> None:
-        """It has no name since then, and held so much."""
+        """Record since when it has no name, as `time.monotonic()`, and its size then. No pattern finds it."""
         assert isinstance(self.standing, Draining)
         self.standing = replace(self.standing, deleted=(since, size))
 
     def dropped(self) -> None:
-        """Nobody follows it any more."""
+        """Mark it as a file that nobody follows any more."""
         self.standing = Dropped(self.standing.since)
 
     def proven(self) -> None:
-        """Its bytes are about to be compared with what was read: they need not be again while its time of change is the same."""
+        """Record that its bytes are compared with what was read. They are compared again when its time of change differs."""
         self.proof = replace(self.proof, mtime_ns=self.seen.mtime_ns)
 
     def unproven(self) -> None:
-        """They could not be compared: the next look asks again."""
+        """Record that its bytes could not be compared, so that the next look tries again."""
         self.proof = replace(self.proof, mtime_ns=0)
 
     def cut_entered(self) -> None:
-        """What it lost when it was cut has been entered."""
+        """Record that what it lost when it was cut is in the ledger."""
         self.seen = replace(self.seen, cut=None)
         self.proof = replace(self.proof, size=min(self.proof.size, self.size))
 
     # -- whether it is read now -----------------------------------------------------------------------------------------------------
 
     def held_back(self) -> None:
-        """It is not known yet what it is: nobody reads it."""
+        """Keep it from being read until it is known what it is."""
         self.provenance = replace(self.provenance, unjudged=True)
 
     def freed(self) -> None:
-        """It is known what it is."""
+        """Let it be read: it is known what it is."""
         self.provenance = replace(self.provenance, unjudged=False)
 
     def back_off(self) -> float:
-        """It could not be read: try again later, more slowly each time. Returns seconds to wait."""
+        """Record that it could not be read. Returns the seconds until it is tried again, more each time."""
         delay, self.backoff = self.backoff.error_seconds, self.backoff.after_error(time.monotonic())
         return delay
 
     def block(self) -> None:
-        """Its records cannot be sent until someone repairs something: try again later, and let others go on."""
+        """Record that its records cannot be sent until someone repairs something. It is tried again later; other files go on."""
         self.backoff = self.backoff.after_block(time.monotonic())
 
     def recover(self) -> None:
-        """It could be read and sent."""
+        """Record that it could be read and sent."""
         self.backoff = READY
 
     def planned(self, turn: int) -> None:
-        """It is its turn, which has this number: a task reads it from now on."""
+        """Record that a task reads it from now on. `turn` is the number of its turn."""
         self.schedule = replace(self.schedule, turn=turn, in_flight=True)
 
     def landed(self) -> None:
-        """The task that read it is over."""
+        """Record that no task reads it any more."""
         self.schedule = replace(self.schedule, in_flight=False)
 
     # -- what a task did ------------------------------------------------------------------------------------------------------------
 
     def note_progress(self, offset: SourceOffset) -> None:
-        """A split is settled up to `offset`. What was there when it was planned is read: the rest came later."""
+        """Record that a split is settled up to `offset`. What is unread then was written after the split was planned."""
         if offset.position > self.offset.position:
             planned = self.schedule
             is_read = offset.done if self.is_packed else offset.position >= planned.size
@@ -244,7 +248,7 @@ class KnownFile:
         self.offset = offset
 
     def note_end(self, result: SplitResult) -> None:
-        """A task came to what was the end, or the limit it was given."""
+        """Record that a task came to the end of the file, or to the limit of its split."""
         size = result.split.end
         is_end = result.at_end and (self.is_packed or size >= self.size)
         if self.is_packed:
@@ -256,40 +260,40 @@ class KnownFile:
             self.ending = self.ending.after_end(result, size)
 
     def wait_for_group(self, *, waits: bool) -> None:
-        """A group of lines stands open at its end, and waits for its time, or does no more."""
+        """Record whether a group of lines stands open at its end and waits for its time."""
         self.ending = replace(self.ending, timed=waits)
 
     def end_record(self, *, final: bool) -> None:
-        """What stands at its end is a record, whatever comes: its last one (`final`), or the end of a group of lines."""
+        """Let what stands at its end be a record: the last one of the file (`final`), or the end of a group of lines."""
         self.ending = replace(self.ending, final=final, flush=not final)
 
     def finish(self) -> None:
-        """What is left of it without a delimiter is its last record."""
+        """Let what is left of it without a delimiter be its last record."""
         self.ending = replace(self.ending, final=True)
 
     def size_saved(self) -> None:
-        """How large it has become while nothing of it could be sent is saved with its offset."""
+        """Take its present size over into its offset, which is about to be saved, though nothing of it could be sent."""
         self.offset = replace(self.offset, size=self.known_size, done=False)
 
     # -- where it comes from --------------------------------------------------------------------------------------------------------
 
     def copies(self, other: SourcePartition) -> None:
-        """All that it holds now is what `other` holds too."""
+        """Record that all that it holds now is what `other` holds too."""
         self.provenance = replace(self.provenance, copy_of=other, copied=self.size)
 
     def explained(self, why: str) -> None:
-        """What put it at its position, for people."""
+        """Record what put it at its position, for people."""
         self.provenance = replace(self.provenance, why=why)
 
     def continued(self, offset: SourceOffset, why: str) -> None:
-        """It goes on where another file ended."""
+        """Let it go on where another file ended. `why`, for people."""
         self.offset = offset
         self.explained(why)
 
     def expected(self, offset: SourceOffset) -> None:
-        """It is read only if a task finds that it is the rest of another file; `offset` says that nobody need look for it."""
+        """Let it be read only if a task finds that it is the rest of another file. `offset` is done: no search looks for it."""
         self.offset, self.ending = offset, replace(self.ending, stalled_size=-1)
 
     def may_continue(self, origins: tuple[SourceOffset, ...]) -> None:
-        """These are what a packed file may be the rest of: its task finds out."""
+        """Record what a packed file may be the rest of. Its task finds out."""
         self.packing = replace(self.packing, origins=origins)

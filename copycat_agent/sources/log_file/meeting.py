@@ -66,7 +66,7 @@ class Meeting:
         return met
 
     def follow_left(self, name: str, fd: int, info: os.stat_result, changes: Changes) -> None:
-        """A file that has left its patterns while nobody looked. Raises OSError, and then `fd` is the caller's."""
+        """Follow a file that has left its patterns while nobody looked. Raises OSError; then `fd` stays the caller's."""
         there = self._followed.paths.get(name)  # another file, where this one was deleted
         file = self._take_up(name, fd, info, changes, first=False)
         self._followed.paths.pop(name, None)
@@ -100,7 +100,7 @@ class Meeting:
         return False
 
     def follow_rest(self, path: str, fd: int, info: os.stat_result, changes: Changes) -> TrackedFile | None:
-        """A file that no pattern matches and that nobody follows, to be read on from where another one ended, and to its end.
+        """Follow a file that no pattern matches, from where another one ended and to its end.
 
         None for one that is known, and then `fd` is the caller's. Raises OSError, and then nothing has changed.
         """
@@ -130,13 +130,13 @@ class Meeting:
         return file
 
     def shrink(self) -> bool:
-        """The process may open no more: other files make room. Returns whether any did."""
+        """Close other files: the process may open no more. Returns whether any was closed."""
         made_room = self._followed.descriptors.shrink()
         self.tell_limit()
         return made_room
 
     def tell_limit(self) -> None:
-        """Those that are closed are opened again by turns; one that is deleted meanwhile is lost, hence the warning."""
+        """Warn that fewer files are held open than asked for: one that is deleted while it is closed is lost."""
         hint = "raise LimitNOFILE (ulimit -n) and restart the agent, or lower max_open_files"
         held = self._followed.descriptors.limit
         self._log.warning("the process may open too few files, fewer are held open", held=held, hint=hint)
@@ -229,7 +229,7 @@ class Meeting:
         return bool(absent.candidates(path, head, None))
 
     def _tell_old(self) -> None:
-        """Nobody should have to ask why nothing is sent of them."""
+        """Say how many files were begun at their end because of their age."""
         if self._old_files:
             self._log.info("old files begun at their end, see ignore_older", files=self._old_files)
         self._old_files = 0

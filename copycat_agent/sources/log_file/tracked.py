@@ -45,7 +45,7 @@ class TrackedFile(KnownFile):
     # -- looks ----------------------------------------------------------------------------------------------------------------------
 
     def observe(self, info: os.stat_result) -> None:
-        """Take over what stat says."""
+        """Take over what stat says of it."""
         before = self.seen
         if before.has_other_content(info):
             self.ending = self.ending.after_growth(is_as_large=info.st_size == before.size)
@@ -56,40 +56,43 @@ class TrackedFile(KnownFile):
             self.proof = replace(self.proof, at_ns=clock.seen_ns(info.st_dev, info.st_ctime_ns))
 
     def refresh(self) -> None:
-        """Look at the open file. No effect when it is closed, or cannot be looked at: who reads it will say why."""
+        """Look at the open file. No effect when it is closed, or cannot be looked at: the task that reads it reports that."""
         if self.fd >= 0:
             with contextlib.suppress(OSError):
                 self.observe(os.fstat(self.fd))
 
     def met(self, info: os.stat_result) -> None:
-        """It is followed from now on: what it holds is what was read of it, or what nobody has read."""
+        """Take over the first look. What it holds is what was read of it, or nobody has read anything."""
         self.observe(info)
         self.proof = replace(self.proof, mtime_ns=self.seen.mtime_ns, size=self.size)
 
     def found(self, info: os.stat_result) -> None:
-        """A pattern finds it."""
+        """Take over a look under a name that a pattern finds."""
         if self.standing is not MATCHED:
             self.standing = Dropped(None) if self.removed else MATCHED
         self.observe(info)
 
     def left_patterns(self) -> None:
-        """No pattern finds it from now on."""
+        """Record that no pattern finds it from now on."""
         self.standing = Draining(time.monotonic())
 
     def note_rewritten(self) -> None:
-        """It holds other bytes than were read of it. What it was cut from by now had been read: only a later cut takes what nobody saw."""
+        """Record that it holds other bytes than were read of it.
+
+        What it was cut from so far had been read. Only a later cut takes bytes that nobody saw.
+        """
         self.refresh()
         self.seen = replace(self.seen, rewritten=True)
 
     def compared(self, *, is_other: bool) -> None:
-        """A task has compared what it holds with what was read of it."""
+        """Record what a task found when it compared the file with what was read of it."""
         if self.seen.rewritten:
             self.seen = replace(self.seen, rewritten=False)
         if is_other:
             self.note_rewritten()
 
     def begun_anew(self, partition: SourcePartition, path: str, why: str, *, unpacks: bool) -> TrackedFile:
-        """Its next generation: the same file, of which nothing is read."""
+        """Returns its next generation: the same file, of which nothing is read. `why`, for people."""
         seen = self.seen
         return TrackedFile(
             partition,
@@ -108,21 +111,22 @@ class TrackedFile(KnownFile):
 
     @property
     def after(self) -> TrackedFile | None:
-        """The file that goes first, None when none does."""
+        """Returns the file that is read before it, None when none is."""
         return self.rotation.after
 
     def joined(self, family: tuple[str, str], age: tuple[int, int]) -> None:
-        """It has its place among the generations of its log."""
+        """Record its place among the generations of its log."""
         self.rotation = replace(self.rotation, family=family, age=age)
 
     def wait_for(self, before: TrackedFile | None, barrier: int = 0) -> None:
-        """It is not read until `before` is, up to `barrier`; None: it waits for nobody."""
+        """Keep it from being read until `before` is, up to `barrier`. None: it waits for nobody."""
         self.rotation = replace(self.rotation, after=before, barrier=barrier)
 
     def waits(self) -> bool:
-        """Whether the file it was rotated from still has lines that go first. An ailing predecessor is not waited for.
+        """Whether the file it was rotated from still has lines that go first.
 
-        Nor one that nobody reads until it is known what it is: it may itself wait for this one. What that waits for goes first.
+        It does not wait for one that cannot be read, nor for one that nobody reads until it is known what it is, which may itself wait
+        for this one. Then it waits for what that one waits for.
         """
         while self.after is not None and self.after.unjudged and not self.after.removed:
             self.wait_for(self.after.after, -1)
@@ -135,7 +139,7 @@ class TrackedFile(KnownFile):
         return False
 
     def _goes_first(self, before: TrackedFile) -> bool:
-        """Whoever writes had `before` until this one got its first bytes: what it holds then goes first."""
+        """Whether `before` is not read up to the barrier. Its writer had it until this file got its first bytes."""
         barrier = self.rotation.barrier
         if barrier >= 0 and not before.is_packed and before.offset.position >= barrier:
             return False
@@ -147,14 +151,14 @@ class TrackedFile(KnownFile):
     # -- the open file --------------------------------------------------------------------------------------------------------------
 
     def adopt(self, fd: int) -> None:
-        """`fd` is open on this file and belongs to it from now on."""
+        """Take `fd` over, which is open on this file."""
         self.fd = fd
         self.opened.add(self)
-        with contextlib.suppress(OSError):  # who opens it for its turn tries again
+        with contextlib.suppress(OSError):  # the planner, which opens it for its turn, tries again
             self.tell()
 
     def hand_over(self) -> int:
-        """Give its descriptor, perhaps -1, to the caller."""
+        """Give its descriptor to the caller, -1 when it is closed."""
         fd, self.fd = self.fd, -1
         self.opened.discard(self)
         return fd
@@ -182,7 +186,7 @@ class TrackedFile(KnownFile):
             os.close(fd)
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the open file. Raises OSError."""
+        """Returns up to `size` bytes of the open file from `position`. Raises OSError."""
         return os.pread(self.fd, size, position)
 
     def holds(self) -> bool:
@@ -226,7 +230,7 @@ class TrackedFile(KnownFile):
         return self.found_by_name(follow_symlinks=True) is not None
 
     def found_by_name(self, *, follow_symlinks: bool) -> os.stat_result | None:
-        """What is known of it under its name; None when nothing, or another file, has that name now."""
+        """Returns what stat says under its name; None when nothing, or another file, has that name now."""
         try:
             info = os.stat(self.path, follow_symlinks=follow_symlinks)  # noqa: PTH116 - a hot path: thousands per glance
         except OSError:
@@ -236,7 +240,7 @@ class TrackedFile(KnownFile):
     # -- reading --------------------------------------------------------------------------------------------------------------------
 
     def split(self, limit: int) -> Split:
-        """The next stretch, at most `limit` bytes. The file is open."""
+        """Returns its next split, of at most `limit` bytes. The file is open."""
         end = self.offset.position + limit
         if not self.is_packed:
             end = min(self.size, end)
@@ -260,9 +264,9 @@ class TrackedFile(KnownFile):
         )
 
     def remembered(self, *, gone: bool = False, done: bool = False) -> SourceOffset:
-        """Its offset with the name and size it has now, for an agent that has to find it again. Looks at the open file.
+        """Returns its offset with the name and size it has now, by which the next start finds it. Looks at the open file.
 
-        `gone`: it has left its patterns. `done`: and nobody need look for it.
+        `gone`: it has left its patterns. `done`: no search looks for it.
         """
         self.refresh()
         path = self.path

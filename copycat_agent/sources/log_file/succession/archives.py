@@ -27,7 +27,7 @@ TakeOver = Callable[[SourcePartition, SourceOffset, int, Changes], None]
 
 
 class Archives:
-    """Packed files that were met. What one of them may go on with is told to the task, which says what it does go on with."""
+    """Packed files that were met. A task is told what one may go on with, and finds out whether it does."""
 
     def __init__(self, followed: Followed, opener: Opener, relatives: Relatives, take_over: TakeOver, log: Log) -> None:
         self._followed = followed
@@ -40,7 +40,7 @@ class Archives:
         self._expected: set[TrackedFile] = set()
 
     def awaited(self) -> set[str]:
-        """Names (see `kin`) of those that no task has looked into: nothing can be said about what is lost of others with these."""
+        """Returns names (see `kin`) of archives that no task has looked into. Nothing of files with these names is entered as lost yet."""
         self._expected = {file for file in self._expected if not file.removed}
         return {kin(file.path) for file in itertools.chain(self._expected, self._asking()) if file.size}
 
@@ -48,7 +48,7 @@ class Archives:
         return (file for file in self._followed.dirty if file.is_packed and not file.offset.position and not file.offset.done)
 
     def expect(self, file: TrackedFile, changes: Changes) -> None:
-        """A packed file that no pattern matches: it is read only if it is the rest of a known one, which a task finds out."""
+        """Follow a packed file that no pattern matches. It is read only if it is the rest of a known one, which a task finds out."""
         self._expected.add(file)
         file.expected(replace(file.offset, done=True, gone_ms=int(time.time() * 1000)))
         changes.offsets[file.partition] = file.offset
@@ -61,15 +61,15 @@ class Archives:
             self._followed.remove(file)
 
     def ask(self, file: TrackedFile) -> None:
-        """Its next split is about to be planned: let the task find out what a packed file is the rest of. No effect on others."""
+        """Let the task of its next split find out what a packed file is the rest of. No effect on other files."""
         if file.is_packed and not file.offset.position:
             try:
                 file.may_continue(self._of(file))
             except OSError:
-                file.may_continue(())  # the task says why it cannot be read
+                file.may_continue(())  # the task reports why it cannot be read
 
     def _of(self, file: TrackedFile) -> tuple[SourceOffset, ...]:
-        """What it may be the rest of, as of now. Raises OSError."""
+        """Returns what it may be the rest of, as of now. Raises OSError."""
         head = similarity.head_of(file)
         saved = self._followed.absent.candidates(file.path, head, None)
         saved += [(one.partition, one.offset) for one in self._relatives(file) if _has_head(one.offset, head)]
@@ -78,7 +78,7 @@ class Archives:
         return tuple(offset for _, offset in saved)
 
     def answered(self, file: TrackedFile, result: SplitResult, changes: Changes) -> None:
-        """A task has found what a packed file goes on behind. `changes` save how far it came. No effect on others."""
+        """Take over what a task found a packed file to be the rest of. `changes` save how far it came. No effect on other files."""
         asked = self._asked.get(file.partition, ())
         kept = result.unpacked_size if result.unpacked_size >= 0 else -1
         if 0 <= result.origin < len(asked):
@@ -94,7 +94,7 @@ class Archives:
             file.may_continue(())
 
     def _takes_unread(self, file: TrackedFile, kept: int, changes: Changes) -> None:
-        """It is read from its beginning: perhaps it was made of a file of which nothing was read. It holds `kept` bytes, or more."""
+        """Take over what a file held of which nothing was read, if this archive was made of it. It holds `kept` bytes, or more."""
         absent = self._followed.absent
         for partition, offset in absent.unread_of(file.path, changes):
             if absent.copied_by(partition, file.made_ns) or kept >= offset.size:
@@ -127,7 +127,7 @@ class Archives:
         return bool(size) and (one.in_flight or (one.unread and one.offset.position < self._barrier(file, one)))
 
     def _barrier(self, file: TrackedFile, one: TrackedFile) -> int:
-        """How much of `one` is read before `file` is. As long as that grows it may get more of the other one."""
+        """Returns how much of `one` is read before `file` is. While `file` grows, it may get more of the other one."""
         known, barrier, at = self._barriers.get(file, (file, 0, 0.0))
         if known is not one or file.grown_at > at:
             barrier = one.size
@@ -135,7 +135,7 @@ class Archives:
         return barrier
 
     def judged(self, file: TrackedFile) -> None:
-        """It waits no more."""
+        """Forget how long it had to wait: it waits no more."""
         self._barriers.pop(file, None)
 
 

@@ -38,7 +38,7 @@ class Since(NamedTuple):
 
 
 class LastLook:
-    """The look before this one, by the clock of the file systems: times of files are compared with nothing else.
+    """When the connector last looked, by the clock of the file systems. Times of files are compared with nothing else.
 
     Where a server stamps the files, that is the last change of their directory: whatever was in it then is as old, or older. That
     this host's clock was set back shows in what it is ahead of the time since the host was booted.
@@ -65,7 +65,7 @@ class LastLook:
         self._saved_marks: Mapping[str, Mark] = {}
 
     def begin(self) -> None:
-        """A look begins."""
+        """Begin a look."""
         self._begun_ns = clock.now_ns() - SLACK_NS
         ahead_ns, self._ahead_ns = self._ahead_ns, clock.ahead_ns()
         if ahead_ns - self._ahead_ns > SLACK_NS and ahead_ns:
@@ -74,20 +74,20 @@ class LastLook:
             self._others = {directory: _set_back(since, by_ns) for directory, since in self._others.items()}
 
     def compare(self, marks: Mapping[str, Mark]) -> None:
-        """The first look of this process has found these: what was saved proves nothing if it lies in the future.
+        """Compare what was saved with what the first look of this process found. A time in the future proves nothing.
 
-        Then it may have been at any time since the connector looked first, or at any time at all.
+        Then the last look may have been at any time since the connector looked first, or at any time at all.
         """
         now_ns = max([clock.now_ns(), *(mark[3] for mark in marks.values() if mark)]) + SLACK_NS
         if self._usual.doubt_ns > now_ns:
             self._usual = Since(self._usual.at_ns, self._first_ns if self._first_ns < now_ns else 1)
 
     def before(self, directory: str) -> Since:
-        """When this directory was last listed, as of before the look that has begun."""
+        """Returns when this directory was last listed before the look that has begun."""
         return self._others.get(directory, self._usual)
 
     def end(self, unlisted: Collection[str], open_since_ns: list[int], marks: Mapping[str, Mark], changes: Changes) -> None:
-        """A look is over; these directories could not be listed. `open_since_ns`: times since which not every file is taken up."""
+        """End a look that could not list these directories. `open_since_ns`: times since which not every file is taken up."""
         self._blind = {directory: self.before(directory) for directory in unlisted}
         seen = {directory: self._seen(directory, mark) for directory, mark in marks.items() if mark}
         clocks: dict[int, Since] = {}
@@ -112,7 +112,7 @@ class LastLook:
             )
 
     def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> Since:
-        """When the look that is over saw a directory."""
+        """Returns when the look that is over saw a directory."""
         device, *_, changed_ns = mark
         if clock.is_local(device):
             is_ahead = changed_ns > self._begun_ns + 2 * SLACK_NS  # the clock was set back since: files there may be as young as that
@@ -138,7 +138,7 @@ class Known(NamedTuple):
 
 
 def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes: Changes) -> Known:
-    """Look into the archives at `paths`. What is saved of one that holds something else by now is a former one's from now on."""
+    """Returns what is known of the archives at `paths`. What is saved of one that was written over becomes a former's."""
     there: list[tuple[int, str]] = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes
 
 
 def _note_written_over(path: str, followed: Followed, opener: Opener, changes: Changes) -> int:
-    """Returns when it was last changed. Raises OSError."""
+    """Turn what is saved of a file into a former if it was written over. Returns when it was last changed. Raises OSError."""
     with _opened(path, opener) as (fd, info):
         identity, absent = identify(fd, info), followed.absent
         if identity[:2] not in followed.files and not absent.knows(identity, fd, info.st_size, changes):

@@ -84,7 +84,7 @@ class Missed:
         """Whether one that is owed could not be opened: it has a row, and has to be searched for."""
 
     def begin(self, changes: Changes) -> None:
-        """A scan begins."""
+        """Begin a scan."""
         self._last_look.begin()
         if not self._has_looked:
             self._has_looked = True
@@ -92,11 +92,14 @@ class Missed:
             self._before = [*absent.followed_last(changes), *((one, self._followed.offsets[one]) for one in absent.undecided)]
 
     def begun_anew(self, file: TrackedFile) -> None:
-        """It was cut in its place, by now or, when a task found that, some looks ago."""
+        """Record that a file was cut in its place: since the last look or, when a task found that, some looks ago."""
         self.left(file.path, file.partition, file.proof.at_ns if file.seen.rewritten else 0)
 
     def left(self, path: str, cut: SourcePartition | None = None, since_ns: int = 0, *, may_be_cut: bool = False) -> None:
-        """The file at `path` has left its name; or it was cut there, and what it held is this partition's. `since_ns`: or since then."""
+        """Record that the file at `path` has left its name, or was cut there. Then `cut` is the partition of what it held.
+
+        `since_ns`: that may have been so since then, epoch nanoseconds, 0 for since the last look.
+        """
         since = self._last_look.before(path.rpartition("/")[0])
         if not since.at_ns:
             return  # nothing outside the patterns is wanted of what was there before the first look
@@ -109,7 +112,7 @@ class Missed:
             rotation.cut.add(cut)
 
     def met(self, newcomers: Iterable[TrackedFile]) -> None:
-        """A scan is over, and has met these: each may have come into the place of files that nobody saw."""
+        """End a scan that has met these. Each may have come into the place of files that nobody saw."""
         for file in newcomers:
             if is_newest(file.path):
                 self.left(file.path)
@@ -130,12 +133,12 @@ class Missed:
             self._rotations = self._still_open(changes)
 
     def end(self, changes: Changes) -> None:
-        """That is decided now, and what is left can be taken up. The look is over."""
+        """Take up the rest once it is decided what became of unread rests. The look is over."""
         self.follow(changes)
         self._last_look.end(self._discovery.unlisted, self._open(), self._discovery.marks, changes)
 
     def leave(self, changes: Changes) -> None:
-        """The agent stops in order."""
+        """Save when the connector looked last: the agent stops in order."""
         self._last_look.save(self._open(), changes)
 
     def _open(self) -> list[int]:

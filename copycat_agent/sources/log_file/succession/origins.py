@@ -1,6 +1,6 @@
 """Is a newly met file the rest of a known one? Copies that copytruncate leaves, files moved over others, archives.
 
-It is when names say so (`rotation.kin`), when the known file has the bytes no more (it was cut, or is gone), and when the new
+It is when names say so (`generations.kin`), when the known file has the bytes no more (it was cut, or is gone), and when the new
 one has them. Equal text alone is no proof: in doubt a file is read from its beginning.
 """
 
@@ -33,7 +33,7 @@ YOUNG_SECONDS = 600.0
 
 
 class Origins:
-    """Looks at files that were met and of which nothing is read. Those that have to wait until it is known what they are are `unjudged`."""
+    """Judges files that were met and of which nothing is read. Until it is known what a file is, it is `unjudged` and not read."""
 
     def __init__(self, followed: Followed, opener: Opener, log: Log) -> None:
         self._followed = followed
@@ -48,7 +48,7 @@ class Origins:
         self._copies: dict[SourcePartition, TrackedFile] = {}
 
     def add(self, newcomers: list[TrackedFile]) -> None:
-        """Files that were met, and of which nothing is read; the list is emptied. `judge` is called before they are planned."""
+        """Take up files that were just met and of which nothing is read. Empties the list. `judge` is called before they are planned."""
         for file in newcomers:
             if file.is_packed or not file.packing.told or self._may_be_rest(file):
                 file.held_back()
@@ -56,7 +56,7 @@ class Origins:
         newcomers.clear()
 
     def hold(self, begun: list[TrackedFile], changes: Changes) -> None:
-        """Files that were cut or written over and begin anew; the list is emptied.
+        """Take up files that were cut or written over and begin anew. Empties the list.
 
         None is read before it is known whether a copy has what was not read of it, which comes first. One with a rotated name may
         hold what another file held before that was cut, whatever it held itself: it is judged like one that was just made.
@@ -88,7 +88,7 @@ class Origins:
                 self._free(file)
 
     def release(self, *, at_once: bool) -> None:
-        """Let those be read whose former bytes are found, or lost, or were looked for long enough."""
+        """Let files be read whose former bytes were found, are lost, or were looked for long enough."""
         for file, (former, until) in list(self._held.items()):
             if at_once or file.removed or former not in self._followed.absent.undecided or time.monotonic() > until:
                 del self._held[file]
@@ -107,16 +107,16 @@ class Origins:
         return file.size > 0 and (file.packing.told or at_once or similarity.is_quiet(file))
 
     def awaited(self) -> set[str]:
-        """Names (see `kin`) of which files are not judged yet: nothing can be said about what is lost of others with these."""
+        """Returns names (see `kin`) of files that are not judged yet. Of files with these names nothing is entered as lost so far."""
         return self.archives.awaited() | {kin(file.path) for file in self._unjudged if file.size}
 
     def copied(self, partition: SourcePartition) -> int:
-        """So much of a former file is in a copy of it that is read as a file of its own."""
+        """Returns how much of a former file is in a copy of it that is read as a file of its own."""
         file = self._copies.pop(partition, None)
         return 0 if file is None else file.provenance.copied
 
     def take_rest(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset, changes: Changes, why: str) -> None:
-        """`file` goes on where another partition, which is given up for it, ends. `why`, for people."""
+        """Let `file` go on where another partition ends, which is given up for it. `why`, for people."""
         self._log.info("file continues another one", path=file.path, origin=offset.path, offset=offset.position, why=why)
         self._take_over(partition, offset, file.size, changes)
         packing = file.offset.compression
@@ -135,7 +135,7 @@ class Origins:
         self._followed.absent.forget(partition, changes)
 
     def _may_be_rest(self, file: TrackedFile) -> bool:
-        """A quick look, so that thousands of new files cost nothing."""
+        """Whether it may be the rest of a known file, by names alone, so that thousands of new files cost nothing."""
         if self._followed.gone_at(file.path):
             return True
         if is_newest(file.offset.path):  # under this name it is known: it was written to, and is no copy
@@ -165,7 +165,7 @@ class Origins:
                     return False
                 return self._waits_for_copy(file, changes, at_once=at_once)
             except OSError:
-                return False  # who reads it will say why
+                return False  # the task that reads it reports that
 
     def _is_landing(self, file: TrackedFile) -> bool:
         """Whether a task still reads a relative, as it did when `file` was first looked at: how far it came is not known."""
@@ -196,7 +196,7 @@ class Origins:
         return False
 
     def _evidence(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> Evidence:
-        """What looks at `file` and at the other one find; no more than is needed. Raises OSError."""
+        """Returns what looks at `file` and at the other one find; looks at no more than is needed. Raises OSError."""
         absent, copied = self._followed.absent, self._copied_of(file, partition)
         is_former = absent.is_former(partition)
         proves = can_prove(offset, is_former=is_former, copied=copied)
@@ -205,7 +205,7 @@ class Origins:
         return Evidence(file.size, is_former, copied, stands, holds, absent.copied_by(partition, file.made_ns))
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
-        """What it was seen to be a copy of comes first. What it held itself, before it was written over, is none."""
+        """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
         absent, original = self._followed.absent, file.provenance.copy_of
         found = [one for one in absent.candidates(file.path, head, changes) if _is_other(one[0], file)]
         if original is not None and absent.has(original) and (offset := absent.known(original, changes)):
@@ -222,7 +222,7 @@ class Origins:
         return False
 
     def _waits_for_copy(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
-        """A copy of a file that is there still: until that one is cut, or gone, or nothing happens."""
+        """Whether it is the copy of a file that is still there. It waits until that one is cut or gone, or nothing happens for a while."""
         for one in self._relatives(file):
             if one.is_packed:
                 continue
@@ -288,7 +288,7 @@ class Origins:
         return True
 
     def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
-        """Files that are followed, and may be what `file` was copied from, or packed from, or moved over."""
+        """Returns followed files that `file` may have been copied from, packed from, or moved over."""
         others = [one for one in self._followed.relatives(file.path) if one is not file]
         found = [one for one in others if one not in self._unjudged or is_newest(one.path)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"
-"""Said of such a file that cannot be opened now."""
+"""Why such a file is wanted, in the warning that it cannot be opened."""
 _DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _FEW_LOGS = 16
 """So many prefixes are compared faster than the names of a large directory are taken apart."""
@@ -90,12 +90,12 @@ class Search:
         return all_opened
 
     def _name_of(self, identity: Identity, offset: SourceOffset, whereabouts: Whereabouts) -> str | None:
-        """None also where another file has its inode, and is read as what it is. Raises OSError."""
+        """Returns its present name; None when it has none, or when another file has its inode and is followed. Raises OSError."""
         name = whereabouts.find(offset.path, identity)
         return None if name is not None and _inode_key(name) in self.followed else name
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
-        """Follow the file if it is still what was read. Raises OSError."""
+        """Follow the file if it still holds what was read. Returns whether it does. Raises OSError."""
         fd, info = self.opener.open(name, is_known=True)
         try:
             if identify(fd, info).lasting == identity.lasting and packed.is_same(fingerprint.reader(fd), info.st_size, offset):
@@ -198,7 +198,7 @@ class _Listings:
         self._names: dict[str, list[str]] = {}
 
     def kin_of(self, path: str) -> list[str]:
-        """Paths in the same directory whose names are related to this one."""
+        """Returns paths in the same directory whose names are related to this one."""
         directory, name = path.rpartition("/")[0], kin(path)
         begin = name.rpartition(".")[0] or name  # cheaper than what `kin` does with each name
         if directory not in self._names:
@@ -211,7 +211,7 @@ class _Listings:
 
 
 def members(rotations: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], list[str]]:
-    """Paths of the files of each log, by name. Each directory is listed once; one that cannot be listed is empty."""
+    """Returns the paths of the files of each log, by `family`. Each directory is listed once; one that cannot be listed is empty."""
     bases: dict[str, set[str]] = {}
     for directory, base in rotations:
         bases.setdefault(directory, set()).add(base)
@@ -234,7 +234,7 @@ def _names(directory: str, bases: set[str]) -> Iterator[str]:
 
 
 def _dated(path: str) -> str:
-    """The log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
+    """Returns the log that a file with a date before its extension belongs to (`app-2026-11-22.0.log.gz` -> `app.log`); "" for all others.
 
     A number alone says nothing: `app-1.log` is a log of its own.
     """
