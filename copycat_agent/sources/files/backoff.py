@@ -9,11 +9,11 @@ RETRY_SECONDS = (0.5, 60.0)
 BLOCKED_SECONDS = (1.0, 60.0)
 """First and longest wait of a file whose topic is missing or forbidden."""
 _DOUBLINGS = 10
-"""No more: an outage may last for days, and a float ends at 2**1024."""
+"""Most doublings of a wait: an outage may last for days, and a float ends at 2**1024."""
 
 
 def wait_seconds(bounds: tuple[float, float], times: int) -> float:
-    """The wait after it went wrong `times` times before: the first, doubled each time, at most the longest."""
+    """Returns the wait after `times` earlier failures: the first of `bounds`, doubled each time, at most the second."""
     first, longest = bounds
     return min(longest, first * 2.0 ** min(times, _DOUBLINGS))
 
@@ -32,17 +32,17 @@ class FileBackoff:
 
     @property
     def error_seconds(self) -> float:
-        """How long it waits when it cannot be read once more."""
+        """Returns how long it waits if it cannot be read once more."""
         return wait_seconds(RETRY_SECONDS, self.errors)
 
     def after_error(self, now: float) -> FileBackoff:
-        """It could not be read at `now`: it waits, longer each time."""
+        """Returns the back-off of a file that could not be read at `now`. It grows each time."""
         return FileBackoff(self.errors + 1, self.blocked, now + self.error_seconds)
 
     def after_block(self, now: float) -> FileBackoff:
-        """Its records could not be sent at `now`."""
+        """Returns the back-off of a file whose records could not be sent at `now`."""
         return FileBackoff(self.errors, self.blocked + 1, now + wait_seconds(BLOCKED_SECONDS, self.blocked))
 
 
 READY = FileBackoff()
-"""Of a file that went well last."""
+"""The back-off of a file that went well last."""

@@ -1,4 +1,4 @@
-"""What time it is for a file system: files are stamped by the kernel or by a server, whatever the clock of this process says."""
+"""The clocks that stamp files: the kernel's, or a file server's. The wall clock of this process may say something else."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _STAMPED_HERE = frozenset(("btrfs", "overlay", "ramfs", "tmpfs", "zfs"))
 """Types of file systems without a disk of their own whose files are stamped by this host's kernel."""
 
 _SERVER_SECONDS = 86_400.0
-"""So wrong the clock of a file server may be."""
+"""How far the clock of a file server may be off."""
 
 
 _CLOSE_NS = 1_000_000
-"""Two reads of one clock between which nothing else has happened."""
+"""Two reads of one clock that lie no further apart are taken for one moment."""
 _LONG_NS = 2**63
 _READS = 1000
-"""A process that loses the processor in each of so many attempts takes the best of them."""
+"""Attempts to read two clocks at one moment. A process that loses the processor in each of them takes the best one."""
 
 
 @cache
 def _touched() -> int:
-    """Descriptor of a file in memory, -1 where there can be none."""
+    """Returns the descriptor of a file in memory, -1 where there can be none."""
     try:
         fd = os.memfd_create("copycat-clock")
         os.utime(fd)
@@ -33,7 +33,7 @@ def _touched() -> int:
 
 
 def now_ns() -> int:
-    """The time that the kernel would give a file that was changed now, epoch nanoseconds."""
+    """Returns the time that the kernel would give a file that was changed now, epoch nanoseconds."""
     fd = _touched()
     if fd < 0:
         return time.time_ns()
@@ -43,7 +43,7 @@ def now_ns() -> int:
 
 @cache
 def boot() -> str:
-    """What the kernel calls the time between two boots, "" where it does not say."""
+    """Returns the kernel's id of the present boot, "" where it gives none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii", "replace").strip()
     except OSError:
@@ -51,7 +51,7 @@ def boot() -> str:
 
 
 def ahead_ns() -> int:
-    """How far the kernel's clock is ahead of the time since `boot`: when that is less than before, it was set back.
+    """Returns by how many nanoseconds the kernel's clock is ahead of the time since `boot`. Less than before: it was set back.
 
     The two clocks are read one after the other, and on a busy host this process may lose the processor in between, which would look like a
     clock that was set back. So the second one is read before and after the first, until both reads are close.
@@ -83,11 +83,11 @@ def is_local(device: int) -> bool:
 
 
 def seconds_since(device: int, stamped_ns: int) -> float:
-    """How long ago, at least, a file of this device got this time; 0.0 where that lies in the future."""
+    """Returns how long ago, at least, a file of this device got this time; 0.0 when it lies in the future."""
     past = (now_ns() - stamped_ns) / 1e9
     return max(0.0, past if is_local(device) else past - _SERVER_SECONDS)
 
 
 def seen_ns(device: int, changed_ns: int) -> int:
-    """A time by the clock of a device's files, now or before, when one of them was last changed at `changed_ns`."""
+    """Returns a time, now or earlier, by the clock that stamps a device's files, one of which was last changed at `changed_ns`."""
     return now_ns() if is_local(device) else changed_ns

@@ -13,17 +13,17 @@ HEAD_BYTES = 1024
 
 
 def digest(data: bytes) -> str:
-    """BLAKE2b, 128 bits, hex: no two files of a host share it by accident."""
+    """Returns BLAKE2b, 128 bits, as hex. No two files of a host share it by accident."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def reader(fd: int) -> Reader:
-    """Reads an open file by position; raises OSError."""
+    """Returns a reader of an open file by position, which raises OSError."""
     return lambda position, size: os.pread(fd, size, position)
 
 
 def take(read: Reader, position: int) -> Fingerprint:
-    """The fingerprint of a file whose first `position` bytes count as read. Raises OSError."""
+    """Returns the fingerprint of a file whose first `position` bytes count as read. Raises OSError."""
     if not position:
         return Fingerprint()
     head = read(0, min(HEAD_BYTES, position))
@@ -32,7 +32,7 @@ def take(read: Reader, position: int) -> Fingerprint:
 
 
 def of(head: bytes, tail: bytes) -> Fingerprint:
-    """The fingerprint of known bytes; empty ones are not compared."""
+    """Returns the fingerprint of known bytes. Empty ones are not compared."""
     return Fingerprint(len(head), digest(head) if head else "", len(tail), digest(tail) if tail else "")
 
 

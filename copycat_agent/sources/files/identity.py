@@ -26,11 +26,11 @@ class Identity(NamedTuple):
 
     @property
     def lasting(self) -> Identity:
-        """What a reboot or a remount does not change: device numbers do. Without a time of birth nothing else tells files apart."""
+        """Returns what a reboot or a remount keeps. Device numbers change, but without a birth time nothing else tells files apart."""
         return self._replace(device=0) if self.birth_ns else self
 
     def key(self, generation: int) -> str:
-        """Key of the file's partition. A file that is cut and begun anew keeps its identity and gets the next generation."""
+        """Returns the key of the file's partition. A file that is cut and begun anew keeps its identity and gets the next generation."""
         return f"{self.device:x}:{self.inode:x}:{self.birth_ns:x}:{generation}"
 
     @property

@@ -15,7 +15,7 @@ from copycat_agent.sources.files.reading.stream import Stream
 
 
 def compression_of(read: Reader) -> str:
-    """How a file is packed, "" for lines and for one that is too short to tell. Raises OSError."""
+    """Returns how a file is packed, "" for lines and for one that is too short to tell. Raises OSError."""
     return recognise(read(0, MAGIC_BYTES)) or ""
 
 
@@ -35,7 +35,7 @@ def is_same(read: Reader, size: int, offset: SourceOffset) -> bool:
 
 
 def recalled(offset: SourceOffset, size: int) -> SourceOffset:
-    """The offset of a file that was away and is `size` bytes long: a packed one of unchanged size that was read needs no reading."""
+    """Returns the offset of a file that was away and is `size` bytes long. A packed one of unchanged size that was read stays done."""
     is_read = bool(offset.compression) and offset.done and offset.size == size
     if not offset.gone_ms and offset.done == is_read and offset.size <= size:
         return offset
@@ -43,7 +43,7 @@ def recalled(offset: SourceOffset, size: int) -> SourceOffset:
 
 
 def rest(offset: SourceOffset, kept: int = 0) -> tuple[int, int, str]:
-    """What is lost of a file that nobody can read any more, beyond the first `kept` bytes: a range, empty for none, and words."""
+    """Returns the range of a file that is lost beyond its first `kept` bytes, empty for none, and words to be added to why."""
     if offset.done:
         return offset.position, offset.position, ""
     if offset.compression:
@@ -53,12 +53,12 @@ def rest(offset: SourceOffset, kept: int = 0) -> tuple[int, int, str]:
 
 
 def words(offset: SourceOffset) -> str:
-    """To be added to why bytes were lost; "" for a file that is not packed."""
+    """Returns words to be added to why bytes were lost; "" for a file that is not packed."""
     return f" (packed as {offset.compression}: these are packed bytes, how many they hold is not known)" if offset.compression else ""
 
 
 def damage_loss(result: SplitResult) -> Loss:
-    """What is not read of a packed file that cannot be unpacked to its end."""
+    """Returns the loss of a packed file that cannot be unpacked to its end."""
     offset = result.offset
     unread = max(0, offset.size - result.packed_position)
     detail = f"{result.damage}; {unread} packed bytes were not read, how many they hold is not known"
@@ -85,7 +85,7 @@ class PackedStream(Stream):
     """See `Stream`. Where the packed bytes end in the middle, more are waited for, until the split is `final`: then that is damage."""
 
     limits: UnpackOptions | None = None
-    """What it may hold; None: anything. For those who derive from it."""
+    """What it may hold; None for anything. A subclass may set it."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)

@@ -1,4 +1,4 @@
-"""How much a packed file may hold before it is taken for a bomb."""
+"""The unpacking of one file, which goes on from batch to batch, and how much a file may hold before it is taken for a bomb."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from copycat_agent.sources.files.packing import compressions
 
 FREE_BYTES = 64 * 2**20
-"""Of no file less than this is too much, however few packed bytes hold it."""
+"""Less than this is never too much, however few packed bytes hold it."""
 
 
 class UnpackOptions(Options):
@@ -28,7 +28,7 @@ class UnpackOptions(Options):
 
 
 def excess(limits: UnpackOptions, produced: int, taken: int) -> str:
-    """Why a file of which `taken` packed bytes made `produced` unpacked ones is over the limits; "" while it is not."""
+    """Returns why a file of which `taken` packed bytes made `produced` unpacked ones is over the limits; "" while it is not."""
     if limits.max_bytes is not None and produced > limits.max_bytes:
         return f"it holds more than unpack.max_bytes, {limits.max_bytes} bytes"
     if produced > FREE_BYTES and produced > limits.max_ratio * taken:
@@ -76,11 +76,11 @@ class Unpacker:
         return self._is_dry and not self.damage and self._member is None and self.taken > 0
 
     def look_again(self) -> None:
-        """There may be more packed bytes by now: what ended is tried again."""
+        """Try again what has ended: there may be more packed bytes by now."""
         self._is_dry = False
 
     def keep(self, position: int) -> None:
-        """Bytes from a little before `position` on may be read again."""
+        """Keep unpacked bytes from a little before `position` on, which may be read again."""
         self._mark = position
 
     def read(self, source: Reader, position: int, size: int) -> bytes:
@@ -102,7 +102,7 @@ class Unpacker:
         return 0 <= self._careful_from <= self.taken <= self._careful_from + _CAREFUL_BYTES
 
     def _trim(self, position: int) -> None:
-        """Let go of what nobody will ask for again."""
+        """Drop unpacked bytes that nobody will ask for again."""
         floor = max(position - KEEP_BYTES, min(self._mark, position) - _BEHIND_BYTES)
         surplus = min(floor - self._begin, len(self._window))
         if surplus > 0:
@@ -152,7 +152,7 @@ class Unpacker:
                 return data
 
     def _on_error(self, error: Exception) -> bool:
-        """A step that fails gives nothing, though its first bytes may be good: do the last ones again, byte by byte."""
+        """Unpack the last bytes again, byte by byte: a step that failed gave nothing, though its first bytes may be good."""
         if self._is_careful:
             self.damage = f"{self.codec}: {_words(error)}"
             return False
@@ -171,7 +171,7 @@ class Unpacker:
 
 
 def _words(error: Exception) -> str:
-    """What a library says, without its own name and numbers."""
+    """Returns what a library says, without its own name and numbers."""
     text = str(error) or type(error).__name__
     if "emory" in text or isinstance(error, MemoryError):
         return f"it needs more than {compressions.MEMORY_BYTES // 2**20} MiB to unpack"
@@ -185,14 +185,14 @@ IDLE_SECONDS = 60.0
 
 
 class Unpackers:
-    """The idle ones of this process, by partition. No file is held open. Thread-safe."""
+    """Idle unpackers of this process, by partition. They hold no file open. Thread-safe."""
 
     def __init__(self) -> None:
         self._idle: dict[SourcePartition, tuple[float, Unpacker]] = {}
         self._lock = threading.Lock()
 
     def take(self, partition: SourcePartition, codec: str, source: Reader, size: int, limits: UnpackOptions | None = None) -> Unpacker:
-        """The one that was unpacking this file, if `source` (packed bytes, `size` of them) still is what it was; else a new one."""
+        """Returns the unpacker of this file, if `source` (packed bytes, `size` of them) still is what it was; else a new one."""
         with self._lock:
             self._drop_old()
             _, unpacker = self._idle.pop(partition, (0.0, None))
@@ -202,7 +202,7 @@ class Unpackers:
         return Unpacker(codec, limits)
 
     def give_back(self, partition: SourcePartition, unpacker: Unpacker) -> None:
-        """Keep it for the next batch."""
+        """Keep an unpacker for the next batch."""
         with self._lock:
             self._drop_old()
             self._idle[partition] = (time.monotonic(), unpacker)
@@ -215,4 +215,4 @@ class Unpackers:
 
 
 PROCESS = Unpackers()
-"""Those of this process."""
+"""The unpackers of this process."""

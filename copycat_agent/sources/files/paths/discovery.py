@@ -1,4 +1,4 @@
-"""Paths that match but are not read, each told once."""
+"""Which files there are that the patterns match, and which matching paths cannot be read, each told once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PassedOver:
         return dict(self._now)
 
     def begin_scan(self) -> None:
-        """From here on it counts as this scan."""
+        """Begin a scan: what is wrong from here on is of this scan."""
         self._before, self._now, self._unreadable = self._now, {}, 0
 
     def warn(self, path: str, why: str) -> None:

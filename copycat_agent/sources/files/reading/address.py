@@ -43,34 +43,34 @@ class Address(NamedTuple):
 
     @property
     def root(self) -> str:
-        """URI of the file system alone."""
+        """Returns the URI of the file system alone."""
         return f"{self.scheme}://{self.authority}" + ("/" if self.scheme not in _BUCKETS else "") + (f"?{self.query}" if self.query else "")
 
     @property
     def uri(self) -> str:
-        """All of it: what a task opens."""
+        """Returns the whole URI, which a task opens."""
         return self.shown + (f"?{self.query}" if self.query else "")
 
     @property
     def shown(self) -> str:
-        """Without options: the name of the file, for people and templates."""
+        """Returns the URI without options: the name of the file, for people and templates."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
     @property
     def inside(self) -> str:
-        """Its path within the file system, as pyarrow spells it."""
+        """Returns its path within the file system, as pyarrow spells it."""
         if self.scheme in ("abfs", "abfss"):
             return self.authority.partition("@")[0] + self.path
         return self.authority + self.path if self.scheme in _BUCKETS else self.path
 
     def at(self, inside: str) -> Address:
-        """Another file of the same file system."""
+        """Returns the address of another file of the same file system."""
         prefix = len(self.inside) - len(self.path)
         return self._replace(path=inside[prefix:])
 
 
 def parse(text: str) -> Address:
-    """What stands before the first `?` is the name, as it is: nothing in it is escaped. Raises FatalError, which never shows a secret."""
+    """Parse an address. What stands before the first `?` is the name, unescaped. Raises FatalError, which never shows a secret."""
     match = _SCHEME.match(text)
     scheme = match[1].lower() if match else ""
     if match is None or scheme not in SCHEMES:

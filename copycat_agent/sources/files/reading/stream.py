@@ -14,7 +14,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.reading.address import Info, is_remote
 
 _LEAST_BYTES = 2**18
-"""Smaller reads are not worth a question."""
+"""Of smaller reads it is not asked whether they fall into a hole."""
 _GUARD_BYTES = 16 * 2**20
 """So much before the next data, or the end, is read all the same: file systems have told of holes where data had just been written."""
 _NULS = bytes(2**20)
@@ -22,13 +22,13 @@ _NULS = bytes(2**20)
 
 
 class Unwritten:
-    """Knows them of one open file. Asks only when the read before came back as NUL bytes."""
+    """The bytes of one open file that were never written: its holes. Asks the kernel only when the last read returned NUL bytes."""
 
     def __init__(self) -> None:
         self._seems_so = False
 
     def read(self, size: int) -> bytes:
-        """What stands there."""
+        """Returns `size` NUL bytes."""
         return _NULS[:size] if size <= len(_NULS) else bytes(size)
 
     def covers(self, fd: int, position: int, size: int) -> bool:
@@ -44,7 +44,7 @@ class Unwritten:
         return position + size <= following - _GUARD_BYTES
 
     def note(self, data: bytes) -> None:
-        """What a read came back with."""
+        """Take note of what a read returned."""
         if len(data) >= _LEAST_BYTES:
             self._seems_so = not (data[0] or data[-1])
 
@@ -60,7 +60,7 @@ class Handle(Protocol):
         """Its descriptor; -1 when it has none or is closed."""
 
     def stat(self) -> Info | os.stat_result:
-        """How it is now. A size of -1: it is no longer the version that was opened."""
+        """Returns how it is now. A size of -1: it is no longer the version that was opened."""
 
     def pread(self, size: int, position: int) -> bytes:
         """As `os.pread`: fewer than `size` bytes do not mean its end, none do."""
@@ -160,7 +160,7 @@ class Stream:
         return data
 
     def _read_raw(self, position: int, size: int) -> bytes:
-        """Bytes as they stand in the file."""
+        """Returns bytes as they stand in the file, packed or not."""
         try:
             data = self._handle.pread(size, position)
             while data and len(data) < size:
@@ -177,15 +177,15 @@ class Stream:
         return self._handle.is_version(self.offset) and fingerprint.holds(self.read, self.offset.fingerprint, self.offset.position)
 
     def tail(self, position: int) -> bytes:
-        """The bytes just before `position`, as many as a fingerprint covers."""
+        """Returns the bytes just before `position`, as many as a fingerprint covers."""
         return self.read(max(0, position - TAIL_BYTES), min(TAIL_BYTES, position))
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """The frames that `framing` finds in it, see `Frames.frames`."""
+        """Returns the frames that `framing` finds in it, see `Frames.frames`."""
         return cast("Frames", framing).frames(self.read, start, end, **how)
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """Where framing has to end, `limit` at most, and whether that is where the split's `final` and `flush` hold."""
+        """Returns where framing has to end, `limit` at most, and whether the split's `final` and `flush` hold there."""
         return limit, True
 
     def is_exhausted(self, limit: int) -> bool:
@@ -215,11 +215,11 @@ class Stream:
         return position <= self._intact
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """The split's result, with what is known of a packed file. No error: it may be asked for when the file is closed."""
+        """Returns the split's result, with what is known of a packed file. May be called when the file is closed; raises nothing."""
         return result
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
-        """The fingerprint at `position`, which is settled, of bytes that were really read: `tail` are the last of them."""
+        """Returns the fingerprint at `position`, which is settled. `tail` are the last bytes that were read before it."""
         return fingerprint.of(self._head[:position], tail)
 
     def close(self) -> None:
