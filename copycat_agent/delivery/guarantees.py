@@ -36,11 +36,16 @@ class Guarantee(Protocol):
 class Deliveries:
     """Opens the deliveries of an agent's connectors. Thread-safe."""
 
-    def __init__(self, store: OffsetStore, *, keeps_accounts: bool = False, make_world: MakeWorld = kafka_world) -> None:
-        """`keeps_accounts`: what becomes of each file is entered in the store. `make_world`: how lanes reach Kafka."""
+    def __init__(
+        self, store: OffsetStore, *, keeps_accounts: bool = False, make_world: MakeWorld = kafka_world, turns: Turns | None = None
+    ) -> None:
+        """`keeps_accounts`: what becomes of each file is entered in the store. `make_world`: how lanes reach Kafka.
+
+        `turns` says on which threads lanes are opened, daemons by default.
+        """
         self._guarantees: Mapping[str, Guarantee] = {
             "at_least_once": AtLeastOnceGuarantee(store),
-            "exactly_once": ExactlyOnceGuarantee(store, Turns(AT_ONCE), make_world, keeps_accounts=keeps_accounts),
+            "exactly_once": ExactlyOnceGuarantee(store, turns or Turns(AT_ONCE), make_world, keeps_accounts=keeps_accounts),
         }
 
     def open(self, definition: Definition, report: Report, earlier: Sequence[str] = ()) -> Opening:

@@ -1,0 +1,1 @@
+"""A whole connector in random histories: files, batches, saves, orders and crashes between any two effects, under both guarantees."""

@@ -1,0 +1,248 @@
+"""Random histories of a whole connector from a seed, and what each of them must not show."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.agent import Agent, Clock, Crash
+from tests.unit.sources.test_model import File, History
+
+STEPS = 40
+"""Things that happen in a history."""
+GUARANTEES = ("at_least_once", "exactly_once")
+FILE_RULES = {
+    "append": 8, "append_unfinished": 2, "rotate_by_rename": 4, "rename_back": 1, "link": 1, "truncate": 1, "shrink": 1, "copy": 1,
+    "copytruncate": 2, "save_over": 1, "begin_to_compress": 2, "end_compressing": 2, "rotate_packed": 1, "delete_packed": 1, "delete": 1,
+    "delete_rotated": 1,
+}  # fmt: skip
+"""What is done to files, and how often beside each other."""
+AGENT_RULES = {
+    "scan": 3, "work": 4, "scan_and_work": 6, "restart": 2, "stop_and_start": 2, "kill_before_it_is_saved": 1, "die_at_an_effect": 5,
+    "pause": 1, "resume": 2, "fill_disk": 1, "make_room": 2, "catch_up": 2,
+}  # fmt: skip
+"""What becomes of the agent."""
+
+
+class Whole(History):
+    """`History` with a whole connector for its agent: batches stay under way, effects are cut off, and the disk may be full for a while."""
+
+    def __init__(self, seed: int, guarantee: str, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self.rng = random.Random(f"{seed} {guarantee}")
+        self.guarantee = guarantee
+        self.tell = tell
+        self.packed: set[bytes] = set()
+        """What was packed: an archive that ends early may end in the middle of a line."""
+
+    def start(self) -> None:
+        """The world before anything happens."""
+        rng = self.rng
+        self.tasks_max = rng.choice([1, 1, 2])
+        how = rng.choices(["read", "stop", "fail", "lost", "later"], weights=[8, 3, 1, 1, 2], k=rng.randint(1, 8))
+        self.begin(keep_open=rng.choice([1, 2, 512, 512]), matches_rotated=rng.random() < 0.5, glances=rng.random() < 0.5, how=how)
+
+    def _make_agent(self, directory: Path, pattern: str, keep_open: int) -> Any:
+        delivery = {"guarantee": self.guarantee, "tasks_max": self.tasks_max}
+        return Agent(directory, pattern, delivery, self.tell, max_open_files=keep_open)
+
+    def step(self) -> None:
+        """One thing happens."""
+        rules = {**FILE_RULES, **AGENT_RULES}
+        name = self.rng.choices(list(rules), weights=list(rules.values()))[0]
+        if name == "catch_up" and self.keep_open != 512:
+            return
+        arguments = self._arguments(name)
+        self.tell(f"{name}{arguments or ''}")
+        getattr(self, name)(**arguments)
+        self.descriptors_are_bounded()
+
+    def _arguments(self, name: str) -> dict[str, Any]:
+        rng = self.rng
+        arguments: dict[str, Any] = {"name": rng.choice(["app.log", "web.log"])} if name in FILE_RULES else {}
+        if name in {"append", "save_over"}:
+            arguments["count"] = rng.randint(1, 5)
+        elif name == "shrink":
+            arguments["kept"] = rng.randint(1, 5)
+        elif name == "begin_to_compress":
+            arguments |= {"members": rng.randint(1, 3), "written": rng.random()}
+        elif name == "end_compressing":
+            arguments["is_removed"] = rng.random() < 0.7
+        elif name == "delete_packed":
+            arguments["generation"] = rng.randint(1, 2)
+        elif name == "kill_before_it_is_saved":
+            arguments["scans"] = rng.random() < 0.5
+        elif name == "die_at_an_effect":
+            arguments["effects"] = int(rng.expovariate(0.12))
+        return arguments
+
+    def die_at_an_effect(self, effects: int) -> None:
+        """The agent works on, and dies after so many effects: within a look, a save, a start, or between two of them."""
+        self.agent.effects.left = effects
+        try:
+            self.scan_and_work()
+            self.stop_and_start()
+        except Crash:
+            self._has_died()
+        else:
+            self.agent.effects.left = None
+
+    def _has_died(self) -> None:
+        self._doubt_copies()
+        self.restart()
+
+    def _doubt_copies(self) -> None:
+        """When the agent looked last is not saved: a copy may be a generation that it missed."""
+        if self.pattern != "*":
+            for copy, _ in self.copies:
+                self.repeatable.update([*copy.lines, copy.unfinished])
+
+    def restart(self) -> None:
+        if self.agent.disk_full:
+            self._doubt_copies()
+        super().restart()
+
+    def stop_and_start(self) -> None:
+        if self.agent.disk_full:
+            self._doubt_copies()
+        super().stop_and_start()
+
+    def _check(self) -> None:
+        self.repeatable |= self.agent.repeats
+        for line in self.agent.lines:
+            self.excused.update([line] if any(text.startswith(line) or text.endswith(line) for text in self.packed) else ())
+        super()._check()
+        for file in self.names.values():
+            self._check_order(file)
+
+    def _check_order(self, file: File) -> None:
+        """The lines of a file come in its order, whoever reads them."""
+        once = [line for line in file.lines if line not in self.repeatable | self.excused]
+        arrived = {line: index for index, line in reversed(list(enumerate(self.agent.lines)))}
+        places = [arrived[line] for line in once if line in arrived]
+        assert places == sorted(places), f"out of order: {once}"
+
+    def append(self, name: str, count: int) -> None:
+        """A line that is begun in a file that has left its patterns is sent as it is; what follows is another one."""
+        path = self.directory / name
+        begun = self.names[path].unfinished if path in self.names else b""
+        super().append(name, count)
+        if begun and begun in self.excused:
+            joined = self.names[path].lines[-count]
+            self.split.add(joined)
+            self.excused |= {joined, joined.removeprefix(begun)}
+
+    def rotate_by_rename(self, name: str) -> None:
+        """Nobody goes on with a line that is begun in an older generation: after a while it is sent as it is."""
+        super().rotate_by_rename(name)
+        file = self.names.get(self.directory / f"{name}.1")
+        self.excused.add(file.unfinished if file else b"")
+
+    def copy(self, name: str) -> None:
+        """Time passes here: a copy of what its original still has is taken for a file of its own."""
+        super().copy(name)
+        original = self.names.get(self.directory / name)
+        if original is not None:
+            self.repeatable.update([*original.lines, original.unfinished])
+            self.excused.add(original.unfinished)
+
+    def copytruncate(self, name: str) -> None:
+        path, copy = self.directory / name, self.directory / f"{name}.1"
+        original, there = self.names.get(path), self.names.get(copy)
+        if original is not None and there is not None and there.lines and original.lines[: len(there.lines)] == there.lines:
+            self.repeatable.update(original.lines)  # a copy is there already: it looks as if that one grew
+        if original is not None and any(one is not None and len(one.names) > 1 for one in (original, there)):
+            self.repeatable.update(original.lines)  # known by the other name, which is not the copy's
+        super().copy(name)
+        self.truncate(name)
+
+    def begin_to_compress(self, name: str, members: int, written: float) -> None:
+        """Time passes here: an archive that stands still while it is too short to prove anything is taken for a file of its own."""
+        rotated = self.names.get(self.directory / f"{name}.1")
+        super().begin_to_compress(name, members, written)
+        if rotated is not None:
+            texts = {*rotated.lines, rotated.unfinished}
+            self.repeatable |= texts
+            self.packed |= texts
+            self.split |= texts
+            self.excused.add(b"\x1f")  # of an archive that stands still with one byte
+            self.destroyed = True
+
+    def _unname(self, path: Path, *, unlink: bool = True) -> None:
+        """A copy that goes away before it was looked at is read to its end, and compared with nothing."""
+        file = self.names.get(path)
+        super()._unname(path, unlink=unlink)
+        if any(copy is file for copy, _ in self.copies):
+            self.repeatable.update([*file.lines, file.unfinished] if file else ())
+
+    def pause(self) -> None:
+        self.agent.pause()
+
+    def resume(self) -> None:
+        self.agent.resume()
+
+    def fill_disk(self) -> None:
+        self.agent.disk_full = True
+
+    def make_room(self) -> None:
+        self.agent.disk_full = False
+
+    def catch_up(self) -> None:
+        self._all_is_well()
+        super().catch_up()
+
+    def _all_is_well(self) -> None:
+        self.agent.disk_full = False
+        self.agent.resume()
+
+    def teardown(self) -> None:
+        self._all_is_well()
+        super().teardown()
+
+    def discard(self) -> None:
+        """Free what it holds, whatever became of it."""
+        if hasattr(self, "agent"):
+            self.agent.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def run(seed: int, guarantee: str, tell: Callable[[str], None] = lambda _: None) -> None:
+    """One history. Raises AssertionError where a promise is broken."""
+    with Clock().installed():
+        history = Whole(seed, guarantee, tell)
+        try:
+            history.start()
+            for _ in range(STEPS):
+                history.step()
+            history.tell("the end")
+            history.teardown()
+        finally:
+            history.discard()
+
+
+def main() -> None:
+    """Replay one history with everything that happens in it, or run many and print those that break a promise."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--guarantee", choices=GUARANTEES, default=GUARANTEES[0])
+    parser.add_argument("--seed", type=int, default=0, help="the history, or the first of them")
+    parser.add_argument("--count", type=int, default=1, help="how many; of more than one, only the broken ones are told")
+    options = parser.parse_args()
+    if options.count == 1:
+        run(options.seed, options.guarantee, print)
+        return
+    broken = 0
+    for seed in range(options.seed, options.seed + options.count):
+        try:
+            run(seed, options.guarantee)
+        except AssertionError as error:
+            broken += 1
+            print(f"history {seed}: {error}", flush=True)
+    print(f"{options.guarantee}: {options.count:,} histories from {options.seed}, {broken} broken")
+
+
+if __name__ == "__main__":
+    main()

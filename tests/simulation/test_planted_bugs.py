@@ -1,0 +1,170 @@
+"""A simulation is worth what it sees: each rule that is taken out makes some history break a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from copycat_agent.delivery.at_least_once import AtLeastOnce
+from copycat_agent.delivery.exactly_once import driver, reopening
+from copycat_agent.model import Head, SourceOffset
+from copycat_agent.offsets import lanes
+from copycat_agent.sources.files.reading.stream import Stream
+from copycat_agent.sources.log_file import catalog, followed, generations, log_file, tracked
+from copycat_agent.sources.log_file.beginning import start
+from copycat_agent.sources.log_file.known_file import KnownFile
+from copycat_agent.sources.log_file.succession import origins
+from copycat_agent.sources.log_file.unfollowed import absent
+from copycat_agent.worker import connector_run
+from copycat_agent.worker.orders import Orders
+from tests.simulation.histories import GUARANTEES, run
+
+HISTORIES = 400
+"""Most histories until the bug has to show."""
+Plant = Callable[[], AbstractContextManager[Any]]
+
+
+def _changed(owner: Any, name: str, make: Callable[[Any], Any]) -> Plant:
+    """`make(original)` in the place of a method or function."""
+    return lambda: patch.object(owner, name, make(getattr(owner, name)))
+
+
+def _always(owner: Any, name: str, value: Any) -> Plant:
+    return _changed(owner, name, lambda _: lambda *_, **__: value)
+
+
+def _settled_further(original: Any) -> Any:
+    """All of each split counts as read."""
+
+    def settle(self: Any, results: Any) -> Any:
+        further = [replace(one, offset=replace(one.offset, position=max(one.offset.position, one.split.end))) for one in results]
+        return original(self, further)
+
+    return settle
+
+
+def _forgets_where(original: Any) -> Any:
+    """Positions come back a line or so too early."""
+
+    def read(self: Any, *args: Any) -> Any:
+        partition, offset, generation = original(self, *args)
+        return (
+            partition,
+            offset if partition is None else replace(offset, position=0, records=0, fingerprint=SourceOffset(0).fingerprint),
+            generation,
+        )
+
+    return read
+
+
+def _commits_nothing(original: Any) -> Any:
+    def save(self: Any, one: Any, accounts: Any) -> bool:
+        return True if one.results else bool(original(self, one, accounts))
+
+    return save
+
+
+def _closes_what_left(original: Any) -> Any:
+    def left(self: Any) -> None:
+        original(self)
+        self.close()
+
+    return left
+
+
+def _keeps_position(original: Any) -> Any:
+    def begun_anew(self: Any, *args: Any, **more: Any) -> Any:
+        offset = self.offset
+        fresh = original(self, *args, **more)
+        fresh.offset = offset
+        return fresh
+
+    return begun_anew
+
+
+def _closes_all(original: Any) -> Any:
+    def finish(self: Any, results: Any, changes: Any) -> None:
+        original(self, results, changes)
+        for file in list(self._followed.gone)[: len(results)]:
+            file.close()
+            self._followed.gone.discard(file)
+
+    return finish
+
+
+def _lands_nothing(original: Any) -> Any:
+    def finish(self: Any, results: Any, changes: Any) -> None:
+        original(self, [one for one in results if one.error is None], changes)
+
+    return finish
+
+
+def _never_smaller(original: Any) -> Any:
+    def observe(self: Any, info: Any) -> None:
+        if info.st_size >= self.size:
+            original(self, info)
+
+    return observe
+
+
+def _at_the_end(begun: Any, info: Any) -> Any:
+    """A beginning at the end of the file."""
+    return begun._replace(offset=replace(begun.offset, position=info.st_size))
+
+
+BUGS: dict[str, Plant] = {
+    "what was not read counts as read": _changed(log_file.LogFiles, "settle", _settled_further),
+    "results are not saved": _changed(AtLeastOnce, "save", _commits_nothing),
+    "a save that failed counts": _always(connector_run.ConnectorRun, "_save", True),
+    "a file is not compared with what was read of it before a batch": _always(Stream, "is_what_was_read", True),
+    "a file that was rewritten is read on": _always(catalog.Catalog, "_what_changed", ""),
+    "no copy is taken for one": _always(origins, "claim", None),
+    "copies are not waited for": _always(origins.Origins, "_waits", value=False),
+    "new files begin at their end": _changed(
+        start.StartAt,
+        "begin",
+        lambda original: lambda self, fd, info, path, *, first: _at_the_end(original(self, fd, info, path, first=first), info),
+    ),
+    "a file that left its patterns is closed at once": _changed(tracked.TrackedFile, "left_patterns", _closes_what_left),
+    "saved positions are not known again": _changed(absent.Absent, "recall", _forgets_where),
+    "newer generations do not wait for older ones": _always(generations.Generations, "waiting", []),
+    "unfinished lines are records": _changed(
+        tracked.TrackedFile, "split", lambda original: lambda self, limit: replace(original(self, limit), final=True)
+    ),
+    "a pause is not heard": _changed(Orders, "pause", lambda _: lambda _self: None),
+    "a pause has no end": _changed(Orders, "resume", lambda _: lambda _self: None),
+    "what became of a batch is taken for undone without asking Kafka": _changed(reopening, "_positions", lambda _: lambda *_: {}),
+    "a lane stays where it was after a transaction": _changed(
+        driver, "_outcome", lambda original: lambda results: (one := original(results)) and one._replace(head=Head())
+    ),
+    "no batch is admitted": _always(driver.ExactlyOnce, "admit", ()),
+    "a file may be in two batches": lambda: patch.object(KnownFile, "may_be_planned", property(lambda _self: True)),
+    "growth is not noticed": _always(followed.Followed, "touch", None),
+    "progress is not noted": _always(tracked.TrackedFile, "note_progress", None),
+    "a file that was found to be another one is read on": _always(tracked.TrackedFile, "compared", None),
+    "a file begun anew keeps its position": _changed(tracked.TrackedFile, "begun_anew", _keeps_position),
+    "a stop does not wait for batches": _changed(connector_run.ConnectorRun, "_settle_what_flies", lambda _: lambda _self: iter(())),
+    "what Kafka holds of a lane is not taken at the start": _always(lanes, "apply", []),
+    "what a former generation was is forgotten": _always(absent.Absent, "add_former", None),
+    "nobody with the same head is found": _always(absent.Absent, "candidates", []),
+    "a file with unread lines is let go": _changed(log_file.LogFiles, "finish", _closes_all),
+    "what a task gave up is not undone": _changed(log_file.LogFiles, "finish", _lands_nothing),
+    "a shrunken file is not seen": _changed(tracked.TrackedFile, "observe", _never_smaller),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_rule_that_is_taken_out_is_missed(bug: str) -> None:
+    with BUGS[bug]():
+        for seed in range(HISTORIES):
+            for guarantee in GUARANTEES:
+                try:
+                    run(seed, guarantee)
+                except Exception:  # noqa: BLE001 - a promise that is broken, or code that does not go on
+                    return
+    pytest.fail(f"{HISTORIES} histories of each guarantee, and nobody noticed")
