@@ -15,11 +15,10 @@ from copycat_agent.delivery.exactly_once import driver, reopening
 from copycat_agent.model import Head, SourceOffset
 from copycat_agent.offsets import lanes
 from copycat_agent.sources.files.reading.stream import Stream
-from copycat_agent.sources.log_file import catalog, followed, generations, log_file, tracked
+from copycat_agent.sources.log_file import absent, catalog, followed, generations, log_file, tracked
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
 from copycat_agent.sources.log_file.succession import origins
-from copycat_agent.sources.log_file.unfollowed import absent
 from copycat_agent.worker import connector_run
 from copycat_agent.worker.orders import Orders
 from tests.simulation.histories import GUARANTEES, run
