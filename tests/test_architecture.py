@@ -118,7 +118,6 @@ DUPLICATE_CLASSES = frozenset(
         "Opener",
         "Part",
         "Place",
-        "Queue",
         "Sample",
         "Targets",
     ]

@@ -17,7 +17,9 @@ from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source
+from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.log_file.generations import family
+from copycat_agent.sources.planner import PER_BATCH, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.settling import damage_loss
 
 if TYPE_CHECKING:
@@ -27,13 +29,9 @@ if TYPE_CHECKING:
     from copycat_agent.sources import SourceKind
     from copycat_agent.sources.base import Closeup
 
-FILES_PER_BATCH = 128
-"""Each is held open while its batch runs."""
 HOPELESS_ERRORS = 3
 """A file that could not be read so many times in a row is left out of the run."""
-RETRY_SECONDS = 0.5
-"""After the first error, doubled for each that follows."""
-BLOCKED_SECONDS = 5.0
+BLOCKED_SECONDS = (5.0, 5.0)
 """How often a file whose topic is missing is tried again."""
 
 
@@ -75,10 +73,10 @@ class GivenFiles:
         self._counts_records = bool(getattr(form, "counts_records", False))
         self._is_whole = hasattr(form, "counts_records")  # a format of whole files: what was sent is known by all of its content
         self._offsets = dict(offsets)
-        self._unsaved: list[Changes] = []
+        self._unsaved = UnsavedChanges()
         self._files: dict[SourcePartition, GivenFile] = {}
         self._waiting: dict[SourcePartition, GivenFile] = {}
-        self._flying: dict[SourcePartition, GivenFile] = {}
+        self._planner = Planner[GivenFile](delivery.max_batch_bytes)
         self._paths = tuple(paths)
         self._is_met = False
         self._finished_bytes = 0
@@ -91,7 +89,7 @@ class GivenFiles:
             for path in self._paths:
                 self._meet(path, changes)
             self._line_up()
-            self._unsaved.append(changes)
+            self._unsaved.add(changes)
         return changes
 
     def _meet(self, path: str, changes: Changes) -> None:
@@ -163,39 +161,23 @@ class GivenFiles:
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`: as many files as make a batch, and no more than this task's share of those that can be read now."""
-        now = time.monotonic()
-        ready: list[GivenFile] = []
-        for file in self._waiting.values():
-            if file.partition not in self._flying and file.may_be_read(now):
-                ready.append(file)
-                if len(ready) >= FILES_PER_BATCH * shares:
-                    break
-        chosen: list[GivenFile] = []
-        for first in ready[: -(-len(ready) // shares)]:
-            if not self._choose(first, chosen):
-                break
+        firsts = self._planner.ready((file for file in self._waiting.values() if file.is_first), shares)
+        chosen = self._planner.fill(firsts, lambda file: file.unread, self._follower, PER_BATCH - len(firsts))
         for file in chosen:
-            self._flying[file.partition] = file
+            self._planner.take(file)
         splits = tuple(file.split(counts_records=self._counts_records) for file in chosen)
         return Plan(splits, self._delivery.max_batch_time)
 
-    def _choose(self, first: GivenFile, chosen: list[GivenFile]) -> bool:
-        """Add a file, and behind it those that wait for it: a task reads its splits in this order. False when the batch is full."""
-        file: GivenFile | None = first
-        while file is not None:
-            if len(chosen) >= FILES_PER_BATCH or sum(one.unread for one in chosen) >= self._delivery.max_batch_bytes:
-                return False
-            chosen.append(file)
-            file = file.before
-            if file is not None and (file.is_over or file.retry_at):
-                return True
-        return True
+    def _follower(self, file: GivenFile) -> GivenFile | None:
+        """The next one of its log that can be read behind it."""
+        younger = file.before
+        return younger if younger is not None and not younger.is_over and self._planner.may_follow(younger) else None
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
         """See `Source.settle`."""
         changes = Changes()
         for result in results:
-            file = self._flying[result.split.partition]
+            file = self._planner.in_flight[result.split.partition]
             changes.losses.extend(result.losses)
             if result.origin >= 0:
                 self._note_origin(file, result, changes)
@@ -203,8 +185,7 @@ class GivenFiles:
             if offset != result.split.offset:
                 changes.offsets[file.partition] = offset
             file.packed_position = max(file.packed_position, result.packed_position)
-        self._unsaved.append(changes)
-        return changes
+        return self._unsaved.add(changes)
 
     def _judge(self, file: GivenFile, result: SplitResult, offset: SourceOffset, changes: Changes) -> SourceOffset:
         """What the file does next, or why it is left out. Returns what to save of it."""
@@ -220,7 +201,7 @@ class GivenFiles:
         elif offset.done and file.has_more:
             changes.accounts[file.partition] = Account(path=file.path, why=f"read up to byte {offset.position}: it is still written to")
         elif result.error is None:
-            file.recover()
+            file.backoff = READY
         else:
             self._held_up(file, result.error, changes)
         return replace(offset, done=True, trouble=why) if why else offset
@@ -229,8 +210,7 @@ class GivenFiles:
         if isinstance(error, FileError):
             self._failed(file, error, changes)
         elif isinstance(error, BlockedError):
-            file.retry_at = time.monotonic() + BLOCKED_SECONDS
-            file.is_blocked = True
+            file.backoff = file.backoff.after_block(time.monotonic(), BLOCKED_SECONDS)
 
     def _note_origin(self, file: GivenFile, result: SplitResult, changes: Changes) -> None:
         """A task has found what of a packed file was delivered before."""
@@ -246,11 +226,10 @@ class GivenFiles:
 
     def _failed(self, file: GivenFile, error: FileError, changes: Changes) -> None:
         """It could not be read: once more later, or not at all in this run."""
-        file.errors += 1
-        if file.errors >= HOPELESS_ERRORS:
+        file.backoff = file.backoff.after_error(time.monotonic())
+        if file.backoff.errors >= HOPELESS_ERRORS:
             self._leave_out(file, error.message, changes)
             return
-        file.retry_at = time.monotonic() + RETRY_SECONDS * 2.0 ** (file.errors - 1)
         self._log.warning("file cannot be read, the others go on", path=file.path, why=error.message)
 
     def _leave_out(self, file: GivenFile, why: str, changes: Changes) -> None:
@@ -260,10 +239,10 @@ class GivenFiles:
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """See `Source.finish`."""
-        self._unsaved = [one for one in self._unsaved if one is not changes]
+        self._unsaved.confirm(changes)
         for result in results:
             partition = result.split.partition
-            file = self._flying.pop(partition)
+            file = self._planner.land(partition)
             file.offset = changes.offsets.get(partition, file.offset)
             if file.is_over:
                 file.close()
@@ -298,18 +277,13 @@ class GivenFiles:
         """See `Source.lag`. Files that are left out are troubled ones."""
         unread = sum(file.unread for file in self._waiting.values())
         failed = sum(file.state == "failed" or bool(file.offset.trouble) for file in self._files.values())
-        blocked = sum(file.is_blocked for file in self._waiting.values())
-        opened = sum(file.fd >= 0 for file in self._flying.values())
+        blocked = sum(file.backoff.blocked > 0 for file in self._waiting.values())
+        opened = sum(file.fd >= 0 for file in self._planner.in_flight.values())
         return Lag(unread, len(self._waiting), len(self._files), opened, blocked_files=blocked, troubled_files=failed)
 
     def leave(self) -> Changes:
         """See `Source.leave`."""
-        changes = Changes()
-        for one in self._unsaved:
-            changes.offsets.update(one.offsets)
-            changes.losses.extend(one.losses)
-            changes.accounts.update({key: changes.accounts.get(key, Account()) + account for key, account in one.accounts.items()})
-        return changes
+        return self._unsaved.joined()
 
     def close(self) -> None:
         """See `Source.close`."""

@@ -14,6 +14,7 @@ from copycat_agent.backfill.delivered import Delivered, Former, Looked
 from copycat_agent.formats import Reader
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
+from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.files.identity import Identity, identify, is_at
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
@@ -42,9 +43,9 @@ class GivenFile:
         self.before: GivenFile | None = None
         self.formers: tuple[Former, ...] = ()
         self.origins: tuple[SourceOffset, ...] = ()
-        self.packed_position = self.errors = 0
-        self.retry_at = 0.0
-        self.is_blocked = self.has_more = False
+        self.packed_position = 0
+        self.backoff = READY
+        self.has_more = False
         self.read_at = 0.0
         self.fd = -1
         self._log = log
@@ -149,9 +150,10 @@ class GivenFile:
         )  # fmt: skip
         return formers[0]
 
-    def may_be_read(self, now: float) -> bool:
-        """Whether it is its turn, as far as it knows itself."""
-        return self.retry_at <= now and (self.after is None or self.after.is_over)
+    @property
+    def is_first(self) -> bool:
+        """Whether no older file of its log goes before it."""
+        return self.after is None or self.after.is_over
 
     def split(self, *, counts_records: bool) -> Split:
         """Its next stretch: the batch's budget says how much of it is read. A task says why it cannot be opened."""
@@ -182,16 +184,12 @@ class GivenFile:
         is_cut = self._is_plain and offset.position < self.end and self._size_now() < self.end
         return self._size_now() if is_cut else None
 
-    def recover(self) -> None:
-        """It could be read and sent."""
-        self.errors, self.retry_at, self.is_blocked = 0, 0.0, False
-
     def view(self) -> FileView:
         """For people."""
         offset = self.offset
         why = self.why or offset.trouble
         state: Literal["following", "failing", "blocked", "waiting"]
-        state = "failing" if why else "blocked" if self.is_blocked else "waiting" if self.after and not self.after.is_over else "following"
+        state = "failing" if why else "blocked" if self.backoff.blocked else "following" if self.is_first else "waiting"
         return FileView(
             self.path, self.partition.key, offset.position, self.end, offset.records, state, self.fd >= 0, self.read_at, self.unread, why,
             compression=offset.compression,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.definitions import Finding, Loaded, LoadedFile, problem_in
 from copycat_agent.errors import CopycatError
-from copycat_agent.sources.datasource.planner import ReaderFaultError, ReaderProcess, UnusableReaderError
+from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess, UnusableReaderError
 from copycat_agent.sources.datasource.source import DataSourceOptions
 
 if TYPE_CHECKING:

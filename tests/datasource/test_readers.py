@@ -13,7 +13,7 @@ from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.masks import Mask
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.datasource.planner import ReaderFaultError, ReaderProcess
+from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
 from copycat_agent.sources.datasource.source import DATASOURCE, DataSourceOptions, DataSourceReader
 from tests.rig.waiting import wait_until
 

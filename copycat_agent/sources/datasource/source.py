@@ -19,7 +19,7 @@ from copycat_agent.sources.contract import Found, PolledOptions, Position, Recor
 from copycat_agent.sources.contract_kind import source_kind
 from copycat_agent.sources.contract_source import ContractSource
 from copycat_agent.sources.contract_stream import too_large
-from copycat_agent.sources.datasource.planner import ReaderProcess
+from copycat_agent.sources.datasource.reader_process import ReaderProcess
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log

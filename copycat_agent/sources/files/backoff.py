@@ -1,4 +1,4 @@
-"""How long a file waits before it is tried again."""
+"""How long a file, or another partition, waits before it is tried again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def wait_seconds(bounds: tuple[float, float], times: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FileBackoff:
-    """Why and until when a file is not tried again.
+    """Why and until when a partition is not tried again.
 
     `errors`: how often in a row it could not be read; `blocked`: how often in a row its records could not be sent until someone
     repairs something. `retry_at`: `time.monotonic()`.
@@ -35,14 +35,14 @@ class FileBackoff:
         """Returns how long it waits if it cannot be read once more."""
         return wait_seconds(RETRY_SECONDS, self.errors)
 
-    def after_error(self, now: float) -> FileBackoff:
-        """Returns the back-off of a file that could not be read at `now`. It grows each time."""
-        return FileBackoff(self.errors + 1, self.blocked, now + self.error_seconds)
+    def after_error(self, now: float, bounds: tuple[float, float] = RETRY_SECONDS) -> FileBackoff:
+        """Returns the back-off of what could not be read at `now`. It grows each time. `bounds`: first and longest wait in seconds."""
+        return FileBackoff(self.errors + 1, self.blocked, now + wait_seconds(bounds, self.errors))
 
-    def after_block(self, now: float) -> FileBackoff:
-        """Returns the back-off of a file whose records could not be sent at `now`."""
-        return FileBackoff(self.errors, self.blocked + 1, now + wait_seconds(BLOCKED_SECONDS, self.blocked))
+    def after_block(self, now: float, bounds: tuple[float, float] = BLOCKED_SECONDS) -> FileBackoff:
+        """Returns the back-off of what could not be sent at `now`. `bounds` as above."""
+        return FileBackoff(self.errors, self.blocked + 1, now + wait_seconds(bounds, self.blocked))
 
 
 READY = FileBackoff()
-"""The back-off of a file that went well last."""
+"""The back-off of what went well last."""

@@ -6,7 +6,7 @@ import errno
 import heapq
 import os
 import resource
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import Changes, Offsets
@@ -18,6 +18,7 @@ from copycat_agent.sources.log_file.forgetting import Forgetting
 from copycat_agent.sources.log_file.generations import Generations, family, kin
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.losses import Lost
+from copycat_agent.sources.planner import TurnQueue
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -145,35 +146,6 @@ def _is_stale(fd: int) -> bool:
     return False
 
 
-class Queue:
-    """An ordered set. Who is put in stands at the end; who is served goes there again. All methods take constant time."""
-
-    def __init__(self) -> None:
-        self._files: dict[TrackedFile, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def __iter__(self) -> Iterator[TrackedFile]:
-        return iter(self._files)
-
-    def __contains__(self, file: object) -> bool:
-        return file in self._files
-
-    def add(self, file: TrackedFile) -> None:
-        """Put `file` at the end; one that stands in the queue keeps its place."""
-        self._files[file] = None
-
-    def discard(self, file: TrackedFile) -> None:
-        """Take `file` out, if it is in."""
-        self._files.pop(file, None)
-
-    def served(self, file: TrackedFile) -> None:
-        """Put `file` behind all others: it had its turn."""
-        if self._files.pop(file, 0) is None:
-            self._files[file] = None
-
-
 STARTED = "started"
 """Key of the row that says that this connector has looked at its directories before; its position is epoch milliseconds, its size when it
 looked last (see `last_look`)."""
@@ -186,7 +158,7 @@ class Followed:
     """The files of one connector. `offsets` are what is saved or about to be.
 
     `files` by device and inode; `paths` says what the last look found under each name; `dirty` those that may have something
-    to read; `gone` those that no pattern finds any more; `absent` what is saved of files that nobody follows.
+    to read, the longest unserved first; `gone` those that no pattern finds any more; `absent` what is saved of files that nobody follows.
     """
 
     def __init__(self, connector: str, options: LogFileOptions, offsets: Offsets, log: Log) -> None:
@@ -194,7 +166,7 @@ class Followed:
         self.offsets = dict(offsets)
         self.files: dict[tuple[int, int], TrackedFile] = {}
         self.paths: dict[str, tuple[int, int]] = {}
-        self.dirty = Queue()
+        self.dirty: TurnQueue[TrackedFile] = TurnQueue()
         self.gone: set[TrackedFile] = set()
         self.descriptors = Descriptors(connector, options.max_open_files)
         self.generations = Generations()

@@ -28,9 +28,10 @@ from copycat_agent.sources.log_file.endings import (
 from copycat_agent.sources.log_file.followed import close_if_stale
 from copycat_agent.sources.log_file.generations import kin
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.sources.log_file.planning import Planner
+from copycat_agent.sources.log_file.planning import FilePlanner
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.log_file.views import LagView, closeup, view_of
+from copycat_agent.sources.planner import UnsavedChanges
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -49,11 +50,11 @@ class LogFiles:
         """`offsets` are the connector's saved ones."""
         self._catalog = Catalog(connector, options, offsets, log)
         self._followed = self._catalog.followed
-        self._planner = Planner(self._catalog, options, delivery, self._want_scan)
+        self._planner = FilePlanner(self._catalog, options, delivery, self._want_scan)
         self._endings = Endings(self._followed, self._catalog.opener, options, self._catalog.begin_anew, log)
         self._options = options
         self._log = log
-        self._unsaved: list[Changes] = []
+        self._unsaved = UnsavedChanges()
         self._sizes_at = time.monotonic()
         self._finalise = False
         self._needs_scan = False
@@ -93,8 +94,7 @@ class LogFiles:
         if self._finalise:
             self._endings.finish_all()
         self._catalog.note(changes)
-        self._unsaved.append(changes)
-        return changes
+        return self._unsaved.add(changes)
 
     def _scan(self, changes: Changes) -> None:
         begun_ns, begun = time.time_ns(), time.monotonic()
@@ -150,7 +150,7 @@ class LogFiles:
         """See `Source.settle`."""
         changes = Changes()
         for result in results:
-            file = self._planner.flying[result.split.partition]
+            file = self._planner.in_flight[result.split.partition]
             self._catalog.origins.archives.answered(file, result, changes)
             if result.damage:
                 enter_damage(result, changes, self._log)
@@ -162,16 +162,11 @@ class LogFiles:
                 size = result.offset.size if result.offset.done else now.size  # an archive is read up to the size it had then
                 changes.offsets[result.split.partition] = replace(result.offset, path=now.path, size=size, gone_ms=now.gone_ms)
             changes.losses.extend(result.losses)
-        self._unsaved.append(changes)
-        return changes
+        return self._unsaved.add(changes)
 
     def leave(self) -> Changes:
         """See `Source.leave`."""
-        changes = Changes()
-        for one in self._unsaved:  # the last chance to save it; losses and offsets that belong together stay together
-            changes.offsets.update(one.offsets)
-            changes.forget.update(one.forget)
-            changes.losses.extend(one.losses)
+        changes = self._unsaved.joined()
         cut = [file for file in self._followed.files.values() if file.seen.cut is not None]
         for file in {*self._followed.dirty, *cut}:
             self._leave_behind(file, changes)
@@ -194,7 +189,7 @@ class LogFiles:
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """See `Source.finish`."""
-        self._unsaved = [one for one in self._unsaved if one is not changes]
+        self._unsaved.confirm(changes)
         if results:  # a scan has noted its own
             self._catalog.note(changes)
         for result in results:
@@ -224,7 +219,7 @@ class LogFiles:
     def drained(self) -> bool:
         """See `Source.drained`."""
         waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
-        if waiting or self._planner.flying or self._catalog.has_rests:
+        if waiting or self._planner.in_flight or self._catalog.has_rests:
             return False
         self._needs_scan = True  # a glance looks at a part of the files only, and who asks will not look again
         return True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import Plan
 from copycat_agent.sources.files.paths.opening import why_not
+from copycat_agent.sources.planner import PER_BATCH, Planner
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from copycat_agent.sources.log_file.log_options import LogFileOptions
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
-FILES_PER_BATCH = 128
-"""Files of one batch; the others' turn comes with the next."""
 SHARED_BYTES = 4 * 2**20
 """At least this much of each file per batch when several have something to read."""
 SHARED_SECONDS = 0.5
@@ -27,14 +25,15 @@ UNSEEN_SECONDS = 1.0
 """A file that was empty is first read when a scan was so recent that no rotation can have come between."""
 
 
-class Planner:
-    """Plans splits for one connector, in its thread. `flying` are the files that a task reads, by their partitions.
+class FilePlanner:
+    """Plans splits for one connector, in its thread. `in_flight` are the files that a task reads, by their partitions.
 
     `want_scan` is called when only a scan can tell what has become of a file.
     """
 
     def __init__(self, catalog: Catalog, options: LogFileOptions, delivery: DeliveryOptions, want_scan: Callable[[], None]) -> None:
-        self.flying: dict[object, TrackedFile] = {}
+        self._planner: Planner[TrackedFile] = Planner()
+        self.in_flight = self._planner.in_flight
         self._catalog = catalog
         self._followed = catalog.followed
         self._delivery = delivery
@@ -60,7 +59,7 @@ class Planner:
 
     def landed(self, partition: SourcePartition) -> TrackedFile:
         """The task that read the file of `partition` is over."""
-        file = self.flying.pop(partition)
+        file = self._planner.land(partition)
         file.landed()
         return file
 
@@ -71,16 +70,16 @@ class Planner:
         return file.in_flight or not file.needs_scan
 
     def plan(self, shares: int) -> Plan:
-        """See `Source.plan`: splits for the next batch of one of as many tasks as there are `shares`."""
+        """Returns splits for the next batch of one of as many tasks as there are `shares`."""
         followers = self._followers()
-        ready = self._ready(FILES_PER_BATCH * shares)
-        most = self._followed.descriptors.limit - len(self.flying)
-        if not self.flying:
+        most = self._followed.descriptors.limit - len(self.in_flight)
+        if not self.in_flight:
             most = max(1, most)
-        chosen = self._have_open(ready[: max(0, min(-(-len(ready) // shares), most))])
+        ready = self._planner.ready(self._unserved(), shares)
+        chosen = self._have_open(ready[: max(0, most)])
         chosen.sort(key=self._precedence)
         if not self._keeps_groups:  # else a group may stand open at the end of the file that goes first
-            chosen = self._with_followers(chosen, followers, most)
+            chosen = self._with_followers(chosen, followers, min(PER_BATCH, most))
         limit = self._delivery.max_batch_bytes
         if len(chosen) > 1:
             limit = max(self._least_bytes, limit // len(chosen))
@@ -89,7 +88,7 @@ class Planner:
             file.planned(self._turn)
             self._followed.dirty.served(file)
             self._catalog.origins.archives.ask(file)
-            self.flying[file.partition] = file
+            self._planner.take(file)
             self._served.add(file)
         alone = len(self._followed.files) == 1
         seconds = self._delivery.max_batch_time if alone else min(self._delivery.max_batch_time, SHARED_SECONDS)
@@ -105,11 +104,9 @@ class Planner:
                 followers[file.after] = file
         return followers
 
-    def _ready(self, most: int) -> list[TrackedFile]:
-        """Up to `most` files whose turn it is, the longest unserved first."""
-        now = time.monotonic()
-        ready = (file for file in self._followed.dirty if file.after is None and file.may_be_planned and file.backoff.retry_at <= now)
-        return list(itertools.islice(ready, most))
+    def _unserved(self) -> Iterator[TrackedFile]:
+        """Files that wait for no other one, the longest unserved first."""
+        return (file for file in self._followed.dirty if file.after is None and file.may_be_planned)
 
     def _precedence(self, file: TrackedFile) -> tuple[bool, float]:
         """Little before much. Much of one file may be all that a batch gets to: first whoever has not got on for longest."""
@@ -117,17 +114,19 @@ class Planner:
         return is_much, file.schedule.read_at if is_much else file.backlog
 
     def _with_followers(self, chosen: list[TrackedFile], followers: dict[TrackedFile, TrackedFile], most: int) -> list[TrackedFile]:
-        """Behind each file those that wait for it, while one batch reaches that far: a task reads its splits in this order."""
-        chain: list[TrackedFile] = []
-        left = min(FILES_PER_BATCH, most) - len(chosen)
-        for file in chosen:
-            chain.append(file)
-            while left > 0 and (follower := followers.get(chain[-1])) and self._reaches(chain[-1], follower.rotation.barrier):
-                if follower.backoff.retry_at > time.monotonic() or not self._have_open([follower], keep=[*chosen, *chain]):
-                    break
-                chain.append(follower)
-                left -= 1
-        return chain
+        """Behind each file those that wait for it, while one batch reaches that far."""
+        kept = list(chosen)
+
+        def follower(file: TrackedFile) -> TrackedFile | None:
+            next_one = followers.get(file)
+            if next_one is None or not (self._reaches(file, next_one.rotation.barrier) and self._planner.may_follow(next_one)):
+                return None
+            if not self._have_open([next_one], keep=kept):
+                return None
+            kept.append(next_one)
+            return next_one
+
+        return self._planner.fill(chosen, lambda _: 0, follower, most - len(chosen))
 
     def _reaches(self, file: TrackedFile, position: int) -> bool:
         return file.offset.position + self._least_bytes >= position
@@ -136,7 +135,7 @@ class Planner:
         """Those of `files` that are open, or can be opened now, and do have something to read."""
         closed = sum(file.fd < 0 for file in files)
         room = self._followed.descriptors.make_room(closed, [*files, *keep], unread=True)
-        if not self.flying and not keep:
+        if not self.in_flight and not keep:
             room = max(1, room)
         usable = []
         for file in files:

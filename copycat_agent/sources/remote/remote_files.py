@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from copycat_agent.errors import FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan, Source, SourceKind
-from copycat_agent.sources.files.backoff import wait_seconds
+from copycat_agent.sources.files.backoff import READY, wait_seconds
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import parse
 from copycat_agent.sources.files.reading.remote_objects import RemoteFile, list_files, look, opened
+from copycat_agent.sources.planner import Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.ready import sort_key
 from copycat_agent.sources.spool_dir.settling import damage_loss
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
@@ -67,10 +67,8 @@ class _Tracked:
         self.partition = partition
         self.offset = offset
         self.codec: str | None = offset.compression or None
-        self.in_flight = False
         self.packed_position = 0
-        self.errors = 0
-        self.retry_at = 0.0
+        self.backoff = READY
         self.why = ""
         self.read_at = 0.0
 
@@ -83,10 +81,14 @@ class _Tracked:
 
     def fail(self, why: str) -> float:
         """It could not be read: try again later. Returns seconds to wait."""
-        delay = wait_seconds(_RETRY_SECONDS, self.errors)
-        self.errors += 1
-        self.why, self.retry_at = why, time.monotonic() + delay
+        delay = wait_seconds(_RETRY_SECONDS, self.backoff.errors)
+        self.why, self.backoff = why, self.backoff.after_error(time.monotonic(), _RETRY_SECONDS)
         return delay
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether something of it is to be read, and is not given up."""
+        return not self.offset.done and self.backoff.errors < HOPELESS_ERRORS
 
 
 class RemoteFiles:
@@ -108,7 +110,9 @@ class RemoteFiles:
     ) -> None:
         self._connector = connector
         self._options: Any = options
-        self._most_bytes, self._most_seconds = delivery.max_batch_bytes, delivery.max_batch_time
+        self._most_seconds = delivery.max_batch_time
+        self._planner = Planner[_Tracked](delivery.max_batch_bytes, FILES_PER_BATCH)
+        self._unsaved = UnsavedChanges()
         self._counts_records = getattr(kind.framing(options, raw=False), "counts_records", False)
         self._log = log
         self._offsets = dict(offsets)
@@ -138,7 +142,7 @@ class RemoteFiles:
         for one in given_up:
             changes.offsets.setdefault(one.partition, one.offset)
             changes.accounts[one.partition] = Account(path=one.file.address.shown, state="failed", why=one.why)
-        return changes
+        return self._unsaved.add(changes)
 
     def wake(self, paths: Collection[str]) -> bool:
         """See `Source.wake`."""
@@ -147,26 +151,15 @@ class RemoteFiles:
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`. Files in their order; as many as make a batch, and no more than this task's share."""
-        now = time.monotonic()
-        ready = (
-            one for one in self._files.values() if not (one.in_flight or one.offset.done or one.retry_at > now) and self._is_hopeful(one)
-        )
-        some = list(itertools.islice(ready, FILES_PER_BATCH * shares))
-        chosen: list[_Tracked] = []
-        for one in some[: -(-len(some) // shares)][:FILES_PER_BATCH]:
-            if chosen and sum(before.unread for before in chosen) >= self._most_bytes:
-                break
-            chosen.append(one)
+        ready = self._planner.ready((one for one in self._files.values() if one.is_wanted), shares)
+        chosen = self._planner.fill(ready, lambda one: one.unread)
         self._recognise([one for one in chosen if one.codec is None])
         splits = []
         for one in chosen:
             if one.codec is not None:
-                one.in_flight = True
+                self._planner.take(one)
                 splits.append(self._split(one, one.codec))
         return Plan(tuple(splits), self._most_seconds)
-
-    def _is_hopeful(self, one: _Tracked) -> bool:
-        return one.errors < HOPELESS_ERRORS
 
     def _split(self, one: _Tracked, codec: str) -> Split:
         file = one.file
@@ -192,7 +185,7 @@ class RemoteFiles:
     def _tell(self, one: _Tracked, why: str) -> None:
         delay = one.fail(why)
         path = one.file.address.shown
-        if self._is_hopeful(one):
+        if one.is_wanted:
             self._log.warning("file cannot be read, the others go on", path=path, why=why, retry_s=delay)
         else:
             self._given_up.append(one)
@@ -217,13 +210,13 @@ class RemoteFiles:
             if offset != one.offset:
                 changes.offsets[one.partition] = offset
             changes.losses.extend(result.losses)
-        return changes
+        return self._unsaved.add(changes)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """See `Source.finish`."""
+        self._unsaved.confirm(changes)
         for result in results:
-            one = self._files[result.split.partition]
-            one.in_flight = False
+            one = self._planner.land(result.split.partition)
             one.offset = changes.offsets.get(one.partition, one.offset)
             one.packed_position = max(one.packed_position, result.packed_position)
             one.read_at = time.time()
@@ -232,7 +225,7 @@ class RemoteFiles:
             elif isinstance(result.error, FileError):
                 self._tell(one, str(result.error.message))
             elif result.error is None:
-                one.errors, one.why = 0, result.damage
+                one.backoff, one.why = READY, result.damage
             if result.damage:
                 path, position = one.file.address.shown, one.offset.position
                 self._log.error("file is damaged, what comes before is sent", path=path, offset=position, why=result.damage)
@@ -256,18 +249,19 @@ class RemoteFiles:
         del at_once
         if self.drained():
             return 0.0
-        return min((one.retry_at for one in self._files.values() if one.errors and self._is_hopeful(one)), default=float("inf"))
+        waiting = (one for one in self._files.values() if one.backoff.errors and one.is_wanted)
+        return min((one.backoff.retry_at for one in waiting), default=float("inf"))
 
     def drained(self) -> bool:
         """See `Source.drained`."""
-        return not any(one.in_flight or (not one.offset.done and self._is_hopeful(one)) for one in self._files.values())
+        return not (self._planner.in_flight or any(one.is_wanted for one in self._files.values()))
 
     def finalise(self) -> None:
         """See `Source.finalise`: every file is whole from the beginning."""
 
     def files(self) -> tuple[FileView, ...]:
         """See `Source.files`."""
-        return tuple(sorted(map(_view, self._files.values())))
+        return tuple(sorted(_view(one, is_open=key in self._planner.in_flight) for key, one in self._files.items()))
 
     def passed_over(self) -> Mapping[str, str]:
         """See `Source.passed_over`."""
@@ -281,12 +275,13 @@ class RemoteFiles:
     def lag(self) -> Lag:
         """See `Source.lag`."""
         unread = [one for one in self._files.values() if not one.offset.done]
-        troubled = sum(not self._is_hopeful(one) for one in unread) + sum(bool(one.offset.trouble) for one in self._files.values())
+        troubled = sum(not one.is_wanted for one in unread) + sum(bool(one.offset.trouble) for one in self._files.values())
         return Lag(sum(one.unread for one in unread), len(unread), len(self._files), troubled_files=troubled)
 
     def leave(self) -> Changes:
-        """See `Source.leave`."""
-        return self.scan()
+        """Returns what is not saved yet, also what no scan has told."""
+        self.scan()
+        return self._unsaved.joined()
 
     def close(self) -> None:
         """See `Source.close`: the driver holds nothing open."""
@@ -300,7 +295,7 @@ def _codec(file: RemoteFile) -> str | OSError:
         return error if error.strerror else OSError(error.errno, "it cannot be read now")
 
 
-def _view(one: _Tracked) -> FileView:
+def _view(one: _Tracked, *, is_open: bool) -> FileView:
     state: FileState = "failing" if one.why else "following"
     shown, offset = one.file.address.shown, one.offset
     return FileView(
@@ -310,7 +305,7 @@ def _view(one: _Tracked) -> FileView:
         one.file.size,
         offset.records,
         state,
-        is_open=one.in_flight,
+        is_open=is_open,
         read_at=one.read_at,
         unread=one.unread,
         why=one.why,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import Definition
-from copycat_agent.sources.datasource.planner import ReaderFaultError, ReaderProcess
+from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
 from copycat_agent.sources.datasource.source import DataSourceOptions
 from copycat_agent.workbench.doctor.file_checks import PatternResult
 from copycat_agent.workbench.doctor.steps import Notes

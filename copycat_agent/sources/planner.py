@@ -1,0 +1,179 @@
+"""Whose turn it is, how much of a batch each partition gets, and what is in flight: one planner for every source.
+
+A source hands in its candidates in the order of their turns (a `TurnQueue` keeps one), keeps to itself what makes one of them
+readable, and says which of them may follow another one in the same batch. What it has asked to be saved stands here too, until it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from copycat_agent.model import Account
+from copycat_agent.sources.base import Changes
+
+if TYPE_CHECKING:
+    from copycat_agent.model import SourcePartition
+    from copycat_agent.sources.files.backoff import FileBackoff
+
+PER_BATCH = 128
+"""Partitions of one batch: files are held open while it runs. The others' turn comes with the next."""
+
+
+class Candidate(Protocol):
+    """A partition as the planner sees it. `partition` is what its offset belongs to."""
+
+    @property
+    def partition(self) -> SourcePartition:
+        """One split of it is in flight at most."""
+
+    @property
+    def backoff(self) -> FileBackoff:
+        """Until when it is left alone after it failed."""
+
+
+T = TypeVar("T", bound=Hashable)
+C = TypeVar("C", bound=Candidate)
+
+
+class TurnQueue(Generic[T]):
+    """An ordered set: who is added stands at the end, or where `key` puts it, and who is served goes there again.
+
+    Iteration is in the order in which members came. `add`, `discard` and `served` take constant time, with a `key` logarithmic time.
+    """
+
+    def __init__(self, key: Callable[[T], Any] | None = None) -> None:
+        """`key` is asked when a member is added, and the least goes first; equal ones go as they came."""
+        self._key = key
+        self._members: dict[T, int] = {}
+        self._heap: list[tuple[Any, int, T]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._members)
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._members
+
+    def add(self, one: T) -> None:
+        """Put it in; one that is in keeps its place."""
+        if one not in self._members:
+            number = self._members[one] = next(self._numbers)
+            if self._key is not None:
+                heapq.heappush(self._heap, (self._key(one), number, one))
+
+    def discard(self, one: T) -> None:
+        """Take it out, if it is in."""
+        self._members.pop(one, None)
+
+    def served(self, one: T) -> None:
+        """It was its turn: others come before it now. Without effect when it is not in."""
+        if self._members.pop(one, None) is not None:
+            self.add(one)
+
+    def in_order(self) -> Iterator[T]:
+        """Take members out one by one, the next one first, each when it is asked for. Needs a `key`."""
+        while self._heap:
+            _, number, one = heapq.heappop(self._heap)
+            if self._members.get(one) == number:
+                del self._members[one]
+                yield one
+
+
+class Planner(Generic[C]):
+    """Plans for one source, in its connector's thread. `in_flight` are the candidates that a task reads."""
+
+    def __init__(self, most_bytes: int | None = None, most: int | None = PER_BATCH, clock: Callable[[], float] = time.monotonic) -> None:
+        """Limits of a batch: it ends with the candidate that brings it to `most_bytes`, and holds up to `most` of them; None: no limit."""
+        self.in_flight: dict[SourcePartition, C] = {}
+        self._most_bytes = most_bytes
+        self._most = most
+        self._clock = clock
+
+    def take(self, one: C) -> None:
+        """A split of it is handed to a task."""
+        assert one.partition not in self.in_flight, "a partition is read by one task at a time"
+        self.in_flight[one.partition] = one
+
+    def land(self, partition: SourcePartition) -> C:
+        """The task that read it is over, and what it brought is saved. Returns whose it was."""
+        return self.in_flight.pop(partition)
+
+    def ready(self, candidates: Iterable[C], shares: int) -> list[C]:
+        """The share of one of `shares` idle tasks in what can be read now, in the order given.
+
+        What is in flight or waits after a failure is passed over.
+        """
+        now, flying = self._clock(), self.in_flight
+        ready = (one for one in candidates if one.backoff.retry_at <= now and one.partition not in flying)
+        found = list(ready if self._most is None else itertools.islice(ready, self._most * shares))
+        return found[: self.share(len(found), shares)]
+
+    def share(self, count: int, shares: int) -> int:
+        """How many of `count` candidates one of `shares` idle tasks gets: rounded up, and no more than a batch holds."""
+        share = -(-count // shares)
+        return share if self._most is None else min(share, self._most)
+
+    def may_follow(self, one: C) -> bool:
+        """Whether it can be read behind another one of the same batch: it is not in flight, and does not wait after a failure."""
+        return one.backoff.retry_at <= self._clock() and one.partition not in self.in_flight
+
+    def fill(
+        self, firsts: Iterable[C], size: Callable[[C], int], follower: Callable[[C], C | None] | None = None, followers: int = 0
+    ) -> list[C]:
+        """A batch of `firsts` in their order, as many as it holds by their `size` in bytes.
+
+        Behind each stand those that wait for it, up to `followers` in all: a task reads its splits in this order, so an older one of
+        a group goes before a newer one. `follower` gives the next of a group, None at its end. `firsts` is not asked for more than fit.
+        """
+        chosen: list[C] = []
+        size_bytes = 0
+        for first in firsts:
+            one: C | None = first
+            while one is not None:
+                chosen.append(one)
+                size_bytes += size(one)
+                if self._most_bytes is not None and size_bytes >= self._most_bytes:
+                    return chosen
+                one = follower(one) if follower is not None and followers > 0 else None
+                followers -= one is not None
+        return chosen
+
+
+class UnsavedChanges:
+    """Changes that a source has asked to be saved and that nobody has confirmed yet, oldest first."""
+
+    def __init__(self) -> None:
+        self._changes: list[Changes] = []
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def add(self, changes: Changes) -> Changes:
+        """They are asked for. Returns them."""
+        self._changes.append(changes)
+        return changes
+
+    def confirm(self, changes: Changes) -> None:
+        """These very ones are saved."""
+        self._changes = [one for one in self._changes if one is not changes]
+
+    def joined(self) -> Changes:
+        """All of them as one, for the last chance to save them: what came later holds, losses and offsets stay together."""
+        joined = Changes()
+        for one in self._changes:
+            joined.offsets.update(one.offsets)
+            joined.forget.difference_update(one.offsets)
+            joined.forget.update(one.forget)
+            for partition in one.forget:
+                joined.offsets.pop(partition, None)
+            joined.losses.extend(one.losses)
+            for partition, account in one.accounts.items():
+                joined.accounts[partition] = joined.accounts.get(partition, Account()) + account
+        return joined
