@@ -59,24 +59,24 @@ class Admission:
         """Put it in line if it is complete, else have it looked at again in time. It is not in flight."""
         self._queue.discard(file)
         self._awaiting.pop(file, None)
-        if file.set_aside or not self.follows(file):
+        if file.is_set_aside or not self.follows(file):
             self._ready.forget(file)
             return
         if file.is_begun and self._options.on_changed_file == "stop" and _was_changed(file):
             self.changed.append(file)
             return
-        file.why = self._ready.why_not(file)
-        if not file.why:
+        why = self._ready.why_not(file)
+        if not why:
             self._enter(file)
             return
-        file.ready_ms = 0
+        file.wait(why)
         if left := self._ready.seconds_left(file):
             self._ready.look_at(file, left)
         else:
             self._awaiting[file] = None
 
     def _enter(self, file: SpoolFile) -> None:
-        file.ready_ms = file.ready_ms or int(time.time() * 1000)
+        file.complete()
         if file.has_old_parts and not file.flights:
             file.begin_anew()
         if not (file.size or file.is_begun):
@@ -136,8 +136,7 @@ class Admission:
         Where its whole directory is gone no look can tell, so it counts as an error: no run to the end waits for it for ever.
         """
         self.needs_look = True
-        file.why = "it is not where it was, and its directory cannot be listed"
-        file.errors += 1
+        file.fail("it is not where it was, and its directory cannot be listed")
         self._ready.look_at(file, AGAIN_SECONDS)
 
     def room(self) -> int:
@@ -195,12 +194,11 @@ class Admission:
         Not asked where the definition says that nothing is waited for, or that a done file decides. For an empty file there is nothing
         to be missed by waiting: what makes a report creates the file first, and may write for the first time much later.
         """
-        quiet = time.monotonic() - file.unchanged_since
+        quiet = time.monotonic() - file.seen.unchanged_since
         is_over = file.size and quiet > self._ready.min_age + WRITER_SECONDS
-        file.written = bool(self._ready.min_age) and not is_over and _is_open_for_writing(file.fd)
-        if not file.written:
+        if is_over or not self._ready.min_age or not _is_open_for_writing(file.fd):
             return False
-        file.why, file.ready_ms = "somebody has it open for writing", 0
+        file.wait("somebody has it open for writing", has_writer=True)
         self._ready.look_at(file, min(1.0, self._ready.min_age))
         return True
 
@@ -220,9 +218,9 @@ class Admission:
 
     def _refuse(self, file: SpoolFile, error: OSError) -> None:
         """It cannot be read now."""
-        file.why = why_not(error)
-        self._listing.passed_over.warn(file.path, file.why)
-        self._ready.look_at(file, file.back_off())
+        why = why_not(error)
+        self._listing.passed_over.warn(file.path, why)
+        self._ready.look_at(file, file.back_off(why))
 
 
 def _was_changed(file: SpoolFile) -> bool:

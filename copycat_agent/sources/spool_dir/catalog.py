@@ -15,7 +15,7 @@ from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.spool_dir.ranges import parts_of
 from copycat_agent.sources.spool_dir.remounts import Remounts
 from copycat_agent.sources.spool_dir.settling import set_aside
-from copycat_agent.sources.spool_dir.spool_file import SpoolFile
+from copycat_agent.sources.spool_dir.spool_file import FileKey, Observed, SetAside, SpoolFile
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
@@ -142,10 +142,8 @@ class Catalog:
         if found.stat.st_nlink > 1 and not rows and not self._may_be_taken(found):
             return None
         generation = max((row.generation for row in rows), default=0)
-        file = SpoolFile(
-            self._connector, identity, generation, found.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns,
-            SourceOffset(0, path=found.path), saved_as=rows[0].identity if rows else None,
-        )  # fmt: skip
+        key = FileKey(self._connector, identity, generation, rows[0].identity if rows else None)
+        file = SpoolFile(key, found.path, Observed.of(info), SourceOffset(0, path=found.path), self._counts)
         self._recall(file, [row for row in rows if row.generation == generation], changes)
         if not file.is_begun:
             file.former = self._rows.done_at(found.path, info.st_size)
@@ -168,8 +166,7 @@ class Catalog:
                 file.begin_anew()
             return
         known = file.parts[0].offset if file.parts else file.offset
-        file.set_aside = self._options.on_changed_file == "stop" and (bool(known.trouble) or not _is_at(known, file))
-        if file.set_aside:
+        if self._options.on_changed_file == "stop" and (known.trouble or not _is_at(known, file)):
             self.put_aside(file, changes)
         elif file.has_old_parts:
             file.begin_anew()
@@ -213,11 +210,10 @@ class Catalog:
 
     def put_aside(self, file: SpoolFile, changes: Changes) -> None:
         """It was changed after a part of it was sent, and is not read on; saved and told."""
-        file.set_aside = True
         file.former = None
         offset = set_aside(file.parts[0].offset if file.parts else file.offset)
         partition = file.parts[0].partition if file.parts else file.partition
-        file.why = offset.trouble
+        file.state = SetAside(offset.trouble)
         if file.parts:
             file.parts[0].offset = offset
         else:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.spool_dir import ranges
 from copycat_agent.sources.spool_dir.settling import bad_file, damage_loss, set_aside, settled
+from copycat_agent.sources.spool_dir.spool_file import SetAside, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +111,7 @@ class Outcomes:
         if file.partition not in changes.offsets:
             return
         for row in self._rows.at_inode(file.identity.inode):
-            if row.identity == (file.saved_as or file.identity) and row.generation < file.generation:
+            if row.identity == file.key.saved and row.generation < file.key.generation:
                 changes.forget.add(row.partition)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> tuple[list[SpoolFile], FatalError | None]:
@@ -143,16 +145,15 @@ class Outcomes:
         elif offset is not None:
             file.offset = offset
         if offset is not None:
-            file.read_at, file.taken = time.time(), max(file.taken, result.packed_position)
+            file.taken = Taken(max(file.taken.packed_bytes, result.packed_position), time.time())
 
     def _next(self, file: SpoolFile, part: Part | None, result: SplitResult) -> None:
         """It is not read to its end: what it does next."""
-        if file.set_aside:
+        if file.is_set_aside:
             self._admission.drop(file)
         elif isinstance(result.error, FileError):
-            file.why = result.error.message
-            delay = file.back_off()
-            self._log.warning("file cannot be read, the others go on", path=file.path, why=file.why, retry_s=delay)
+            delay = file.back_off(result.error.message)
+            self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
             self._admission.later(file, delay)
         elif isinstance(result.error, BlockedError):
             self._admission.later(file, file.block())
@@ -160,14 +161,14 @@ class Outcomes:
             self._changed(file, part, result)
         else:
             if result.error is None:
-                file.errors = file.blocked = 0
+                file.backoff = READY
             self._admission.admit(file)
 
     def _changed(self, file: SpoolFile, part: Part | None, result: SplitResult) -> None:
         """It is not what was planned: it was written to, or holds other bytes than were read before."""
         offset = file.offset if part is None else part.offset
         if offset.trouble:
-            file.set_aside, file.why = True, offset.trouble
+            file.state = SetAside(offset.trouble)
             why, _, hint = offset.trouble.partition("; ")
             self._log.error("file set aside, the others go on", path=file.path, why=why, offset=file.position, hint=hint)
             self._admission.drop(file)

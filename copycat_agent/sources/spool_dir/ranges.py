@@ -53,7 +53,7 @@ def cut(file: SpoolFile, form: RecordFormat, tasks: int, least_bytes: int = LEAS
 
 
 def _part(file: SpoolFile, start: int, end: int) -> Part:
-    partition = SourcePartition(file.connector, part_key(file.partition.key, start, end))
+    partition = SourcePartition(file.key.connector, part_key(file.partition.key, start, end))
     before = start if file.counts else 0  # where positions are record numbers, a range knows how many go before it
     return Part(partition, start, end, SourceOffset(start, before, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
 

@@ -140,7 +140,7 @@ class Ready:
         """How long its size and times still have to be the same; 0 when it is old enough."""
         if self._is_old(file):
             return 0.0
-        return max(0.0, file.unchanged_since + self.min_age - self._clock())
+        return max(0.0, file.seen.unchanged_since + self.min_age - self._clock())
 
     def why_not(self, file: SpoolFile) -> str:
         """What it waits for, for people; "" when it is complete."""
@@ -158,7 +158,7 @@ class Ready:
         return bool(done_file) and not os.path.lexists(done_file)
 
     def _is_old(self, file: SpoolFile) -> bool:
-        return time.time() - max(file.mtime_ns, file.ctime_ns) / 1e9 >= max(self.min_age, TRUSTED_SECONDS)
+        return time.time() - max(file.mtime_ns, file.seen.ctime_ns) / 1e9 >= max(self.min_age, TRUSTED_SECONDS)
 
     def _tell_future(self, file: SpoolFile) -> None:
         if file.mtime_ns / 1e9 > time.time() + 1.0 and not file.told_future:

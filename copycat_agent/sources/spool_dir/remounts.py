@@ -85,7 +85,7 @@ class Remounts:
     def _move(self, saved: Identity, now: Identity) -> None:
         """The file with rows of identity `saved` is at `now`. Raises OSError while it is being read under the number that it had."""
         before = self._files.get(self.place_of(saved))
-        if before is not None and before.inode_key != now[:2] and (before.saved_as or before.identity) == saved:
+        if before is not None and before.inode_key != now[:2] and before.key.saved == saved:
             if before.flights:
                 raise OSError(errno.EBUSY, "its file system was mounted again while it is being read")
             self._vanish(before)

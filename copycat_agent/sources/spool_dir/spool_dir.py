@@ -144,7 +144,6 @@ class SpoolDir:
 
     def _describe(self, file: SpoolFile) -> None:
         """What its format says about how it is read."""
-        file.counts = self._form.counts_records
         file.cuttable = self._cuts and not (file.is_begun or file.parts) and file.size >= 2 * ranges.LEAST_BYTES
 
     def _settle_news(self, changes: Changes) -> None:
@@ -257,7 +256,7 @@ class SpoolDir:
         """It is read to its end, and that is saved."""
         self._admission.drop(file)
         if self._catalog.let_go(file) and not file.gone:
-            row = Row(file.partition, file.identity, file.generation, None, file.offset)
+            row = Row(file.partition, file.identity, file.key.generation, None, file.offset)
             self._catalog.done[row.partition] = row
             self._spending.add(row)
         if file.former is not None and file.offset.fingerprint == file.former.fingerprint:
@@ -276,8 +275,8 @@ class SpoolDir:
         """See `Source.drained`. Not waited for: files without their done file, set aside, or empty and open for writing."""
         if self._outcomes.flying or self.needs_scan or self._queue or self._spending.is_busy:
             return False
-        waiting = (file for file in self._catalog.files.values() if not file.set_aside and file.errors < HOPELESS_ERRORS)
-        if any(not (self._ready.waits_for_done_file(file) or (file.written and not file.size)) for file in waiting):
+        waiting = (file for file in self._catalog.files.values() if not file.is_set_aside and file.backoff.errors < HOPELESS_ERRORS)
+        if any(not (self._ready.waits_for_done_file(file) or file.is_being_begun) for file in waiting):
             return False
         self._look_anyway = True  # who asks will not look again
         return True
@@ -316,7 +315,7 @@ class SpoolDir:
         for file in self._catalog.files.values():
             if file.gone and file.is_begun:
                 for row in self._rows.at_inode(file.identity.inode):
-                    if row.identity == (file.saved_as or file.identity) and row.generation == file.generation and not row.offset.done:
+                    if row.identity == file.key.saved and row.generation == file.key.generation and not row.offset.done:
                         self._catalog.lose(row, changes)
                         now = changes.offsets.get(row.partition, row.offset)
                         changes.offsets[row.partition] = replace(now, gone_ms=int(time.time() * 1000))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
-from copycat_agent.sources.files.backoff import BLOCKED_SECONDS, RETRY_SECONDS, wait_seconds
+from copycat_agent.sources.files.backoff import BLOCKED_SECONDS, READY, FileBackoff, wait_seconds
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
@@ -27,50 +28,138 @@ class Part:
     brought: SourceOffset | None = None
 
 
-@dataclass(eq=False, slots=True)
-class SpoolFile:
-    """Driver's state of a file. Sizes in bytes, times from `time.monotonic()`.
-
-    `saved_as` is the identity in the keys of its rows, None for its own: device numbers change, keys stay.
-    `offset` is what is settled of it; `parts` are its ranges when it is cut, and their offsets count then. `former` is what was read
-    under its name before, of the same size: it may be a repeat. `unchanged_since`: its size and times have been what they are at least
-    so long. `why`: what it waits for or what is wrong. `counts`: its positions are record numbers. `taken`: packed bytes that are
-    settled. `ready_ms`: when it became ready, epoch milliseconds, 0 while it is not. `flights`: splits of it under way. `gone`: no
-    name leads to it any more. `set_aside`: it is not read on, see `on_changed_file`. `cuttable`: nobody has tried to cut it yet.
-    `written`: somebody had it open for writing when it was opened last.
-    """
+@dataclass(frozen=True, slots=True)
+class FileKey:
+    """Whose a file's rows are. `saved_as` is the identity in their keys, None for its own: device numbers change, keys stay."""
 
     connector: str
     identity: Identity
-    generation: int
-    path: str
+    generation: int = 0
+    saved_as: Identity | None = None
+
+    @property
+    def saved(self) -> Identity:
+        """The identity in the keys of its rows."""
+        return self.saved_as or self.identity
+
+    @property
+    def partition(self) -> SourcePartition:
+        """What the file's offset belongs to."""
+        return SourcePartition(self.connector, self.saved.key(self.generation))
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What stat said last. `unchanged_since` (`time.monotonic()`): size and time of change are these at least so long."""
+
     size: int
     mtime_ns: int
     ctime_ns: int
+    unchanged_since: float
+
+    @classmethod
+    def of(cls, info: os.stat_result) -> Observed:
+        """A file that is seen for the first time, or is not what it was."""
+        return cls(info.st_size, info.st_mtime_ns, info.st_ctime_ns, time.monotonic())
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """What must not change while a file is read."""
+        return self.size, self.mtime_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The file is not complete, or was not looked at yet. `has_writer`: somebody had it open for writing when it was opened last."""
+
+    why: str = ""
+    has_writer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The file may be read since then, epoch milliseconds. `why`: what was wrong when it was tried last."""
+
+    since_ms: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The file was changed after a part of it was sent, and is not read on; see `on_changed_file`."""
+
+    why: str
+
+
+class Taken(NamedTuple):
+    """What tasks have taken in of a file: packed bytes that are settled, and when one got on last, epoch seconds (0: never)."""
+
+    packed_bytes: int = 0
+    at: float = 0.0
+
+
+NOTHING_TAKEN = Taken()
+
+
+@dataclass(eq=False, slots=True)
+class SpoolFile:
+    """Driver's state of a file. Sizes in bytes.
+
+    `offset` is what is settled of it; `parts` are its ranges when it is cut, and their offsets count then. `former` is what was read
+    under its name before, of the same size: it may be a repeat. `counts`: its positions are record numbers. `flights`: splits of it in
+    flight. `gone`: no name leads to it any more. `cuttable`: nobody has tried to cut it yet.
+    """
+
+    key: FileKey
+    path: str
+    seen: Observed
     offset: SourceOffset
+    counts: bool = False
+    state: Waiting | Complete | SetAside = Waiting()
+    backoff: FileBackoff = READY
     former: SourceOffset | None = None
     parts: list[Part] = field(default_factory=list)
-    unchanged_since: float = field(default_factory=time.monotonic)
+    taken: Taken = NOTHING_TAKEN
     fd: int = -1
     flights: int = 0
     gone: bool = False
-    set_aside: bool = False
-    why: str = ""
-    errors: int = 0
-    blocked: int = 0
-    counts: bool = False
     cuttable: bool = False
-    written: bool = False
-    taken: int = 0
-    ready_ms: int = 0
-    read_at: float = 0.0
     told_future: bool = False
-    saved_as: Identity | None = None
 
     @property
     def partition(self) -> SourcePartition:
         """What its offset belongs to."""
-        return SourcePartition(self.connector, (self.saved_as or self.identity).key(self.generation))
+        return self.key.partition
+
+    @property
+    def identity(self) -> Identity:
+        """The file's own, as it is now."""
+        return self.key.identity
+
+    @property
+    def size(self) -> int:
+        """As it was seen last."""
+        return self.seen.size
+
+    @property
+    def mtime_ns(self) -> int:
+        """When it was last changed, as it was seen."""
+        return self.seen.mtime_ns
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """What must not change while it is read."""
+        return self.seen.version
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether it is not read on."""
+        return isinstance(self.state, SetAside)
+
+    @property
+    def is_being_begun(self) -> bool:
+        """Whether it is empty and somebody has it open for writing."""
+        return isinstance(self.state, Waiting) and self.state.has_writer and not self.size
 
     @property
     def inode_key(self) -> tuple[int, int]:
@@ -88,17 +177,12 @@ class SpoolFile:
         return any((part.offset.size, part.offset.mtime_ns) != self.version for part in self.parts)
 
     @property
-    def version(self) -> tuple[int, int]:
-        """What must not change while it is read."""
-        return self.size, self.mtime_ns
-
-    @property
     def unread(self) -> int:
         """Bytes on the disk that are not settled; of packed files and those that count records an estimate."""
         if self.parts:
             return sum(map(self.unread_of, self.parts))
         if self.offset.compression or self.counts:
-            return max(0, self.size - self.taken)
+            return max(0, self.size - self.taken.packed_bytes)
         return max(0, self.size - self.offset.position)
 
     def unread_of(self, part: Part) -> int:
@@ -122,10 +206,7 @@ class SpoolFile:
     def observe(self, info: os.stat_result) -> bool:
         """Take over what stat says. Returns whether it is what it was."""
         same = self.version == (info.st_size, info.st_mtime_ns)
-        if not same:
-            self.size, self.mtime_ns = info.st_size, info.st_mtime_ns
-            self.unchanged_since = time.monotonic()
-        self.ctime_ns = info.st_ctime_ns
+        self.seen = replace(self.seen, ctime_ns=info.st_ctime_ns) if same else Observed.of(info)
         return same
 
     def next_part(self) -> Part | None:
@@ -154,20 +235,33 @@ class SpoolFile:
 
     def begin_anew(self) -> None:
         """It does not hold what was read of it any more: its next generation begins at its beginning."""
-        self.generation += 1
+        self.key = replace(self.key, generation=self.key.generation + 1)
         self.offset = SourceOffset(0, path=self.path, compression=self.offset.compression)
-        self.parts, self.taken = [], 0
+        self.parts, self.taken = [], Taken(0, self.taken.at)
 
-    def back_off(self) -> float:
+    def wait(self, why: str, *, has_writer: bool = False) -> None:
+        """It is not complete."""
+        self.state = Waiting(why, has_writer=has_writer)
+
+    def complete(self) -> None:
+        """Nothing keeps it from being read; it is so since then, or was before."""
+        since_ms = self.state.since_ms if isinstance(self.state, Complete) else int(time.time() * 1000)
+        self.state = Complete(since_ms)
+
+    def back_off(self, why: str) -> float:
         """It could not be read: seconds to wait, more each time."""
-        delay = wait_seconds(RETRY_SECONDS, self.errors)
-        self.errors += 1
+        delay = self.backoff.error_seconds
+        self.fail(why)
         return delay
+
+    def fail(self, why: str) -> None:
+        """It could not be read once more."""
+        self.state, self.backoff = replace(self.state, why=why), self.backoff.after_error(time.monotonic())
 
     def block(self) -> float:
         """Its records cannot be sent until someone repairs something: seconds to wait, more each time."""
-        delay = wait_seconds(BLOCKED_SECONDS, self.blocked)
-        self.blocked += 1
+        delay = wait_seconds(BLOCKED_SECONDS, self.backoff.blocked)
+        self.backoff = self.backoff.after_block(time.monotonic())
         return delay
 
     def close(self) -> None:

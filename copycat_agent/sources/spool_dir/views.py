@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import Closeup, FileState, FileView, Lag
+from copycat_agent.sources.spool_dir.spool_file import Complete, Waiting
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition, Split
@@ -53,13 +54,13 @@ class LagView:
         unread = oldest = troubled = blocked = opened = aside = 0
         for file in self._catalog.files.values():
             opened += file.fd >= 0
-            troubled += file.errors > 0 or file.set_aside
-            blocked += file.blocked > 0
-            aside += file.set_aside
-            if not file.set_aside:
+            troubled += file.backoff.errors > 0 or file.is_set_aside
+            blocked += file.backoff.blocked > 0
+            aside += file.is_set_aside
+            if not file.is_set_aside:
                 unread += file.unread
-                if file.ready_ms and not 0 < oldest <= file.ready_ms:
-                    oldest = file.ready_ms
+            if isinstance(file.state, Complete) and not 0 < oldest <= file.state.since_ms:
+                oldest = file.state.since_ms
         known = len(self._catalog.files) + len(self._catalog.done)
         return Lag(
             bytes=unread,
@@ -120,7 +121,7 @@ class Views:
         """What a task would be given next of it, about `most_bytes` where that can be told; None when it is not its turn."""
         part = file.next_part()
         is_all_taken = bool(file.parts) and part is None
-        if not file.size or file.set_aside or is_all_taken or not self._admission.open(file):
+        if not file.size or file.is_set_aside or is_all_taken or not self._admission.open(file):
             return None
         split = file.split(part)
         if file.counts or file.offset.compression:
@@ -132,16 +133,16 @@ class Views:
 def view_of(file: SpoolFile) -> FileView:
     """A file that is not read yet."""
     state: FileState = "following"
-    if file.blocked:
+    if file.backoff.blocked:
         state = "blocked"
-    elif file.errors or file.set_aside:
+    elif file.backoff.errors or file.is_set_aside:
         state = "failing"
-    elif not file.ready_ms:
+    elif isinstance(file.state, Waiting):
         state = "waiting"
     elif file.gone:
         state = "gone"
-    where = (file.path, file.partition.key, file.position, file.size, file.records, state, file.fd >= 0, file.read_at)
-    return FileView(*where, file.unread, file.why, "", file.offset.compression, file.counts)
+    where = (file.path, file.partition.key, file.position, file.size, file.records, state, file.fd >= 0, file.taken.at)
+    return FileView(*where, file.unread, file.state.why, "", file.offset.compression, file.counts)
 
 
 def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.spool_dir import admission
 from copycat_agent.sources.spool_dir.listing import DoneFiles
 from copycat_agent.sources.spool_dir.ready import Ready
-from copycat_agent.sources.spool_dir.spool_file import SpoolFile
+from copycat_agent.sources.spool_dir.spool_file import FileKey, Observed, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from tests.rig.waiting import wait_until
 from tests.unit.sources.spool.rig import Spool, lines
@@ -37,10 +38,8 @@ def _ready(path: Path, **options: Any) -> tuple[Ready, _Clock]:
 
 def _file(path: Path, clock: _Clock) -> SpoolFile:
     info = path.stat()
-    identity = Identity(info.st_dev, info.st_ino, 0)
-    file = SpoolFile("drops", identity, 0, str(path), info.st_size, info.st_mtime_ns, info.st_ctime_ns, SourceOffset(0))
-    file.unchanged_since = clock.now
-    return file
+    key = FileKey("drops", Identity(info.st_dev, info.st_ino, 0))
+    return SpoolFile(key, str(path), replace(Observed.of(info), unchanged_since=clock.now), SourceOffset(0))
 
 
 def test_a_file_is_complete_once_it_was_seen_unchanged_for_min_age(tmp_path: Path) -> None:
@@ -98,7 +97,8 @@ def test_a_file_that_nothing_has_touched_for_a_day_needs_no_waiting(tmp_path: Pa
     path = tmp_path / "a"
     path.write_bytes(b"x")
     file = _file(path, clock)
-    file.mtime_ns = file.ctime_ns = time.time_ns() - 2 * 86400 * 10**9
+    long_ago = time.time_ns() - 2 * 86400 * 10**9
+    file.seen = replace(file.seen, mtime_ns=long_ago, ctime_ns=long_ago)
     assert ready.why_not(file) == ""
 
 
@@ -148,7 +148,7 @@ def test_both_a_done_file_and_an_age(tmp_path: Path) -> None:
     assert ready.why_not(file) != ""
     (tmp_path / "a.done").touch()
     assert ready.why_not(file) == ""
-    file.unchanged_since = clock.now
+    file.seen = replace(file.seen, unchanged_since=clock.now)
     assert ready.why_not(file) != ""
 
 
