@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +21,8 @@ from copycat_agent.sources.contract import as_text, from_text
 from copycat_agent.sources.contract_looker import Looker
 from copycat_agent.sources.contract_reading import WHOLE_SECONDS
 from copycat_agent.sources.contract_stream import ENDLESS
+from copycat_agent.sources.files.backoff import READY, FileBackoff, wait_seconds
+from copycat_agent.sources.planner import Planner, TurnQueue, UnsavedChanges
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -35,12 +36,12 @@ RETRY_SECONDS = (0.2, 5.0)
 _KEY = re.compile(r"[!-~]{1,200}")
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Partition:
     """One that is known. `offset` is saved unless `met`: then where it begins has yet to be. `found`: as the last look has it.
 
-    `next` is what to read next. `reading`: a task does. `why`: what went wrong last, after `errors` times in a row;
-    it is not planned before `retry_at`. `unread_since_ms`: since when something is, 0 while nothing is.
+    `next` is what to read next, or what a task reads. `why`: what went wrong last. `unread_since_ms`: since when something is unread, 0
+    while nothing is.
     """
 
     partition: SourcePartition
@@ -49,10 +50,8 @@ class _Partition:
     met: bool = False
     found: Found | None = None
     next: Stretch | None = None
-    reading: bool = False
     why: str = ""
-    errors: int = 0
-    retry_at: float = 0.0
+    backoff: FileBackoff = READY
     unread_since_ms: int = 0
     read_at: float = 0.0
 
@@ -63,7 +62,7 @@ class _Partition:
 
     @property
     def unread(self) -> int:
-        return self.found.unread if self.found is not None and (self.next is not None or self.reading) else 0
+        return self.found.unread if self.found is not None and self.next is not None else 0
 
 
 class ContractSource:
@@ -89,8 +88,11 @@ class ContractSource:
         self._tells = not options.only_looks
         if told := {key: one.position for key, one in self._known.items() if one.has_moved and self._tells}:
             self._looker.committed(told)  # the process that saved them may have died before
-        self._turns = deque(self._known)
-        self._unsaved: list[Changes] = []
+        self._planner = Planner[_Partition](delivery.max_batch_bytes, None)
+        self._turns = TurnQueue[_Partition]()
+        for one in self._known.values():
+            self._turns.add(one)
+        self._unsaved = UnsavedChanges()
         self._is_wanted = True
         self._look_at = 0.0
         self._errors = 0
@@ -108,9 +110,9 @@ class ContractSource:
         try:
             found = self._looker.take()
         except RetriableError:
+            self._look_at = time.monotonic() + wait_seconds(RETRY_SECONDS, self._errors)
             self._errors += 1
             self._is_wanted = True
-            self._look_at = time.monotonic() + _wait(self._errors)
             raise
         except CopycatError:
             raise
@@ -123,9 +125,7 @@ class ContractSource:
         self._errors = 0
         for one in found:
             self._meet(one, changes)
-        if changes.offsets:
-            self._unsaved.append(changes)
-        return changes
+        return self._unsaved.add(changes) if changes.offsets else changes
 
     def _meet(self, found: Found, changes: Changes) -> None:
         known = self._known.get(found.key)
@@ -133,7 +133,7 @@ class ContractSource:
             known = self._begin(found)
             changes.offsets[known.partition] = known.offset
         known.found = found
-        if not known.reading:
+        if known.partition not in self._planner.in_flight:
             self._choose(known)
 
     def _begin(self, found: Found) -> _Partition:
@@ -143,7 +143,7 @@ class ContractSource:
         offset = SourceOffset(0, path=found.name or found.key, cursor=as_text(found.start))
         known = _Partition(SourcePartition(self._connector, found.key), offset, found.start, met=True)
         self._known[found.key] = known
-        self._turns.append(found.key)
+        self._turns.add(known)
         self._log.info("partition begins", partition=found.key)
         return known
 
@@ -162,21 +162,14 @@ class ContractSource:
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`."""
-        ready = [self._known[key] for key in self._turns if self._is_ready(self._known[key])]
-        splits, size_bytes = list[Split](), 0
-        for known in ready[: -(-len(ready) // max(1, shares))]:
-            if size_bytes >= self._delivery.max_batch_bytes:
-                break
-            splits.append(self._split(known))
-            size_bytes += known.unread
-            known.reading = True
-            self._turns.remove(known.partition.key)
-            self._turns.append(known.partition.key)
+        ready = self._planner.ready((one for one in self._turns if one.next is not None and not one.met), shares)
+        chosen = self._planner.fill(ready, lambda one: one.unread)
+        for known in chosen:
+            self._planner.take(known)
+            self._turns.served(known)
+        splits = tuple(map(self._split, chosen))
         is_whole = any(one.goes_as_one for one in splits)
-        return Plan(tuple(splits), max(WHOLE_SECONDS, self._delivery.max_batch_time) if is_whole else self._delivery.max_batch_time)
-
-    def _is_ready(self, known: _Partition) -> bool:
-        return known.next is not None and not (known.reading or known.met) and time.monotonic() >= known.retry_at
+        return Plan(splits, max(WHOLE_SECONDS, self._delivery.max_batch_time) if is_whole else self._delivery.max_batch_time)
 
     def _split(self, known: _Partition) -> Split:
         assert known.next is not None
@@ -189,18 +182,16 @@ class ContractSource:
             if result.offset != result.split.offset:
                 changes.offsets[result.split.partition] = result.offset
             changes.losses.extend(result.losses)
-        self._unsaved.append(changes)
-        return changes
+        return self._unsaved.add(changes)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """See `Source.finish`."""
-        self._unsaved = [one for one in self._unsaved if one is not changes]
+        self._unsaved.confirm(changes)
         for partition in changes.offsets:
             self._begun(self._known[partition.key])
         told: dict[str, Position] = {}
         for result in results:
-            known = self._known[result.split.partition.key]
-            known.reading = False
+            known = self._planner.land(result.split.partition)
             if result.offset != result.split.offset:
                 known.offset, known.position = result.offset, from_text(result.offset.cursor)
                 known.read_at = time.time()
@@ -222,10 +213,9 @@ class ContractSource:
             known.found = known.next = None
             self._is_wanted = True
             if isinstance(result.error, FileError | BlockedError):  # its own trouble; what is everybody's is paced by the connector
-                known.errors += 1
-                known.retry_at = time.monotonic() + _wait(known.errors)
+                known.backoff = known.backoff.after_error(time.monotonic(), RETRY_SECONDS)
             return
-        known.errors, known.retry_at = 0, 0.0
+        known.backoff = READY
         self._choose(known)
         if known.next is None:
             self._is_wanted = True
@@ -249,7 +239,7 @@ class ContractSource:
     def _is_occupied(self) -> bool:
         """Whether something is to be read, or being read, of every partition there is: what a look finds would be old by then."""
         known = self._known.values()
-        return bool(known) and all(one.next is not None or one.reading for one in known)
+        return bool(known) and all(one.next is not None for one in known)
 
     def look_now(self) -> None:
         """See `LooksLater.look_now`. Raises what the source raises, RetriableError too."""
@@ -268,7 +258,7 @@ class ContractSource:
             return False
         if self._looker.is_busy or self._looker.is_done:
             return False
-        if any(one.next is not None or one.reading or one.met for one in self._known.values()):
+        if any(one.next is not None or one.met for one in self._known.values()):
             return False
         self._is_over = self._to_the_end
         return True
@@ -294,7 +284,7 @@ class ContractSource:
 
     def lag(self) -> Lag:
         """See `Source.lag`."""
-        waiting = [one for one in self._known.values() if one.next is not None or one.reading]
+        waiting = [one for one in self._known.values() if one.next is not None]
         return Lag(
             bytes=sum(one.unread for one in waiting),
             files=len(waiting),
@@ -305,20 +295,11 @@ class ContractSource:
 
     def leave(self) -> Changes:
         """See `Source.leave`."""
-        changes = Changes()
-        for one in self._unsaved:
-            changes.offsets.update(one.offsets)
-            changes.losses.extend(one.losses)
-        return changes
+        return self._unsaved.joined()
 
     def close(self) -> None:
         """See `Source.close`."""
         self._looker.close()
-
-
-def _wait(errors: int) -> float:
-    """How long to wait after so many failures in a row."""
-    return min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2.0 ** min(errors, 10))
 
 
 def _view(known: _Partition) -> FileView:
