@@ -195,8 +195,6 @@ REACH_INS: dict[str, int] = {
     "tests/unit/sources/test_packed_files.py": 5,
     "tests/unit/sources/test_unpacking.py": 1,
     "tests/unit/transforms/test_pairs.py": 3,
-    "tests/unit/workbench/doctor/test_kafka.py": 1,
-    "tests/unit/workbench/guessing/test_guessing.py": 5,
     "tests/unit/worker/test_connector.py": 23,
     "tests/unit/worker/test_lanes.py": 8,
     "tests/unit/worker/test_names.py": 8,

@@ -28,13 +28,15 @@ from copycat_agent.cli.common_options import (
     Quiet,
     StateDir,
     Verbose,
+    leave,
+    say_problems,
     start_logging,
     use_color,
 )
 from copycat_agent.cli.progress import follow
 from copycat_agent.cli.shown import size, visible
 from copycat_agent.cli.stopping import Stopping
-from copycat_agent.definitions import NO_ADDRESS, load_file, render
+from copycat_agent.definitions import NO_ADDRESS, load_file
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.producer.probing import ClusterProbe
 
@@ -158,13 +160,11 @@ def backfill(  # noqa: PLR0913, PLR0917 - the command's options
 def _load(path: Path, settings: Settings, *, color: bool) -> Definition:
     """The definition. Ends the command with 78 when it cannot be used."""
     loaded = load_file(path, settings.agent)
-    for problem in loaded.problems:
-        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    say_problems(loaded.problems, color=color)
     if loaded.definition is None:
         raise typer.Exit(exits.DEFINITION_ERROR)
     if not loaded.definition.kafka.bootstrap_servers:
-        typer.echo(f"error: {NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker", err=True)
-        raise typer.Exit(exits.DEFINITION_ERROR)
+        leave(f"{NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker", exits.DEFINITION_ERROR)
     return loaded.definition
 
 
@@ -184,8 +184,7 @@ def _require_broker(definition: Definition, stop: Stopping) -> None:
         raise
     except RetriableError as error:
         servers = ",".join(definition.kafka.bootstrap_servers)
-        typer.echo(f"error: no broker answers at {servers}: {error}; nothing was read", err=True)
-        raise typer.Exit(exits.BROKER_UNREACHABLE) from None
+        leave(f"no broker answers at {servers}: {error}; nothing was read", exits.BROKER_UNREACHABLE)
 
 
 def _work(  # noqa: PLR0913 - what the command was told

@@ -21,6 +21,7 @@ from copycat_agent.backfill.paths import Chosen, choose
 from copycat_agent.backfill.planning import plan_of
 from copycat_agent.backfill.runs import Run, Runs, give_up, is_worked_on, rows_of
 from copycat_agent.cli import exits
+from copycat_agent.cli.common_options import leave
 from copycat_agent.cli.shown import age, size, visible
 from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.errors import FatalError
@@ -50,8 +51,7 @@ class BackfillRequest(NamedTuple):
 
 def usage(words: str) -> NoReturn:
     """End the command: it was called in a way that means nothing."""
-    typer.echo(f"error: {words}", err=True)
-    raise typer.Exit(exits.USAGE)
+    leave(words, exits.USAGE)
 
 
 def moment(text: str | None, option: str) -> int | None:

@@ -19,7 +19,7 @@ from copycat_agent.bundle.collecting import PART_SECONDS, is_hanging
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.agent_settings import settle_settings
-from copycat_agent.cli.common_options import Config, Socket, StateDir
+from copycat_agent.cli.common_options import Config, Socket, StateDir, leave
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import find_agent_file
 from copycat_agent.definitions.secret_values import Masker
@@ -60,8 +60,7 @@ def bundle(
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        typer.echo(f"error: {visible(str(path))} cannot be made: {error.strerror}; name another file with --output", err=True)
-        raise typer.Exit(exits.FAILED) from None
+        leave(f"{visible(str(path))} cannot be made: {error.strerror}; name another file with --output", exits.FAILED)
     try:
         with os.fdopen(fd, "wb") as file:
             typer.echo(f"{_INSIDE}\nThis takes some seconds, and up to {PART_SECONDS:.0f} for each part that hangs.\n", err=True)

@@ -12,18 +12,58 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copycat_agent.cli import exits
-from copycat_agent.cli.check_readers import with_readers
-from copycat_agent.cli.common_options import Format, Output
+from copycat_agent.cli.common_options import Format, Output, say_problems
 from copycat_agent.cli.query_checks import with_queries
-from copycat_agent.definitions import NO_ADDRESS, Loaded, LoadedFile, find_agent_file, load_agent, load_directory, printable, render
+from copycat_agent.definitions import (
+    NO_ADDRESS,
+    Finding,
+    Loaded,
+    LoadedFile,
+    find_agent_file,
+    load_agent,
+    load_directory,
+    printable,
+    problem_in,
+)
 from copycat_agent.definitions.models import definition_schema
-from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.errors import CopycatError, DefinitionError, Problem
 from copycat_agent.options import AgentOptions
+from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess, UnusableReaderError
+from copycat_agent.sources.datasource.source import DataSourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from copycat_agent.options import Definition
+
 _NAMES_SHOWN = 3
+
+
+def with_readers(loaded: Loaded) -> Loaded:
+    """The same, with a problem for each data source of which no reader can be made. It is asked nothing but its schema."""
+    files = tuple(_looked_at(file) for file in loaded.files)
+    found = tuple(problem for file, before in zip(files, loaded.files, strict=True) if file is not before for problem in file.problems)
+    return dataclasses.replace(loaded, files=files, problems=(*loaded.problems, *found))
+
+
+def _looked_at(file: LoadedFile) -> LoadedFile:
+    source = file.definition.source if file.definition is not None else None
+    if not isinstance(source, DataSourceOptions) or file.definition is None:
+        return file
+    try:
+        ReaderProcess(source.class_, dict(source.options), source.timeout).close()
+    except CopycatError as error:
+        finding = _finding(file.definition, error)
+        return dataclasses.replace(file, definition=None, problems=(*file.problems, problem_in(file.path, finding)))
+    return file
+
+
+def _finding(definition: Definition, error: CopycatError) -> Finding:
+    """What is wrong, where the definition says it: what its data source raises is mostly about its options."""
+    is_class = isinstance(error, UnusableReaderError) and error.option == "class"
+    said = error.shown(definition.mask) if isinstance(error, ReaderFaultError) else ""
+    words = definition.mask.text(error.message) + (f": {said}" if said else "")
+    return Finding(("source", "class" if is_class else "options"), "data-source", words, error.hint)
 
 
 def check(
@@ -74,10 +114,8 @@ def schema() -> None:
 
 def _write(loaded: Loaded, problems: Iterable[Problem], *, color: bool) -> None:
     """Problems and warnings on stderr, then one line per definition on stdout."""
-    for problem in problems:
-        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
-    for warning in loaded.warnings:
-        typer.echo(render(warning, kind="warning", color=color) + "\n", err=True, color=color)
+    say_problems(problems, color=color)
+    say_problems(loaded.warnings, kind="warning", color=color)
     for file in loaded.files:
         typer.echo(_summary(file))
     if not loaded.files and not loaded.problems:

@@ -1,15 +1,18 @@
-"""Options that many commands share."""
+"""Options that many commands share, and how all of them log, color, tell of problems in definitions and end with an error."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from copycat_agent import logs
+from copycat_agent.definitions import render
+from copycat_agent.errors import Problem
 from copycat_agent.options import AgentOptions
 
 
@@ -54,3 +57,15 @@ def start_logging(agent: AgentOptions, *, verbose: bool, quiet: bool, log_format
 def use_color(*, no_color: bool) -> bool:
     """Whether stderr shows colors."""
     return not no_color and not os.environ.get("NO_COLOR") and os.isatty(2)
+
+
+def say_problems(problems: Iterable[Problem], *, kind: str = "error", color: bool = False) -> None:
+    """Write problems of definitions to stderr, an empty line behind each. `kind` is `error` or `warning`."""
+    for problem in problems:
+        typer.echo(render(problem, kind=kind, color=color) + "\n", err=True, color=color)
+
+
+def leave(words: str, code: int) -> NoReturn:
+    """End the command with `code`, one of `exits`, and one line on stderr: `error: ` and the words."""
+    typer.echo(f"error: {words}", err=True)
+    raise typer.Exit(code)

@@ -21,7 +21,7 @@ from copycat_agent import logs
 from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_settings import settle_settings
-from copycat_agent.cli.common_options import NoColor
+from copycat_agent.cli.common_options import NoColor, leave
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions
@@ -236,8 +236,7 @@ def _directory(wanted: Path | None, until_end: ExitStack) -> Path:
         return Path(until_end.enter_context(tempfile.TemporaryDirectory(prefix="copycat-demo-", ignore_cleanup_errors=True)))
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(wanted.iterdir()):
-        typer.echo(f"error: {wanted} is not empty; name a new directory", err=True)
-        raise typer.Exit(exits.USAGE)
+        leave(f"{wanted} is not empty; name a new directory", exits.USAGE)
     return wanted.absolute()
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NamedTuple, NoReturn
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -18,10 +18,21 @@ from copycat_agent.api.client import is_name
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.agent_settings import settle_settings
-from copycat_agent.cli.common_options import BootstrapServers, Config, Format, NoColor, Output, Socket, StateDir, use_color
+from copycat_agent.cli.common_options import (
+    BootstrapServers,
+    Config,
+    Format,
+    NoColor,
+    Output,
+    Socket,
+    StateDir,
+    leave,
+    say_problems,
+    use_color,
+)
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
 from copycat_agent.cli.stopping import Stopping
-from copycat_agent.definitions import load_directory, render
+from copycat_agent.definitions import load_directory
 from copycat_agent.dlq import Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import Definition
@@ -169,24 +180,18 @@ def _chosen(where: _Where, name: str | None, *, no_color: bool) -> list[Definiti
     settings = settle_settings(directory, where.config, None, where.servers)
     loaded = load_directory(directory, settings.agent)
     color = use_color(no_color=no_color)
-    for problem in loaded.problems:
-        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    say_problems(loaded.problems, color=color)
     if name is not None and name not in loaded.definitions:
         broken = any(file.problems and file.name in {name, None, ""} for file in loaded.files)
-        _leave(f"no definition named {name} loads from {directory}", exits.DEFINITION_ERROR if broken else exits.USAGE)
+        leave(f"no definition named {name} loads from {directory}", exits.DEFINITION_ERROR if broken else exits.USAGE)
     if name is None and loaded.problems and not loaded.definitions:
         raise typer.Exit(exits.DEFINITION_ERROR)
     wanted = [one for one in loaded.definitions.values() if name in {None, one.name}]
     chosen = [one for one in wanted if one.errors.dlq is not None]
     if not chosen:
         who = f"no definition in {directory} has a" if name is None else f"{name} has no"
-        _leave(f"{who} dead-letter topic: set errors.dlq.topic", exits.FAILED)
+        leave(f"{who} dead-letter topic: set errors.dlq.topic", exits.FAILED)
     return chosen
-
-
-def _leave(words: str, code: int) -> NoReturn:
-    typer.echo(f"error: {words}", err=True)
-    raise typer.Exit(code)
 
 
 def _topic(definition: Definition) -> str:
@@ -233,7 +238,7 @@ def _kafka() -> Iterator[None]:
     except BlockedError:
         raise
     except RetriableError as error:
-        _leave(str(error), exits.BROKER_UNREACHABLE)
+        leave(str(error), exits.BROKER_UNREACHABLE)
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import LiveAgent, find_agent
 from copycat_agent.cli.agent_settings import settle_settings
-from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir
+from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.explain_view import Explained, entry, text_of
 from copycat_agent.cli.shown import visible
 from copycat_agent.cli.unsent import MOST_BYTES, first_records
-from copycat_agent.definitions import Loaded, load_directory, render
+from copycat_agent.definitions import Loaded, load_directory
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.looking import saved_offsets
@@ -103,10 +103,8 @@ def explain(
     logs.setup("error")
     loaded = load_directory(where, settings.agent)
     if not loaded.definitions:
-        for problem in loaded.problems:
-            typer.echo(render(problem) + "\n", err=True)
-        typer.echo(f"error: no definition in {visible(str(where))} loads", err=True)
-        raise typer.Exit(exits.DEFINITION_ERROR)
+        say_problems(loaded.problems)
+        leave(f"no definition in {visible(str(where))} loads", exits.DEFINITION_ERROR)
     saved = {} if agent else saved_offsets(settings.state_dir)
     states = agent.statuses if agent else _states(settings.state_dir, config)
     answers = [

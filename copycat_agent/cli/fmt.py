@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from copycat_agent.cli import exits
-from copycat_agent.cli.common_options import use_color
+from copycat_agent.cli.common_options import say_problems, use_color
 from copycat_agent.cli.shown import visible
-from copycat_agent.definitions import load_content, render
+from copycat_agent.definitions import load_content
 from copycat_agent.definitions.secret_values import masked_lines
 from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
 from copycat_agent.errors import Problem
@@ -88,8 +88,7 @@ def _format(name: str, outcome: _Outcome, *, check: bool, diff: bool, color: boo
         made = _formatted(path, content)
     except SyntaxProblem:
         outcome.bad += 1
-        for problem in load_content(path, content, AgentOptions(), resolve_env=False).problems:
-            typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+        say_problems(load_content(path, content, AgentOptions(), resolve_env=False).problems, color=color)
         return
     except Changed:
         outcome.failed += 1

@@ -9,7 +9,7 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import SomeName
-from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir
+from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
 from copycat_agent.cli.offsets_access import Totals, access, columns
 from copycat_agent.cli.shown import visible
 from copycat_agent.model import Loss
@@ -31,8 +31,7 @@ def losses(
     with access(socket, state_dir, config) as store:
         entries, totals = store.losses(name, limit)
         if name is not None and not totals and name not in (names := store.known()):
-            typer.echo(f"error: there is no connector {visible(name)}; known here: {', '.join(names) or 'none'}", err=True)
-            raise typer.Exit(exits.FAILED)
+            leave(f"there is no connector {visible(name)}; known here: {', '.join(names) or 'none'}", exits.FAILED)
     if output is Format.JSON:
         typer.echo(json.dumps({"losses": [_values(one) for one in entries], "totals": _sums(totals)}, indent=2))
         return

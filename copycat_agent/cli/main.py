@@ -18,8 +18,8 @@ from typer.core import TyperGroup
 
 from copycat_agent import __version__, failpoints
 from copycat_agent.cli import exits
-from copycat_agent.cli.common_options import Format, use_color
-from copycat_agent.definitions import printable, render
+from copycat_agent.cli.common_options import Format, leave, say_problems, use_color
+from copycat_agent.definitions import printable
 from copycat_agent.errors import CopycatError, DefinitionError
 
 if TYPE_CHECKING:
@@ -173,8 +173,7 @@ def copycat(
     if context.invoked_subcommand is None:
         context.fail("Missing command.")
     if wrong := failpoints.problem():
-        typer.echo(f"error: {wrong}", err=True)
-        raise typer.Exit(exits.USAGE)
+        leave(wrong, exits.USAGE)
 
 
 def main() -> None:
@@ -186,8 +185,7 @@ def main() -> None:
         app()
     except DefinitionError as error:
         color = use_color(no_color=False)
-        for problem in error.problems:
-            typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+        say_problems(error.problems, color=color)
         sys.exit(exits.DEFINITION_ERROR)
     except CopycatError as error:
         typer.echo(f"error: {printable(str(error))}", err=True)

@@ -15,8 +15,9 @@ import typer
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
+from copycat_agent.cli.common_options import say_problems
 from copycat_agent.cli.shown import visible
-from copycat_agent.definitions import LoadedFile, load_content, render
+from copycat_agent.definitions import LoadedFile, load_content
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.templates import time_text
@@ -196,8 +197,7 @@ def _loaded(parts: DefinitionDraft) -> tuple[str, LoadedFile]:
     text = draft(parts)
     loaded = load_content(Path(f"{parts.name}.yaml"), text.encode(), AgentOptions(), resolve_env=False)
     if loaded.problems:
-        for problem in loaded.problems:
-            typer.echo(render(problem) + "\n", err=True)
+        say_problems(loaded.problems)
         raise typer.Exit(exits.DEFINITION_ERROR)
     return text, loaded
 

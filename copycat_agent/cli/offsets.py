@@ -13,7 +13,7 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Name, SomeName
-from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir
+from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
 from copycat_agent.cli.cursors import moved_cursor
 from copycat_agent.cli.offsets_access import (
     GOES_ON,
@@ -67,8 +67,7 @@ def adopt(  # noqa: PLR0913, PLR0917 - the command's options
     made where there is none: say it before the new agent starts for the first time, as the agent's user.
     """
     if agent and not from_topic:
-        typer.echo("error: --agent goes with --from-topic: its positions are nowhere else", err=True)
-        raise typer.Exit(exits.USAGE)
+        leave("--agent goes with --from-topic: its positions are nowhere else", exits.USAGE)
     if agent and not is_uuid(agent):
         msg = f"{agent!a:.60} is not the uuid of an agent"
         raise DataError(msg, "keys in __copycat_offsets begin with it, and so do transactional ids, behind copycat.")
@@ -332,8 +331,7 @@ def _selected(name: str, saved: Offsets, path: Path | None, key: str | None) -> 
 
 def _one_of(path: Path | None, key: str | None) -> None:
     if (path is None) == (key is None):
-        typer.echo("error: say which file: either --path or --key", err=True)
-        raise typer.Exit(exits.USAGE)
+        leave("say which file: either --path or --key", exits.USAGE)
 
 
 def _known(store: Access, name: str) -> str:

@@ -15,9 +15,9 @@ from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import AT_WORK, LiveAgent
 from copycat_agent.cli.agent_settings import settle_settings
-from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir
+from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
 from copycat_agent.cli.shown import EXACTLY_ONCE, visible
-from copycat_agent.definitions import Loaded, load_directory, render
+from copycat_agent.definitions import Loaded, load_directory
 from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError, RetriableError
 from copycat_agent.model import Loss, Record, SourceOffset, SourcePartition
@@ -244,15 +244,12 @@ def plan(
 
 def _choose(loaded: Loaded, directory: Path, only: Sequence[str]) -> list[Definition]:
     """The definitions to look at. Says what is wrong with the others; ends the command when none is left."""
-    for problem in loaded.problems:
-        typer.echo(render(problem) + "\n", err=True)
+    say_problems(loaded.problems)
     if unknown := sorted(set(only) - loaded.definitions.keys()):
-        typer.echo(f"error: no definition named {', '.join(map(visible, unknown))} loads from {visible(str(directory))}", err=True)
-        raise typer.Exit(exits.USAGE)
+        leave(f"no definition named {', '.join(map(visible, unknown))} loads from {visible(str(directory))}", exits.USAGE)
     chosen = [one for one in loaded.definitions.values() if not only or one.name in only]
     if not chosen:
-        typer.echo(f"error: no definition in {visible(str(directory))} loads", err=True)
-        raise typer.Exit(exits.DEFINITION_ERROR)
+        leave(f"no definition in {visible(str(directory))} loads", exits.DEFINITION_ERROR)
     return chosen
 
 

@@ -26,13 +26,15 @@ from copycat_agent.cli.common_options import (
     Socket,
     StateDir,
     Verbose,
+    leave,
+    say_problems,
     start_logging,
     use_color,
 )
 from copycat_agent.cli.progress import UntilIdle, as_document, failed_files
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.cli.unsent import show_records
-from copycat_agent.definitions import NO_ADDRESS, render
+from copycat_agent.definitions import NO_ADDRESS
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.worker import State, Status
 
@@ -159,8 +161,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
             _log.info("agent is asked to stop", signal=stop.name)
         summaries = to_the_end.end(interrupted=stop.asked) if to_the_end and not agent.given_up else []
     if agent.given_up:
-        typer.echo(f"error: {agent.given_up}", err=True)
-        raise typer.Exit(exits.GAVE_UP)
+        leave(agent.given_up, exits.GAVE_UP)
     statuses = [status for status in agent.statuses() if status.enabled]
     code = _exit_code(statuses, summaries, until_idle=until_idle, stopped=stop.asked)
     if until_idle:
@@ -188,17 +189,13 @@ def _exit_code(statuses: Iterable[Status], summaries: Iterable[Summary], *, unti
 def _first_load(files: DefinitionFiles, only: list[str], *, color: bool) -> WantedDefinitions:
     """The definitions to run. Problems go to stderr; leaves with 78 or 2 when nothing is left to run."""
     loaded = files.load()
-    for problem in loaded.problems:
-        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
-    for warning in loaded.warnings:
-        typer.echo(render(warning, kind="warning", color=color) + "\n", err=True, color=color)
+    say_problems(loaded.problems, color=color)
+    say_problems(loaded.warnings, kind="warning", color=color)
     unknown = [name for name in only if name not in loaded.definitions and name not in loaded.kept]
     if unknown:
-        typer.echo(f"error: no definition named {', '.join(unknown)} loads from {files.directory}", err=True)
-        raise typer.Exit(exits.USAGE)
+        leave(f"no definition named {', '.join(unknown)} loads from {files.directory}", exits.USAGE)
     if not any(one.enabled for one in loaded.definitions.values()):
         no_address = any(why.startswith(NO_ADDRESS) for why in loaded.kept.values())
         why = f"{NO_ADDRESS};\nfor a trial, start a broker with: copycat dev-broker" if no_address else ""
-        typer.echo(f"error: {why or f'no definition in {files.directory} can be run'}", err=True)
-        raise typer.Exit(exits.DEFINITION_ERROR)
+        leave(f"{why or f'no definition in {files.directory} can be run'}", exits.DEFINITION_ERROR)
     return loaded

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
-from copycat_agent.cli.common_options import Config, Format, NoColor, Output, use_color
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, leave, use_color
 from copycat_agent.cli.query_checks import Queries
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.shown import as_json, plain, type_of, value_text, visible
@@ -249,8 +249,7 @@ def _test(
     loaded = _load(directory, config)
     known = {file.name for file in loaded.files if file.name}
     if loaded.files and (unknown := sorted(set(only or ()) - known)):
-        typer.echo(f"error: no definition named {', '.join(unknown)} in {printable(str(directory))}", err=True)
-        raise typer.Exit(exits.USAGE)
+        leave(f"no definition named {', '.join(unknown)} in {printable(str(directory))}", exits.USAGE)
     console = make_console(no_color=no_color) if output is Format.TEXT else None
     with Queries() as queries:
         chosen = [file for file in loaded.files if not only or file.name in only]

@@ -19,7 +19,7 @@ from copycat_agent.cli.agent_client import Name, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
 from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, make_console, show, table
 from copycat_agent.cli.shown import age, count, rate, size, visible
-from copycat_agent.cli.status_view import connectors_table, reasons, warnings
+from copycat_agent.cli.status import connectors_table, reasons, warnings
 from copycat_agent.templates import time_text
 
 _UP = "UP"

@@ -15,11 +15,11 @@ from rich.console import Console
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
-from copycat_agent.cli.common_options import Config, Format, NoColor, Output, use_color
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, say_problems, use_color
 from copycat_agent.cli.query_checks import Queries
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
-from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable, render
+from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
 from copycat_agent.sources.contract import PolledOptions
@@ -126,8 +126,7 @@ class Trial:
         try:
             definition, query, assumed = self._load()
         except DefinitionError as error:
-            for problem in error.problems:
-                typer.echo(render(problem, color=self._shown.color) + "\n", err=True, color=self._shown.color)
+            say_problems(error.problems, color=self._shown.color)
             return exits.DEFINITION_ERROR
         if self._content is None and not isinstance(definition.source, PolledOptions):
             typer.echo(f"error: source {definition.source.type} reads files: name one with sample records", err=True)

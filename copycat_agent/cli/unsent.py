@@ -14,11 +14,12 @@ import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.cli import exits
+from copycat_agent.cli.common_options import say_problems
 from copycat_agent.cli.query_checks import answering
 from copycat_agent.cli.shown import as_json
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.definitions import load_directory, render
+from copycat_agent.definitions import load_directory
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding import letters
 from copycat_agent.errors import CopycatError
@@ -178,8 +179,7 @@ class Printer(StandIn):
 def show_records(directory: Path, settings: Settings, only: Sequence[str], stop: Stopping, *, color: bool) -> int:
     """The command: records on stdout, the account of them on stderr. Returns the exit code."""
     loaded = load_directory(directory, settings.agent)
-    for problem in loaded.problems:
-        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    say_problems(loaded.problems, color=color)
     if unknown := sorted(set(only) - loaded.definitions.keys()):
         typer.echo(f"error: no definition named {', '.join(unknown)} loads from {directory}", err=True)
         return exits.USAGE

@@ -9,19 +9,42 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from copycat_agent.definitions import Loaded, LoadedFile
+from copycat_agent.errors import CopycatError
 from copycat_agent.options import AgentOptions, Definition
+from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
 from copycat_agent.sources.datasource.source import DataSourceOptions
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.exactly_once_checks import agent_uuid
 from copycat_agent.workbench.doctor.file_checks import PatternResult, examine_files, examine_secrets, examine_shared
 from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
 from copycat_agent.workbench.doctor.kafka_checks import clusters, examine_clusters
-from copycat_agent.workbench.doctor.readers import examine_reader
 from copycat_agent.workbench.doctor.registry_checks import examine_registries, registries
 from copycat_agent.workbench.doctor.spool_checks import examine_spool
 from copycat_agent.workbench.doctor.state_checks import examine_state, holder
 from copycat_agent.workbench.doctor.steps import CheckStep, CheckVerdict, Notes
 from copycat_agent.workbench.doctor.users import Mount, User, mounts
+
+
+def examine_reader(notes: Notes, definition: Definition) -> PatternResult:
+    """The steps of one connector's data source. Reads nothing: of a simple reader, which reads to know its end, only the beginning."""
+    source = definition.source
+    assert isinstance(source, DataSourceOptions)
+    name = "reader"
+    try:
+        planner = ReaderProcess(source.class_, dict(source.options), source.timeout)
+        try:
+            columns = ", ".join(f"{column} {kind}" for column, kind in planner.made["columns"])
+            notes.ok(name, f"{source.class_}: {'a simple reader' if planner.made['simple'] else 'a reader that plans'} of {columns}")
+            name = "offsets"
+            begin = planner.ask("initial").values["offset"]
+            end = "" if planner.made["simple"] else f", it goes to {planner.ask('latest', start=begin).values['offset']} now"
+            notes.ok(name, definition.mask.text(f"a first start begins at {begin}{end}"))
+        finally:
+            planner.close()
+    except CopycatError as error:
+        said = f": {error.shown(definition.mask)}" if isinstance(error, ReaderFaultError) and error.text else ""
+        notes.fail(name, definition.mask.text(error.message) + said, error.hint)
+    return PatternResult()
 
 
 @dataclass(frozen=True, slots=True)

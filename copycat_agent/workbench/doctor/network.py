@@ -67,23 +67,23 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def meet(address: str, options: KafkaOptions, seconds: float = STEP_SECONDS) -> Broker:
-    """Every layer of one address, bottom up. Raises `Trouble` for the first that fails."""
+    """Every layer of one address, bottom up. Raises `NetworkTrouble` for the first that fails."""
     host, port = split_address(address)
     connection, ip = reach(host, port, seconds)
     with connection:
-        tls = expiring = ""
+        tls = until = ""
         stream: socket.socket = connection
         if options.security.protocol.endswith("SSL"):
             secured = _secure(connection, host, options, seconds)
-            stream, tls, expiring = secured, f"{secured.version()}", _expiring(secured)
+            stream, tls, until = secured, f"{secured.version()}", expiring(secured)
         with stream:
             apis = _api_versions(stream, options.security, seconds)
             _sasl_handshake(stream, options.security, seconds)
-    return Broker(ip, tls, expiring, apis)
+    return Broker(ip, tls, until, apis)
 
 
 def reach(host: str, port: int, seconds: float = STEP_SECONDS) -> tuple[socket.socket, str]:
-    """A connection and the address it went to. Raises `Trouble` of dns or tcp."""
+    """A connection and the address it went to. Raises `NetworkTrouble` of dns or tcp."""
     try:
         found = in_time(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), seconds)
     except TimeoutError:
@@ -148,7 +148,7 @@ def _secure(connection: socket.socket, host: str, options: KafkaOptions, seconds
 
 
 def tls_context(options: KafkaOptions) -> ssl.SSLContext:
-    """As the client will check and show certificates. Raises `Trouble` for files that cannot be used; secrets stay in the context."""
+    """As the client will check and show certificates. Raises `NetworkTrouble` for unusable files; secrets stay in the context."""
     security = options.security
     try:
         context = ssl.create_default_context(cafile=security.ca_file)
@@ -184,7 +184,7 @@ def _distrusted(error: ssl.SSLCertVerificationError, host: str, security: Securi
     return NetworkTrouble("tls", f"the broker's certificate is not signed by {where}: {said}", hint)
 
 
-def _expiring(stream: ssl.SSLSocket) -> str:
+def expiring(stream: ssl.SSLSocket) -> str:
     """When the broker's certificate ends, if that is soon; else ""."""
     certificate = stream.getpeercert() or {}
     until = certificate.get("notAfter")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from copycat_agent.workbench.guessing import csv_tables, program_logs, server_logs, structured_lines
+from copycat_agent.workbench.guessing import log_layouts, structured_lines
 from copycat_agent.workbench.guessing.drafting import Case, DefinitionDraft, draft, name_for
 from copycat_agent.workbench.guessing.guesses import Guess, Recogniser
 from copycat_agent.workbench.guessing.sample_file import SampleFile, look
@@ -15,16 +15,16 @@ from copycat_agent.workbench.guessing.sample_file import SampleFile, look
 __all__ = ["RECOGNISERS", "Case", "DefinitionDraft", "Guess", "SampleFile", "draft", "guess", "look", "name_for"]
 
 RECOGNISERS: Mapping[str, Recogniser] = {
-    "access": server_logs.access_log,
-    "w3c": server_logs.w3c_log,
-    "syslog": server_logs.syslog_lines,
+    "access": log_layouts.access_log,
+    "w3c": log_layouts.w3c_log,
+    "syslog": log_layouts.syslog_lines,
     "containers": structured_lines.recogniser((structured_lines.json_lines, structured_lines.logfmt)),
     "json": structured_lines.json_lines,
-    "layouts": program_logs.program_log,
+    "layouts": log_layouts.program_log,
     "logfmt": structured_lines.logfmt,
     "key_value": structured_lines.key_value,
-    "csv": csv_tables.delimited,
-    "plain": program_logs.plain_text,
+    "csv": structured_lines.delimited,
+    "plain": log_layouts.plain_text,
 }
 
 

@@ -1,6 +1,6 @@
 """Configurations of other products as definitions: what can be mapped is, what cannot is listed, nothing is passed over in silence.
 
-One file per product; all of them read a text into `config_tree.ConfigNode`, whose leaves know whether they were made use of.
+One file per product; all of them read a text into `imported.ConfigNode`, whose leaves know whether they were made use of.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from copycat_agent.definitions.client_settings import check_name
-from copycat_agent.workbench.importing.config_tree import ConfigNode, as_text
-from copycat_agent.workbench.importing.imported import ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, as_text
 
 _CLASSES = {
     "[:space:]": r"\s", "[:digit:]": r"\d", "[:word:]": r"\w", "[:alpha:]": "a-zA-Z", "[:alnum:]": "a-zA-Z0-9", "[:upper:]": "A-Z",

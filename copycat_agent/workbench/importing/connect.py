@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import name_of, references, secret
-from copycat_agent.workbench.importing.config_tree import ConfigNode, as_text, of_yaml
 from copycat_agent.workbench.importing.connect_sources import add_source
 from copycat_agent.workbench.importing.connect_steps import transforms
-from copycat_agent.workbench.importing.imported import Imported, ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, Imported, ImportedDefinition, ImportReport, as_text, of_yaml
 
 _NEEDLESS = re.compile(
     r"(offset\.|config\.storage|status\.storage|group\.id|plugin\.path|rest\.|listeners|internal\.|task\.shutdown|batch\.size|empty\.poll|file\.buffer|"

@@ -6,8 +6,7 @@ import json
 import re
 
 from copycat_agent.workbench.importing.common_settings import references
-from copycat_agent.workbench.importing.config_tree import ConfigNode
-from copycat_agent.workbench.importing.imported import ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport
 
 _SPOOL = {
     "SpoolDirCsvSourceConnector": "csv", "SpoolDirJsonSourceConnector": "json", "SpoolDirLineDelimitedSourceConnector": "lines",

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import pattern_of
-from copycat_agent.workbench.importing.config_tree import ConfigNode
-from copycat_agent.workbench.importing.imported import ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport
 
 _CASTS = {
     "int8": "int", "int16": "int", "int32": "int", "int64": "bigint", "float32": "double", "float64": "double", "boolean": "bool",

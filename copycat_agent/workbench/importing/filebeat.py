@@ -10,9 +10,8 @@ from typing import Any
 from copycat_agent.options import format_size
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import duration_of, keep_lines, name_of, pattern_of, references, template_of
-from copycat_agent.workbench.importing.config_tree import ConfigNode, as_text, of_yaml
 from copycat_agent.workbench.importing.filebeat_steps import ProcessorSteps
-from copycat_agent.workbench.importing.imported import Imported, ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, Imported, ImportedDefinition, ImportReport, as_text, of_yaml
 
 _INPUTS = ("log", "filestream", "container", "docker")
 _FREE = ("fields", "processors", "when", "tags")

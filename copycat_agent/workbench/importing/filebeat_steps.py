@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from copycat_agent.workbench.importing.common_settings import Matcher, any_pattern, dissect, go_layout, joined, references
-from copycat_agent.workbench.importing.config_tree import ConfigNode
-from copycat_agent.workbench.importing.imported import ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport
 
 _TYPES = {"integer": "int", "long": "bigint", "float": "double", "double": "double", "string": "string", "boolean": "bool"}
 _METADATA = (

@@ -9,9 +9,16 @@ from typing import Any
 
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import duration_of, name_of, references, ruby_pattern
-from copycat_agent.workbench.importing.config_tree import ConfigNode, as_text, of_yaml
 from copycat_agent.workbench.importing.fluent_bit_steps import Section, add_filter, parser_step
-from copycat_agent.workbench.importing.imported import Imported, ImportedDefinition, ImportReport, without_line_policy
+from copycat_agent.workbench.importing.imported import (
+    ConfigNode,
+    Imported,
+    ImportedDefinition,
+    ImportReport,
+    as_text,
+    of_yaml,
+    without_line_policy,
+)
 
 _NEEDLESS = re.compile(
     r"(db|db\..*|mem_buf_limit|buffer_.*|storage.*|inotify_watcher|static_batch_size|threaded|log_level|skip_empty_lines|alias|tag_regex"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from copycat_agent.workbench.importing.common_settings import references, ruby_pattern
-from copycat_agent.workbench.importing.config_tree import ConfigNode, as_text
-from copycat_agent.workbench.importing.imported import ImportedDefinition, ImportReport
+from copycat_agent.workbench.importing.imported import ConfigNode, ImportedDefinition, ImportReport, as_text
 
 _TYPES = {"integer": "int", "float": "double", "bool": "bool", "string": "string", "hex": "string"}
 _BUILT_IN: dict[str, dict[str, Any]] = {
@@ -21,7 +20,7 @@ _BUILT_IN: dict[str, dict[str, Any]] = {
     "logfmt": {"logfmt": {}},
 }
 _RULES = ("set", "add", "record", "remove", "remove_key", "rename", "hard_rename", "copy", "hard_copy")
-_ACCESS = (
+ACCESS_LINE = (
     r'^(?P<host>[^ ]*) [^ ]* (?P<user>[^ ]*) \[(?P<time>[^\]]*)\] "(?P<method>\S+)(?: +(?P<path>[^"]*?)(?: +\S*)?)?"'
     r" (?P<code>[^ ]*) (?P<size>[^ ]*)"
     r'(?: "(?P<referer>[^"]*)" "(?P<agent>[^"]*)")?'
@@ -110,7 +109,7 @@ def _shipped(name: str, made: ImportedDefinition, report: ImportReport, part: Co
         if action in ("cri", "docker", "syslog"):
             made.section("record")["timestamp"] = "event"
     elif name in ("nginx", "apache", "apache2"):
-        made.step(regex={"pattern": _ACCESS, **where} if where else _ACCESS)
+        made.step(regex={"pattern": ACCESS_LINE, **where} if where else ACCESS_LINE)
         made.step(timestamp={"field": "time", "format": "%d/%b/%Y:%H:%M:%S %z"}, on_error="keep")
         made.section("record")["timestamp"] = "event"
     else:

@@ -12,8 +12,15 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.options import format_size
 from copycat_agent.workbench.importing import common_settings
 from copycat_agent.workbench.importing.common_settings import name_of, pattern_of, references, template_of
-from copycat_agent.workbench.importing.config_tree import ConfigNode, of_plain, of_yaml
-from copycat_agent.workbench.importing.imported import Imported, ImportedDefinition, ImportReport, without_line_policy
+from copycat_agent.workbench.importing.imported import (
+    ConfigNode,
+    Imported,
+    ImportedDefinition,
+    ImportReport,
+    of_plain,
+    of_yaml,
+    without_line_policy,
+)
 from copycat_agent.workbench.importing.vrl import matcher_of, shown, statements, steps_of
 
 _FIELD = re.compile(r"\{\{\s*\.?([\w.@]+)\s*\}\}")

@@ -29,7 +29,7 @@ _PARSERS = (
     "parse_apache_log",
     "parse_common_log",
 )
-_ACCESS = (
+ACCESS_LINE = (
     r'^(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] "(?P<method>\S+) (?P<path>\S+)(?: (?P<protocol>[^"]*))?" '
     r'(?P<status>\d{3}) (?P<size>\d+|-)(?: "(?P<referer>[^"]*)" "(?P<agent>[^"]*)")?'
 )
@@ -147,7 +147,7 @@ def _parser(name: str, options: Step, rest: str) -> list[Step] | None:
                 options[ours] = json.loads(f'"{found[1]}"')
         return [{"key_value": options}]
     if name in ("parse_nginx_log", "parse_apache_log", "parse_common_log"):
-        steps: list[Step] = [{"regex": {"pattern": _ACCESS, **options}}]
+        steps: list[Step] = [{"regex": {"pattern": ACCESS_LINE, **options}}]
         at = f"{options['into']}." if "into" in options else ""
         return [*steps, {"timestamp": {"field": f"{at}timestamp", "format": "%d/%b/%Y:%H:%M:%S %z"}, "on_error": "keep"},
                 {"convert": {f"{at}status": "int", f"{at}size": "int"}, "null": "-", "on_error": "keep"}]  # fmt: skip

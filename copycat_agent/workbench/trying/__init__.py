@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from copycat_agent.workbench.trying.cases import ABSENT, CaseMismatch, CaseOutcome, Difference, run_tests, take_case
-from copycat_agent.workbench.trying.results import Fate, Fields, Output, StepTrace, TrialResult, TriedRecord
+from copycat_agent.workbench.trying.results import Fate, Fields, Output, StepTrace, Stopped, TrialResult, TriedRecord, stopped
 from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, StandIn, StandIns, likely_path, take
-from copycat_agent.workbench.trying.stopped import Stopped, stopped
 from copycat_agent.workbench.trying.tracing import QueryStep, Where
 
 __all__ = [

@@ -179,7 +179,7 @@ def test_a_certificate_that_ends_soon_is_a_warning(tmp_path: Path, certificates:
     thread = threading.Thread(target=lambda: server.wrap_socket(theirs, server_side=True).close())
     thread.start()
     with context.wrap_socket(ours, server_hostname="127.0.0.1") as stream:
-        assert "GMT" in network._expiring(stream)
+        assert "GMT" in network.expiring(stream)
     thread.join()
 
 

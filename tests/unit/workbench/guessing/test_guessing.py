@@ -16,8 +16,8 @@ from copycat_agent.definitions import load_content, load_directory
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources.files.paths.matching import mismatch
 from copycat_agent.workbench.formatting import format_text, quoted
-from copycat_agent.workbench.guessing import DefinitionDraft, Guess, draft, guess, look, name_for, server_logs
-from copycat_agent.workbench.guessing.program_logs import LAYOUTS
+from copycat_agent.workbench.guessing import DefinitionDraft, Guess, draft, guess, look, name_for
+from copycat_agent.workbench.guessing.log_layouts import ACCESS_LOGS, LAYOUTS
 from copycat_agent.workbench.importing import fluent_bit_steps, vrl
 from tests.unit.workbench.guessing.known import SAMPLES
 
@@ -220,13 +220,9 @@ def test_any_text_is_something_and_what_it_is_can_be_written_down(lines: list[st
 def test_no_pattern_that_is_written_down_is_slow(tmp_path: Path) -> None:
     patterns = [
         *(layout.pattern for layout in LAYOUTS),
-        *(
-            before + request + after
-            for _, before, after, _ in server_logs._ACCESS_FORMS
-            for request in (server_logs._REQUEST, server_logs._ANY_REQUEST)
-        ),
-        vrl._ACCESS,
-        fluent_bit_steps._ACCESS,
+        *(pattern for _, pattern, _ in ACCESS_LOGS),
+        vrl.ACCESS_LINE,
+        fluent_bit_steps.ACCESS_LINE,
     ]
     for number, pattern in enumerate(patterns):
         steps = f"transforms:\n  - regex: {quoted(pattern)}\n"
