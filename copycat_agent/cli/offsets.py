@@ -14,29 +14,15 @@ import typer
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Name, SomeName
 from copycat_agent.cli.common_options import Config, Format, Output, Socket, StateDir, leave
-from copycat_agent.cli.cursors import moved_cursor
-from copycat_agent.cli.offsets_access import (
-    GOES_ON,
-    Access,
-    Changes,
-    Offsets,
-    access,
-    by_path,
-    checked_name,
-    columns,
-    compared,
-    lane_lines,
-    line_rules,
-    listed,
-)
+from copycat_agent.cli.offsets_access import Access, Changes, Offsets, access, checked_name, line_rules, moved_cursor, read_documents
+from copycat_agent.cli.offsets_view import by_path, columns, compared, lane_lines, listed, meaning_of, summary, taken_over
 from copycat_agent.cli.shown import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import SourcePartition
 from copycat_agent.offsets.agent_identity import is_uuid
-from copycat_agent.offsets.document import from_documents, to_documents
-from copycat_agent.sources.log_file.beginning.placing import is_file_key, place
+from copycat_agent.offsets.document import to_documents
+from copycat_agent.sources.log_file.beginning.placing import place
 from copycat_agent.sources.log_file.followed import STARTED
-from copycat_agent.sources.spool_dir.rows import is_range_key
 from copycat_agent.transactions.opening import Adopt
 
 
@@ -74,7 +60,7 @@ def adopt(  # noqa: PLR0913, PLR0917 - the command's options
     which: Adopt = "topic" if from_topic else "local"
     with access(socket, state_dir, config, create=bool(agent)) as store:  # whose state directory is gone has none
         lanes = _lanes(store, checked_name(name), agent)
-        means = _taken_over(name, agent) if agent else _means(name, which, lanes)
+        means = taken_over(name, agent) if agent else meaning_of(name, which, lanes)
         if sys.stdin.isatty() and not yes:
             typer.confirm(f"{means}\ngo on?", abort=True, err=True)
         identity = store.adopt(name, which, agent or "", force=force)
@@ -96,26 +82,6 @@ def _lanes(store: Access, name: str, agent: str | None) -> Mapping[str, Any] | N
     return lanes
 
 
-def _means(name: str, which: Adopt, lanes: Mapping[str, Any] | None) -> str:
-    words = f"{name} goes on from {GOES_ON[which]}"
-    if which == "topic":
-        return f"{words}: what is behind them is sent again, even where this host has seen it committed"
-    if lanes is None or not lanes["copied"]:
-        return f"{words}: what is before them is not sent again, whatever Kafka says"
-    return (
-        f"{words}, and so does every other exactly-once connector here: this agent gets an identity of its own, and leaves the one that it"
-        " shares with another host, where nothing changes. What this host has sent is not sent again; what the other one has sent of the"
-        " same files is"
-    )
-
-
-def _taken_over(name: str, agent: str) -> str:
-    return (
-        f"{name} takes over what Kafka says of {name} of agent {agent}: files that are the same here, by device, inode and first bytes, are"
-        " read on from there. That agent must never start again: it would find its lanes taken, and refuse"
-    )
-
-
 offsets = typer.Typer(
     no_args_is_help=True,
     help="Look at saved offsets, and change them: through the agent when it runs, else in its file. A connector that runs has to be "
@@ -135,7 +101,7 @@ def list_(
     """List connectors that have saved offsets, with the guarantee that they last ran with."""
     with access(socket, state_dir, config) as store:
         names = [_known(store, name)] if name else list(store.connectors())
-        found = [_summary(one, store.read(one), store.lanes(one)) for one in names]
+        found = [summary(one, store.read(one), store.lanes(one)) for one in names]
     if output is Format.JSON:
         typer.echo(json.dumps(found, indent=2))
     elif found:
@@ -270,7 +236,7 @@ def import_(
     config: Config = None,
 ) -> None:
     """Save the offsets in FILE over those that are there. Others stay; an offset of null deletes."""
-    given = _read_documents(checked_name(name), source)
+    given = read_documents(checked_name(name), source)
     with access(socket, state_dir, config) as store:
         _change(store, name, store.read(name), given, force=force, output=output)
 
@@ -341,43 +307,3 @@ def _known(store: Access, name: str) -> str:
         msg = f"no offsets are saved for {visible(name)}"
         raise UnknownConnectorError(msg, f"there are some for: {', '.join(names)}" if names else "there are none at all")
     return name
-
-
-def _read_documents(name: str, source: str) -> Changes:
-    """What to import. DataError says what is wrong with it."""
-    try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
-        body: Any = json.loads(text)
-    except OSError as error:
-        msg = f"{source} cannot be read: {error.strerror}"
-        raise CopycatError(msg) from error
-    except (ValueError, RecursionError) as error:
-        msg = f"{source} is not JSON: {visible(str(error))}"
-        raise DataError(msg, "copycat offsets export writes what can be imported") from error
-    given = from_documents(name, body)
-    for partition, offset in given.items():
-        cursor = offset.cursor if offset is not None else ""
-        if partition.key != STARTED and not (cursor or is_file_key(partition.key) or is_range_key(partition.key)):
-            msg = f"{partition.key!a} is no key of a file"
-            raise DataError(msg, "copycat offsets export shows what keys look like")
-    return given
-
-
-def _summary(name: str, saved: Offsets, lanes: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    files = [offset for _, offset in by_path(saved)]
-    gone = sum(offset.gone_ms > 0 or (offset.done and not offset.mtime_ns) for offset in files)
-    guarantee = "exactly_once" if lanes else "at_least_once"
-    size = sum(map(_settled_bytes, files))
-    return {
-        "name": name,
-        "files": len(files),
-        "gone": gone,
-        "bytes": size,
-        "guarantee": guarantee,
-        "lanes": lanes["heads"] if lanes else [],
-    }
-
-
-def _settled_bytes(offset: SourceOffset) -> int:
-    """Of a spooled file that is read its size on the disk: its position may be a record's number."""
-    return offset.size if offset.done and offset.mtime_ns else offset.position

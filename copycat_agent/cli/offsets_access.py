@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
-import time
+import sys
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.cli.agent_client import find_agent
-from copycat_agent.cli.shown import age, visible
+from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_agent, load_file, render
-from copycat_agent.errors import CopycatError, FatalError, UnknownConnectorError
+from copycat_agent.errors import CopycatError, DataError, FatalError, UnknownConnectorError
 from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.document import from_document, to_document
+from copycat_agent.offsets.document import from_document, from_documents, to_document
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import HIDDEN, AgentOptions
-from copycat_agent.sources.log_file.beginning.placing import LineRules
+from copycat_agent.sources.contract import as_text
+from copycat_agent.sources.log_file.beginning.placing import LineRules, is_file_key
 from copycat_agent.sources.log_file.followed import STARTED
+from copycat_agent.sources.spool_dir.rows import is_range_key
 from copycat_agent.transactions.opening import Adopt
-
-GOES_ON = {"local": "the positions of this host", "topic": "the positions in Kafka"}
 
 Offsets = Mapping[SourcePartition, SourceOffset]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -53,79 +55,6 @@ def rules_of(source: Mapping[str, Any]) -> LineRules | None:
     if HIDDEN in said.values():
         return None
     return LineRules(**{name: value for name, value in said.items() if value}, unpacks=source.get("compression") != "none")
-
-
-def columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Rows as lines, columns below each other; the last one as long as it is."""
-    table = [tuple(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-
-
-def listed(offsets: Offsets) -> list[str]:
-    """One line per file: how far it is settled, how large it was, what it is."""
-    rows = [
-        (offset.cursor or str(offset.position), str(offset.size), str(offset.records), _state(offset), partition.key, visible(offset.path))
-        for partition, offset in by_path(offsets)
-    ]
-    return columns([("position", "size", "records", "state", "key", "path"), *rows]) if rows else []
-
-
-def lane_lines(lanes: Mapping[str, Any] | None) -> list[str]:
-    """What is known of a connector's lanes, below its files; nothing for one that has none."""
-    if lanes is None:
-        return []
-    where = "no partition" if lanes["partition"] is None else f"partition {lanes['partition']}"
-    cluster = f"Kafka cluster {lanes['cluster']}" if lanes["cluster"] else "no Kafka cluster known yet"
-    lines = ["", f"exactly once: positions in {where} of {lanes['topic']}, {cluster}"]
-    lines += [f"lane {one['lane']}: step {one['step']}, at offset {one['offset']}" for one in lanes["heads"]]
-    lines += [f"takes over {_whose(one)} when it starts" for one in lanes["before"]]
-    if lanes["copied"]:
-        lines.append("another state directory with this agent's identity has moved a lane: this host is a copy, or was copied")
-    if lanes["adopt"]:
-        lines.append(f"goes on from {GOES_ON[lanes['adopt']]} when it starts")
-    return lines
-
-
-def _whose(one: Mapping[str, Any]) -> str:
-    return f"{one['connector']} of agent {one['agent']}" if one["agent"] else f"the lanes of {one['connector']}"
-
-
-def compared(before: Offsets, after: Offsets) -> list[str]:
-    """What is different: `-` for what was, `+` for what is. Empty when nothing is."""
-    lines = []
-    for partition in dict.fromkeys(partition for partition, _ in [*by_path(before, everything=True), *by_path(after, everything=True)]):
-        was, now = before.get(partition), after.get(partition)
-        if was != now:
-            lines += [f"- {_brief(partition, was)}"] if was else []
-            lines += [f"+ {_brief(partition, now)}"] if now else []
-    return lines
-
-
-def by_path(offsets: Offsets, *, everything: bool = False) -> list[tuple[SourcePartition, SourceOffset]]:
-    """By path and key. Without `everything` files only, not the row that says when the connector first looked."""
-    chosen = (item for item in offsets.items() if everything or item[0].key != STARTED)
-    return sorted(chosen, key=lambda item: (item[1].path, item[0].key))
-
-
-def _brief(partition: SourcePartition, offset: SourceOffset) -> str:
-    if partition.key == STARTED:
-        return f"first looked {age(time.time() - offset.position / 1000)} ago"
-    return f"{visible(offset.path)} ({partition.key}): position {offset.cursor or offset.position}, {_state(offset)}"
-
-
-def _state(offset: SourceOffset) -> str:
-    if offset.done:
-        return "done"
-    return (
-        "gone"
-        if offset.gone_ms
-        else "skipping"
-        if offset.skipping
-        else "read"
-        if offset.position >= offset.size and not offset.compression
-        else "unread"
-    )
 
 
 class Access(Protocol):
@@ -294,6 +223,45 @@ def access(socket: Path | None, state_dir: Path | None, config: Path | None, *, 
         raise CopycatError(error.message, hint) from error
     with store:
         yield ByFile(store)
+
+
+def read_documents(name: str, source: str) -> Changes:
+    """What to import. DataError says what is wrong with it."""
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
+        body: Any = json.loads(text)
+    except OSError as error:
+        msg = f"{source} cannot be read: {error.strerror}"
+        raise CopycatError(msg) from error
+    except (ValueError, RecursionError) as error:
+        msg = f"{source} is not JSON: {visible(str(error))}"
+        raise DataError(msg, "copycat offsets export writes what can be imported") from error
+    given = from_documents(name, body)
+    for partition, offset in given.items():
+        cursor = offset.cursor if offset is not None else ""
+        if partition.key != STARTED and not (cursor or is_file_key(partition.key) or is_range_key(partition.key)):
+            msg = f"{partition.key!a} is no key of a file"
+            raise DataError(msg, "copycat offsets export shows what keys look like")
+    return given
+
+
+def moved_cursor(
+    connector: str, saved: Mapping[SourcePartition, SourceOffset], wanted: str, *, path: str, key: str
+) -> dict[SourcePartition, SourceOffset]:
+    """The partition with this name or key at another position; empty where it is no partition of such a source.
+
+    The name that its source had for it is replaced by the key: a source that refuses positions of another one takes this.
+    Raises DataError for a position that is no JSON.
+    """
+    chosen = next((one for one, offset in saved.items() if offset.cursor and (one.key == key or (path and offset.path == path))), None)
+    if chosen is None:
+        return {}
+    try:
+        cursor = as_text(json.loads(wanted))
+    except ValueError:
+        msg = f"{wanted!a:.80} is no JSON value, and {chosen.key} of {connector} is at {saved[chosen].cursor}"
+        raise DataError(msg, "give a position of that form") from None
+    return {chosen: replace(saved[chosen], cursor=cursor, path=chosen.key)}
 
 
 def checked_name(name: str) -> str:

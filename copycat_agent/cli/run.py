@@ -161,7 +161,7 @@ def run(  # noqa: PLR0913, PLR0917 - the command's options
             _log.info("agent is asked to stop", signal=stop.name)
         summaries = to_the_end.end(interrupted=stop.asked) if to_the_end and not agent.given_up else []
     if agent.given_up:
-        leave(agent.given_up, exits.GAVE_UP)
+        leave(str(agent.given_up), exits.GAVE_UP)
     statuses = [status for status in agent.statuses() if status.enabled]
     code = _exit_code(statuses, summaries, until_idle=until_idle, stopped=stop.asked)
     if until_idle:

@@ -43,7 +43,6 @@ _ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 
 Fate = Literal["sent", "dead-lettered", "dropped", "rejected", "no record"]
 _LOOK_SECONDS = 0.1
-_DRY_RUN_ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 
 
 class FirstRecord(NamedTuple):
@@ -269,7 +268,7 @@ def _line(definition: Definition, mask: Mask, message: Message) -> str:
     origin = dict(pairs[::-1])
     is_letter = any(name == "copycat.stage" for name, _ in pairs)
     keeps_origin = definition.record.origin_headers or is_letter
-    shown = mask.value([pair for pair in pairs if keeps_origin or pair[0] not in _DRY_RUN_ORIGIN])
+    shown = mask.value([pair for pair in pairs if keeps_origin or pair[0] not in _ORIGIN])
     record = {
         "connector": definition.name,
         "topic": topic,

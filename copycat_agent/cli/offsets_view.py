@@ -1,0 +1,131 @@
+"""Saved offsets in words: as rows, what a change makes different, lanes of exactly-once connectors, and what adopting positions means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from copycat_agent.cli.offsets_access import Offsets
+from copycat_agent.cli.shown import age, visible
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.log_file.followed import STARTED
+from copycat_agent.transactions.opening import Adopt
+
+_GOES_ON = {"local": "the positions of this host", "topic": "the positions in Kafka"}
+
+
+def columns(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows as lines, columns below each other; the last one as long as it is."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def listed(offsets: Offsets) -> list[str]:
+    """One line per file: how far it is settled, how large it was, what it is."""
+    rows = [
+        (offset.cursor or str(offset.position), str(offset.size), str(offset.records), _state(offset), partition.key, visible(offset.path))
+        for partition, offset in by_path(offsets)
+    ]
+    return columns([("position", "size", "records", "state", "key", "path"), *rows]) if rows else []
+
+
+def lane_lines(lanes: Mapping[str, Any] | None) -> list[str]:
+    """What is known of a connector's lanes, below its files; nothing for one that has none."""
+    if lanes is None:
+        return []
+    where = "no partition" if lanes["partition"] is None else f"partition {lanes['partition']}"
+    cluster = f"Kafka cluster {lanes['cluster']}" if lanes["cluster"] else "no Kafka cluster known yet"
+    lines = ["", f"exactly once: positions in {where} of {lanes['topic']}, {cluster}"]
+    lines += [f"lane {one['lane']}: step {one['step']}, at offset {one['offset']}" for one in lanes["heads"]]
+    lines += [f"takes over {_whose(one)} when it starts" for one in lanes["before"]]
+    if lanes["copied"]:
+        lines.append("another state directory with this agent's identity has moved a lane: this host is a copy, or was copied")
+    if lanes["adopt"]:
+        lines.append(f"goes on from {_GOES_ON[lanes['adopt']]} when it starts")
+    return lines
+
+
+def _whose(one: Mapping[str, Any]) -> str:
+    return f"{one['connector']} of agent {one['agent']}" if one["agent"] else f"the lanes of {one['connector']}"
+
+
+def compared(before: Offsets, after: Offsets) -> list[str]:
+    """What is different: `-` for what was, `+` for what is. Empty when nothing is."""
+    lines = []
+    for partition in dict.fromkeys(partition for partition, _ in [*by_path(before, everything=True), *by_path(after, everything=True)]):
+        was, now = before.get(partition), after.get(partition)
+        if was != now:
+            lines += [f"- {_brief(partition, was)}"] if was else []
+            lines += [f"+ {_brief(partition, now)}"] if now else []
+    return lines
+
+
+def by_path(offsets: Offsets, *, everything: bool = False) -> list[tuple[SourcePartition, SourceOffset]]:
+    """By path and key. Without `everything` files only, not the row that says when the connector first looked."""
+    chosen = (item for item in offsets.items() if everything or item[0].key != STARTED)
+    return sorted(chosen, key=lambda item: (item[1].path, item[0].key))
+
+
+def _brief(partition: SourcePartition, offset: SourceOffset) -> str:
+    if partition.key == STARTED:
+        return f"first looked {age(time.time() - offset.position / 1000)} ago"
+    return f"{visible(offset.path)} ({partition.key}): position {offset.cursor or offset.position}, {_state(offset)}"
+
+
+def _state(offset: SourceOffset) -> str:
+    if offset.done:
+        return "done"
+    return (
+        "gone"
+        if offset.gone_ms
+        else "skipping"
+        if offset.skipping
+        else "read"
+        if offset.position >= offset.size and not offset.compression
+        else "unread"
+    )
+
+
+def summary(name: str, saved: Offsets, lanes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return what `copycat offsets list` says of one connector; `lanes` is None for one that has none."""
+    files = [offset for _, offset in by_path(saved)]
+    gone = sum(offset.gone_ms > 0 or (offset.done and not offset.mtime_ns) for offset in files)
+    guarantee = "exactly_once" if lanes else "at_least_once"
+    size = sum(map(_settled_bytes, files))
+    return {
+        "name": name,
+        "files": len(files),
+        "gone": gone,
+        "bytes": size,
+        "guarantee": guarantee,
+        "lanes": lanes["heads"] if lanes else [],
+    }
+
+
+def _settled_bytes(offset: SourceOffset) -> int:
+    """Of a spooled file that is read its size on the disk: its position may be a record's number."""
+    return offset.size if offset.done and offset.mtime_ns else offset.position
+
+
+def meaning_of(name: str, which: Adopt, lanes: Mapping[str, Any] | None) -> str:
+    """Say what happens when the connector goes on from these positions."""
+    words = f"{name} goes on from {_GOES_ON[which]}"
+    if which == "topic":
+        return f"{words}: what is behind them is sent again, even where this host has seen it committed"
+    if lanes is None or not lanes["copied"]:
+        return f"{words}: what is before them is not sent again, whatever Kafka says"
+    return (
+        f"{words}, and so does every other exactly-once connector here: this agent gets an identity of its own, and leaves the one that it"
+        " shares with another host, where nothing changes. What this host has sent is not sent again; what the other one has sent of the"
+        " same files is"
+    )
+
+
+def taken_over(name: str, agent: str) -> str:
+    """Say what happens when the connector takes over the positions of another agent, named by its uuid."""
+    return (
+        f"{name} takes over what Kafka says of {name} of agent {agent}: files that are the same here, by device, inode and first bytes, are"
+        " read on from there. That agent must never start again: it would find its lanes taken, and refuse"
+    )
