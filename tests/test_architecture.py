@@ -127,7 +127,6 @@ DUPLICATE_CLASSES = frozenset(
 DUPLICATE_MODULES = frozenset(
     [
         "backoff",
-        "given",
         "opening",
         "paths",
         "planning",

@@ -33,7 +33,7 @@ from copycat_agent.cli.common_options import (
     start_logging,
     use_color,
 )
-from copycat_agent.cli.progress import follow
+from copycat_agent.cli.run_progress import follow
 from copycat_agent.cli.shown import size, visible
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import NO_ADDRESS, load_file

@@ -13,9 +13,8 @@ from copycat_agent import probe
 from copycat_agent.api import address
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Names, find_agent
-from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir, use_color
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir, say_problems, use_color
 from copycat_agent.cli.shown import visible
-from copycat_agent.definitions import render
 from copycat_agent.errors import BusyError, Problem, UnknownConnectorError
 from copycat_agent.options import LogLevel, seconds_of
 
@@ -89,9 +88,7 @@ def reload(
     else:
         for line in done["lines"]:
             typer.echo(visible(line))
-        color = use_color(no_color=no_color)
-        for problem in done["problems"]:
-            typer.echo(render(Problem(**problem), color=color) + "\n", err=True, color=color)
+        say_problems((Problem(**problem) for problem in done["problems"]), color=use_color(no_color=no_color))
         if not done["lines"] and not done["problems"]:
             typer.echo("nothing has changed", err=True)
     if not done["clean"]:

@@ -31,7 +31,7 @@ from copycat_agent.cli.common_options import (
     start_logging,
     use_color,
 )
-from copycat_agent.cli.progress import UntilIdle, as_document, failed_files
+from copycat_agent.cli.run_progress import UntilIdle, as_document, failed_files
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS

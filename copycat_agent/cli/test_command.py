@@ -18,12 +18,12 @@ from rich.text import Text
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
-from copycat_agent.cli.common_options import Config, Format, NoColor, Output, leave, use_color
+from copycat_agent.cli.common_options import Config, Format, NoColor, Output, leave, say_problems, use_color
 from copycat_agent.cli.query_checks import Queries
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.shown import as_json, plain, type_of, value_text, visible
 from copycat_agent.cli.try_view import assumed_words, hidden_in, masked
-from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, load_agent, load_directory, load_file, printable, render
+from copycat_agent.definitions import LoadedFile, find_agent_file, lines_of, load_agent, load_directory, load_file, printable
 from copycat_agent.errors import CopycatError, DefinitionError, Problem
 from copycat_agent.masks import NOTHING_SECRET, Mask
 from copycat_agent.options import SparkOptions
@@ -255,9 +255,7 @@ def _test(
         chosen = [file for file in loaded.files if not only or file.name in only]
         tested = [_tested(file, queries, loaded.spark, console, quiet=quiet) for file in chosen]
     problems = [*loaded.problems, *(problem for one in tested for problem in one.problems)]
-    for problem in problems:
-        color = use_color(no_color=no_color)
-        typer.echo(render(problem, color=color) + "\n", err=True, color=color)
+    say_problems(problems, color=use_color(no_color=no_color))
     if console is None:
         typer.echo(json.dumps(report(tested), indent=2, ensure_ascii=False))
     else:

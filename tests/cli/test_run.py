@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.cli import run
-from copycat_agent.cli.progress import failed_files
 from copycat_agent.cli.run import account
+from copycat_agent.cli.run_progress import failed_files
 from copycat_agent.sources import Lag
 from copycat_agent.worker import State, Status
 from tests.cli.conftest import COMMAND

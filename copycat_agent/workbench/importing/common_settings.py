@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from copycat_agent.definitions.client_settings import check_name
@@ -122,16 +122,19 @@ def template_of(text: str, sign: re.Pattern[str]) -> str:
     return made.replace("\0", "{{").replace("\1", "}}")
 
 
-def joined(one: Matcher, other: Matcher) -> Matcher | None:
-    """Both matchers in one; None where they say different things of one field in a way that one condition cannot."""
-    out = dict(one)
-    for field, condition in other.items():
-        if field not in out:
-            out[field] = condition
-        elif isinstance(out[field], dict) and isinstance(condition, dict) and not out[field].keys() & condition.keys():
-            out[field] = {**out[field], **condition}
-        else:
+def joined(matchers: Iterable[Matcher | None]) -> Matcher | None:
+    """All matchers in one. None when one of them is None, or when two say different things of one field that one condition cannot say."""
+    out: Matcher = {}
+    for matcher in matchers:
+        if matcher is None:
             return None
+        for field, condition in matcher.items():
+            if field not in out:
+                out[field] = condition
+            elif isinstance(out[field], dict) and isinstance(condition, dict) and not out[field].keys() & condition.keys():
+                out[field] = {**out[field], **condition}
+            else:
+                return None
     return out
 
 

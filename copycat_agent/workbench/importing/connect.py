@@ -37,16 +37,12 @@ def read(text: str, extra: Sequence[str] = ()) -> Imported:
     if not add_source(config, made, report):
         return Imported((), report)
     _record(config, made, report)
-    _errors(config, made, report)
+    _errors(config, made)
     _kafka(config, made, report)
     transforms(config, made, report)
     _settle(config, made, report)
-    for place, part in list(root.left()):
-        path = place.removeprefix("config.")
-        if _NEEDLESS.match(path):
-            report.note(part, path, "of Connect itself: not needed")
-        else:
-            report.cannot(part, path, "not known to this import")
+    left = ((path.removeprefix("config."), part) for path, part in root.left())
+    report.rest(left, _NEEDLESS, "of Connect itself: not needed")
     return Imported((made,), report)
 
 
@@ -136,12 +132,11 @@ def _registry(config: ConfigNode, side: str, converter: str, made: ImportedDefin
         )
 
 
-def _errors(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
+def _errors(config: ConfigNode, made: ImportedDefinition) -> None:
     if config.text("errors.tolerance").lower() == "all":
         made.section("errors")["tolerance"] = "all"
     if topic := config.text("errors.deadletterqueue.topic.name"):
         made.section("errors")["dlq"] = {"topic": topic}
-    del report
 
 
 def _kafka(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
@@ -152,7 +147,7 @@ def _kafka(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -
         if key.startswith("producer.") and not part.taken
     }
     producer = ConfigNode(overrides, 1)
-    _jaas(producer, made, report)
+    _jaas(producer, report)
     common_settings.set_security(
         made, producer, _SECURITY | {"username": "copycat.username", "password": "copycat.password", "tls": "copycat.tls"}, report
     )
@@ -173,7 +168,7 @@ def _kafka(config: ConfigNode, made: ImportedDefinition, report: ImportReport) -
         }
 
 
-def _jaas(producer: ConfigNode, made: ImportedDefinition, report: ImportReport) -> None:
+def _jaas(producer: ConfigNode, report: ImportReport) -> None:
     """User and password out of a JAAS line."""
     part = producer.value.pop("sasl.jaas.config", None)
     if part is None:
@@ -186,4 +181,3 @@ def _jaas(producer: ConfigNode, made: ImportedDefinition, report: ImportReport) 
         producer.value["copycat.password"] = ConfigNode(password[1], part.line)
     if user is None or password is None:
         report.cannot(part, "sasl.jaas.config", "write kafka.security: mechanism, username, password or oauth")
-    del made

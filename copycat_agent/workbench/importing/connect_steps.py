@@ -40,7 +40,7 @@ def transforms(config: ConfigNode, made: ImportedDefinition, report: ImportRepor
             report.cannot(
                 options, f"transformation {alias} ({kind or 'no type'})", "no counterpart by that name: see the table of transformations"
             )
-        elif not convert(options, side, made, report):
+        elif (side == "Key" and kind in _OF_VALUES) or not convert(options, made, report):
             report.cannot(options, f"transformation {alias} ({kind})", _WHY.get(kind, "these options have no counterpart"))
         options.plain()
     config.text("transforms")
@@ -68,7 +68,7 @@ def java_format(text: str) -> str | None:
     return out
 
 
-def _regex_router(options: ConfigNode, _: str, made: ImportedDefinition, report: ImportReport) -> bool:
+def _regex_router(options: ConfigNode, made: ImportedDefinition, report: ImportReport) -> bool:
     pattern, replacement = pattern_of(options.text("regex")), options.text("replacement")
     if pattern is None:
         return False
@@ -78,7 +78,7 @@ def _regex_router(options: ConfigNode, _: str, made: ImportedDefinition, report:
     return True
 
 
-def _timestamp_router(options: ConfigNode, _: str, made: ImportedDefinition, report: ImportReport) -> bool:
+def _timestamp_router(options: ConfigNode, made: ImportedDefinition, report: ImportReport) -> bool:
     form = java_format(options.text("timestamp.format", "yyyyMMdd"))
     if form is None:
         return False
@@ -89,9 +89,7 @@ def _timestamp_router(options: ConfigNode, _: str, made: ImportedDefinition, rep
     return True
 
 
-def _insert_field(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
-    if side == "Key":
-        return False
+def _insert_field(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     fields: dict[str, str] = {}
     if name := options.text("static.field"):
         fields[name] = options.text("static.value")
@@ -108,9 +106,7 @@ def _insert_field(options: ConfigNode, side: str, made: ImportedDefinition, _: I
     return True
 
 
-def _replace_field(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
-    if side == "Key":
-        return False
+def _replace_field(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     include, exclude = options.texts("include") or options.texts("whitelist"), options.texts("exclude") or options.texts("blacklist")
     renames = dict(pair.split(":", 1) for pair in options.texts("renames") if ":" in pair)
     if exclude:
@@ -122,28 +118,28 @@ def _replace_field(options: ConfigNode, side: str, made: ImportedDefinition, _: 
     return bool(exclude or include or renames)
 
 
-def _mask_field(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
+def _mask_field(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     fields = options.texts("fields")
-    if side == "Key" or not fields:
+    if not fields:
         return False
     made.step(mask={field: {"pattern": "(?s).+", "with": options.text("replacement")} for field in fields})
     return True
 
 
-def _cast(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
+def _cast(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     spec = dict(pair.split(":", 1) for pair in options.texts("spec") if ":" in pair)
-    if side == "Key" or not spec or not set(spec.values()) <= _CASTS.keys():
+    if not spec or not set(spec.values()) <= _CASTS.keys():
         return False
     made.step(convert={field: _CASTS[kind] for field, kind in spec.items()})
     return True
 
 
-def _extract_field(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
-    made.section("record")["key" if side == "Key" else "value"] = f"{{{options.text('field')}}}"
+def _extract_field(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
+    made.section("record")["key" if options.text("type").endswith("$Key") else "value"] = f"{{{options.text('field')}}}"
     return True
 
 
-def _value_to_key(options: ConfigNode, _: str, made: ImportedDefinition, report: ImportReport) -> bool:
+def _value_to_key(options: ConfigNode, made: ImportedDefinition, report: ImportReport) -> bool:
     fields = options.texts("fields")
     made.section("record")["key"] = "|".join(f"{{{field}}}" for field in fields)
     if len(fields) > 1:
@@ -151,23 +147,19 @@ def _value_to_key(options: ConfigNode, _: str, made: ImportedDefinition, report:
     return bool(fields)
 
 
-def _hoist_field(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
-    if side == "Key":
-        return False
+def _hoist_field(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     is_line = made.section("source").get("format", "lines") == "lines" and "transforms" not in made.document
     made.step(**({"rename": {"message": options.text("field")}} if is_line else {"nest": {"into": options.text("field")}}))
     return True
 
 
-def _flatten(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
-    if side == "Key":
-        return False
+def _flatten(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     delimiter = options.text("delimiter", ".")
     made.step(flatten={} if delimiter == "." else {"delimiter": delimiter})
     return True
 
 
-def _timestamp_converter(options: ConfigNode, side: str, made: ImportedDefinition, _: ImportReport) -> bool:
+def _timestamp_converter(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     field, kind = options.text("field"), options.text("target.type")
     text = options.text("format")
     form = (
@@ -175,20 +167,20 @@ def _timestamp_converter(options: ConfigNode, side: str, made: ImportedDefinitio
         if text
         else {"microseconds": "unix_us", "nanoseconds": "unix_ns", "seconds": "unix"}.get(options.text("unix.precision"), "unix_ms")
     )
-    if side == "Key" or not field or form is None or kind not in ("Timestamp", "unix"):
+    if not field or form is None or kind not in ("Timestamp", "unix"):
         return False
     made.step(timestamp={"field": field, "format": form, "zone": "UTC", "into": field, "as": "unix_ms" if kind == "unix" else "timestamp"})
     return True
 
 
-def _insert_header(options: ConfigNode, _: str, made: ImportedDefinition, __: ImportReport) -> bool:
+def _insert_header(options: ConfigNode, made: ImportedDefinition, _: ImportReport) -> bool:
     made.section("record", "headers")[options.text("header")] = options.text("value.literal").replace("{", "{{").replace("}", "}}")
     return True
 
 
-def _header_from(options: ConfigNode, side: str, made: ImportedDefinition, report: ImportReport) -> bool:
+def _header_from(options: ConfigNode, made: ImportedDefinition, report: ImportReport) -> bool:
     fields, headers = options.texts("fields"), options.texts("headers")
-    if side == "Key" or len(fields) != len(headers):
+    if len(fields) != len(headers):
         return False
     made.section("record", "headers").update({header: f"{{{field}}}" for field, header in zip(fields, headers, strict=True)})
     if options.text("operation") == "move":
@@ -198,12 +190,12 @@ def _header_from(options: ConfigNode, side: str, made: ImportedDefinition, repor
     return True
 
 
-def _nothing(options: ConfigNode, _: str, __: ImportedDefinition, report: ImportReport) -> bool:
+def _nothing(options: ConfigNode, _: ImportedDefinition, report: ImportReport) -> bool:
     report.note(options, options.text("type").rpartition(".")[2], "headers are only those that record.headers names: nothing to drop")
     return True
 
 
-_KINDS: Mapping[str, Callable[[ConfigNode, str, ImportedDefinition, ImportReport], bool]] = {
+_KINDS: Mapping[str, Callable[[ConfigNode, ImportedDefinition, ImportReport], bool]] = {
     "RegexRouter": _regex_router,
     "TimestampRouter": _timestamp_router,
     "InsertField": _insert_field,
@@ -219,6 +211,10 @@ _KINDS: Mapping[str, Callable[[ConfigNode, str, ImportedDefinition, ImportReport
     "HeaderFrom": _header_from,
     "DropHeaders": _nothing,
 }
+_OF_VALUES = {
+    "InsertField", "ReplaceField", "MaskField", "Cast", "HoistField", "Flatten", "TimestampConverter", "HeaderFrom",
+}  # fmt: skip
+"""Mapped for values only: a key has no steps of its own."""
 _WHY = {
     "TimestampConverter": "to a text or a date there is convert; to a time, timestamp with into",
     "Cast": "a whole value cannot be cast, fields can: convert",

@@ -20,6 +20,7 @@ _NEEDLESS = re.compile(
     r"(close[._]|clean_|harvester|backoff|max_backoff|prospector\.scanner\.(?!symlinks|check_interval|exclude_files|include_files|recursive)"
     r"|ignore_inactive|file_identity|publisher_pipeline|queue|registry|recursive_glob|scan\.|prospector\.scanner\.recursive_glob|keep_null|take_over)"
 )
+_OF_FILEBEAT = re.compile(r"(logging|setup|monitoring|xpack|http|path|max_procs|queue|name$|filebeat\.(registry|shutdown|overwrite))")
 _NO_OUTPUT = ("elasticsearch", "logstash", "redis", "file", "console", "discard")
 _TLS = {
     "username": "username", "password": "password", "mechanism": "sasl.mechanism", "ca": "ssl.certificate_authorities",
@@ -118,23 +119,17 @@ def _durations(part: ConfigNode, source: dict[str, Any], report: ImportReport) -
         ("prospector.scanner.check_interval", "scan_interval"),
         ("ignore_older", "ignore_older"),
     ):
-        found = part.get(key)
         text = part.text(key)
-        if found is not None and text not in ("", "0"):
-            duration = duration_of(text)
-            if duration:
-                source[ours] = duration
-            else:
-                report.cannot(found, key, "no duration that can be read")
+        if duration := duration_of(text):
+            source |= {ours: duration} if text != "0" else {}
+        elif text:
+            report.cannot(part.get(key), key, "no duration that can be read")
 
 
 def _lines(part: ConfigNode, made: ImportedDefinition, source: dict[str, Any], kind: str, report: ImportReport) -> None:
     """What a record is: containers, lines, groups of lines, and parsers in their order."""
     if kind in ("container", "docker"):
-        made.step(**{"docker" if kind == "docker" or part.text("format") == "docker" else "cri": {}})
-        made.section("record")["timestamp"] = "event"
-        if part.text("stream") in ("stdout", "stderr"):
-            made.step(keep_if={"stream": part.text("stream")})
+        _container(part, made, is_docker=kind == "docker")
     for key in ("max_bytes", "message_max_bytes"):
         if size := part.text(key):
             source["line"] = {"max_bytes": _size(size), "on_too_long": "truncate"}
@@ -151,16 +146,20 @@ def _lines(part: ConfigNode, made: ImportedDefinition, source: dict[str, Any], k
     keep_lines(made, "drop_if", part.texts("exclude_lines"), part.get("exclude_lines"), report, "exclude_lines")
 
 
+def _container(part: ConfigNode, made: ImportedDefinition, *, is_docker: bool = False) -> None:
+    made.step(**{"docker" if is_docker or part.text("format") == "docker" else "cri": {}})
+    made.section("record")["timestamp"] = "event"
+    if part.text("stream") in ("stdout", "stderr"):
+        made.step(keep_if={"stream": part.text("stream")})
+
+
 def _parser(name: str, part: ConfigNode, made: ImportedDefinition, source: dict[str, Any], report: ImportReport) -> None:
     if name == "multiline":
         _multiline(part, source, report)
     elif name == "ndjson":
         _ndjson(part, made, under_root=part.get("target") is None or part.text("target") == "")
     elif name == "container":
-        made.step(**{"docker" if part.text("format") == "docker" else "cri": {}})
-        if part.text("stream") in ("stdout", "stderr"):
-            made.step(keep_if={"stream": part.text("stream")})
-        made.section("record")["timestamp"] = "event"
+        _container(part, made)
         part.plain()
     elif name == "syslog":
         made.step(syslog={})
@@ -220,25 +219,16 @@ def _shape(part: ConfigNode, made: ImportedDefinition, root: ConfigNode, report:
     steps = ProcessorSteps(made, report)
     for processor in (*part.each("processors"), *root.each("processors")):
         steps.add(processor)
-    for path, left in list(part.left()):
-        if _NEEDLESS.match(path):
-            report.note(
-                left, path, "not needed: files are followed and forgotten by identity, see source.rotate_wait and source.forget_after"
-            )
-        else:
-            report.cannot(left, path, "not known to this import")
+    why = "not needed: files are followed and forgotten by identity, see source.rotate_wait and source.forget_after"
+    report.rest(part.left(), _NEEDLESS, why)
 
 
 def _output(root: ConfigNode, made: ImportedDefinition, report: ImportReport, known: dict[str, str]) -> None:
     output = root.get("output.kafka")
     if output is None:
-        others = [name for name in _NO_OUTPUT if root.get(f"output.{name}") is not None]
-        what = f"output.{others[0]}" if others else "output"
-        report.cannot(
-            root.get(f"output.{others[0]}") if others else None,
-            what,
-            f"records go to Kafka: the topic is {common_settings.DEFAULT_TOPIC} for now",
-        )
+        what = next((f"output.{name}" for name in _NO_OUTPUT if root.get(f"output.{name}") is not None), "output")
+        part = None if what == "output" else root.get(what)
+        report.cannot(part, what, f"records go to Kafka: the topic is {common_settings.DEFAULT_TOPIC} for now")
         made.section("record")["topic"] = common_settings.DEFAULT_TOPIC
         return
     common_settings.set_brokers(made, output.texts("hosts"))
@@ -324,8 +314,4 @@ def _rest(root: ConfigNode, report: ImportReport) -> None:
         "what a record is",
         "Filebeat wraps each line in an object with @timestamp, host, agent and log; here the value is the line, or its fields",
     )
-    for path, part in list(root.left()):
-        if re.match(r"(logging|setup|monitoring|xpack|http|path|max_procs|queue|name$|filebeat\.(registry|shutdown|overwrite))", path):
-            report.note(part, path, "of Filebeat itself, or of Elasticsearch")
-        else:
-            report.cannot(part, path, "not known to this import")
+    report.rest(root.left(), _OF_FILEBEAT, "of Filebeat itself, or of Elasticsearch")

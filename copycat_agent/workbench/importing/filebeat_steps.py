@@ -41,6 +41,7 @@ class ProcessorSteps:
                 condition = self._condition(part, name)
                 if condition is not None or part.get("when") is None or name == "drop_event":
                     method(part, condition)
+                    part.plain()
 
     def _condition(self, part: ConfigNode, name: str) -> Matcher | None:
         """`when` as a matcher; None without one, or with one that cannot be said (then the step is reported)."""
@@ -54,14 +55,7 @@ class ProcessorSteps:
 
     def matcher(self, when: ConfigNode) -> Matcher | None:
         """One condition; None when it is more than fields that all have to match."""
-        out: Matcher = {}
-        for kind, part in when.items():
-            made = self._one(kind, part)
-            both = None if made is None else joined(out, made)
-            if both is None:
-                return None
-            out = both
-        return out or None
+        return joined(self._one(kind, part) for kind, part in when.items()) or None
 
     def _one(self, kind: str, part: ConfigNode) -> Matcher | None:
         fields = part.value if isinstance(part.value, dict) else {}
@@ -77,17 +71,7 @@ class ProcessorSteps:
         if kind == "not":
             inner = self.matcher(part)
             return None if inner is None or len(inner) != 1 else {field: {"not": value} for field, value in inner.items()}
-        return self._every(part) if kind == "and" else None
-
-    def _every(self, part: ConfigNode) -> Matcher | None:
-        out: Matcher = {}
-        for one in part.each():
-            inner = self.matcher(one)
-            both = None if inner is None else joined(out, inner)
-            if both is None:
-                return None
-            out = both
-        return out
+        return joined(map(self.matcher, part.each())) if kind == "and" else None
 
     def _drop_event(self, part: ConfigNode, _: Matcher | None) -> None:
         when = part.get("when")
@@ -98,23 +82,18 @@ class ProcessorSteps:
             return
         for matcher in found:
             self.made.step(drop_if=matcher)
-        part.plain()
 
     def _drop_fields(self, part: ConfigNode, condition: Matcher | None) -> None:
         self.made.step(drop_fields=part.texts("fields"), if_=condition)
-        part.plain()
 
     def _include_fields(self, part: ConfigNode, condition: Matcher | None) -> None:
         self.made.step(keep_fields=part.texts("fields"), if_=condition)
-        part.plain()
 
     def _rename(self, part: ConfigNode, condition: Matcher | None) -> None:
         self.made.step(rename={one.text("from"): one.text("to") for one in part.each("fields")}, if_=condition)
-        part.plain()
 
     def _copy_fields(self, part: ConfigNode, condition: Matcher | None) -> None:
         self.made.step(set={one.text("to"): f"{{{one.text('from')}}}" for one in part.each("fields")}, if_=condition)
-        part.plain()
 
     def _add_fields(self, part: ConfigNode, condition: Matcher | None) -> None:
         target = part.text("target", "fields")
@@ -123,15 +102,12 @@ class ProcessorSteps:
             (f"{target}.{key}" if target else key): references(value) if isinstance(value, str) else value for key, value in fields.items()
         }
         self.made.step(set=names, if_=condition)
-        part.plain()
 
     def _add_tags(self, part: ConfigNode, condition: Matcher | None) -> None:
         self.made.step(set={part.text("target", "tags"): part.texts("tags")}, if_=condition)
-        part.plain()
 
     def _add_labels(self, part: ConfigNode, condition: Matcher | None) -> None:
         self.made.step(set={f"labels.{key}": value for key, value in (part.take("labels") or {}).items()}, if_=condition)
-        part.plain()
 
     def _decode_json_fields(self, part: ConfigNode, condition: Matcher | None) -> None:
         target = part.get("target")
@@ -139,7 +115,6 @@ class ProcessorSteps:
             into = field if target is None else part.text("target")
             options = {"field": None if field == "message" else field, "into": into or None}
             self.made.step(json={key: value for key, value in options.items() if value}, if_=condition, on_error="keep")
-        part.plain()
 
     def _dissect(self, part: ConfigNode, condition: Matcher | None) -> None:
         pattern = dissect(part.text("tokenizer"))
@@ -149,7 +124,6 @@ class ProcessorSteps:
         field, prefix = part.text("field", "message"), part.text("target_prefix", "dissect")
         options = {"pattern": pattern, "field": field, "into": prefix or None, "keep_source": True}
         self.made.step(regex={key: value for key, value in options.items() if value}, if_=condition, on_error="keep")
-        part.plain()
 
     def _timestamp(self, part: ConfigNode, condition: Matcher | None) -> None:
         layouts = [go_layout(text) for text in part.texts("layouts")]
@@ -161,7 +135,6 @@ class ProcessorSteps:
             options["zone"] = zone
         self.made.step(timestamp=options, if_=condition, on_error="keep")
         self.made.section("record")["timestamp"] = "event"
-        part.plain()
 
     def _convert(self, part: ConfigNode, condition: Matcher | None) -> None:
         types: dict[str, str] = {}
@@ -175,7 +148,6 @@ class ProcessorSteps:
                 self.report.cannot(one, f"convert to {kind}", f"known are {', '.join(_TYPES)}")
         if types:
             self.made.step(convert=types, if_=condition, on_error="keep")
-        part.plain()
 
 
 def _pattern(value: object, *, literal: bool) -> str | None:

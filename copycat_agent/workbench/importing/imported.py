@@ -5,7 +5,8 @@ What nobody took from the tree is what the report lists, so that nothing is forg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -158,6 +159,14 @@ class ImportReport:
         if part is not None:
             part.plain()
         self._add(self.notes, Remark(part.line if part else 0, what, why))
+
+    def rest(self, left: Iterable[tuple[str, ConfigNode]], needless: re.Pattern[str], why: str) -> None:
+        """Report what nobody took, by path: as needless for the reason `why` where the path is like that, else as not known."""
+        for path, part in list(left):
+            if needless.match(path):
+                self.note(part, path, why)
+            else:
+                self.cannot(part, path, "not known to this import")
 
     @staticmethod
     def _add(remarks: list[Remark], remark: Remark) -> None:

@@ -73,14 +73,7 @@ def matcher_of(condition: str) -> Matcher | None:
     condition = condition.strip()
     while condition.startswith("(") and condition.endswith(")") and _depth(condition[1:-1]) == 0 and _closes_last(condition):
         condition = condition[1:-1].strip()
-    out: Matcher = {}
-    for part in _split(condition, "&&"):
-        made = _comparison(part.strip())
-        both = None if made is None else joined(out, made)
-        if both is None:
-            return None
-        out = both
-    return out or None
+    return joined(_comparison(part.strip()) for part in _split(condition, "&&")) or None
 
 
 def alternatives(condition: str) -> list[Matcher] | None:
@@ -134,8 +127,7 @@ def _parsing(text: str) -> list[Step] | None:
         options["into"] = into
     if (into and into != field) or match[3] == "|=" or "merge" in text:
         options["keep_source"] = True
-    made = _parser(match[4], options, rest)
-    return None if made is None else made
+    return _parser(match[4], options, rest)
 
 
 def _parser(name: str, options: Step, rest: str) -> list[Step] | None:

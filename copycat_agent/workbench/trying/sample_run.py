@@ -22,7 +22,7 @@ from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.transforms import StepError
-from copycat_agent.workbench.trying.given import given, upcoming
+from copycat_agent.workbench.trying.polled_samples import given, upcoming
 from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage, Where
 
