@@ -130,7 +130,6 @@ DUPLICATE_MODULES = frozenset(
         "opening",
         "paths",
         "planning",
-        "progress",
         "runs",
     ]
 )
