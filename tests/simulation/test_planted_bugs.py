@@ -15,10 +15,10 @@ from copycat_agent.delivery.exactly_once import driver, reopening
 from copycat_agent.model import Head, SourceOffset
 from copycat_agent.offsets import lanes
 from copycat_agent.sources.files.reading.stream import Stream
-from copycat_agent.sources.log_file import absent, catalog, followed, generations, log_file, tracked
+from copycat_agent.sources.log_file import absent, followed, generations, log_file, tracked
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
-from copycat_agent.sources.log_file.succession import origins
+from copycat_agent.sources.log_file.succession import origins, similarity
 from copycat_agent.worker import connector_run
 from copycat_agent.worker.orders import Orders
 from tests.simulation.histories import GUARANTEES, run
@@ -116,12 +116,21 @@ def _at_the_end(begun: Any, info: Any) -> Any:
     return begun._replace(offset=replace(begun.offset, position=info.st_size))
 
 
+def _sees_only_cuts(_original: Any) -> Any:
+    """Of a file that was read, its bytes are not compared with what was read of it."""
+
+    def what_changed(file: Any, *_: Any) -> str:
+        return "it was cut before anything of it was read" if file.is_cut_unread else ""
+
+    return what_changed
+
+
 BUGS: dict[str, Plant] = {
     "what was not read counts as read": _changed(log_file.LogFiles, "settle", _settled_further),
     "results are not saved": _changed(AtLeastOnce, "save", _commits_nothing),
     "a save that failed counts": _always(connector_run.ConnectorRun, "_save", True),
     "a file is not compared with what was read of it before a batch": _always(Stream, "is_what_was_read", True),
-    "a file that was rewritten is read on": _always(catalog.Catalog, "_what_changed", ""),
+    "a file that was rewritten is read on": _changed(similarity, "what_changed", _sees_only_cuts),
     "no copy is taken for one": _always(origins, "claim", None),
     "copies are not waited for": _always(origins.Origins, "_waits", value=False),
     "new files begin at their end": _changed(
