@@ -107,10 +107,15 @@ class Ending:
     flush: bool = False
     timed: bool = False
 
-    def after_growth(self, *, is_as_large: bool) -> Ending:
-        """Someone writes to the file still. `is_as_large`: it was written to in place, so there may be a whole line now."""
-        stalled_size = -1 if is_as_large else self.stalled_size
-        return Ending(stalled_size, self.flushed_size, self.finished_size, timed=self.timed)
+    def after_change(self, size: int) -> Ending:
+        """Someone writes to the file still, which has `size` bytes now.
+
+        A size that was reached before says nothing any more: the file was written to in place, or cut and may grow to it again.
+        """
+        stalled_size = -1 if size <= self.stalled_size else self.stalled_size
+        flushed_size = -1 if size < self.flushed_size else self.flushed_size
+        finished_size = -1 if size < self.finished_size else self.finished_size
+        return Ending(stalled_size, flushed_size, finished_size, timed=self.timed)
 
     def after_end(self, result: SplitResult, size: int) -> Ending:
         """A task came to what was the end of the file, at `size`."""

@@ -49,6 +49,8 @@ def test_what_was_written_over_what_was_read_and_then_cut_is_unseen() -> None:
 
 
 def test_growth_takes_back_that_the_last_record_is_ended() -> None:
-    grown = Ending(stalled_size=10, final=True, flush=True, timed=True).after_growth(is_as_large=False)
+    grown = Ending(stalled_size=10, final=True, flush=True, timed=True).after_change(11)
     assert (grown.stalled_size, grown.final, grown.flush, grown.timed) == (10, False, False, True)
-    assert Ending(stalled_size=10).after_growth(is_as_large=True).stalled_size == -1
+    assert Ending(stalled_size=10).after_change(10).stalled_size == -1
+    cut = Ending(stalled_size=10, flushed_size=10, finished_size=10).after_change(4)
+    assert (cut.stalled_size, cut.flushed_size, cut.finished_size) == (-1, -1, -1)

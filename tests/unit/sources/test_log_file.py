@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from copycat_agent.model import SplitResult
 from tests.unit.sources.rig import Agent, agent_for
 
 if TYPE_CHECKING:
@@ -51,6 +52,23 @@ def test_an_event_for_the_new_name_of_a_renamed_file_is_enough_to_read_it(tmp_pa
     assert agent.source.wake({str(away)})
     agent.work()
     assert agent.lines == [b"1", b"2"]
+
+
+def test_a_log_that_is_cut_while_it_is_read_and_grows_to_its_old_size_is_read_on(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, "1", "2", "3")
+    agent = agent_for(tmp_path)
+    agent.scan()
+    agent.work(lambda: "stop")
+    (split,) = agent.source.plan(1).splits
+    os.truncate(log, split.offset.position)
+    assert agent.source.wake({str(log)})
+    nothing = (SplitResult(split, split.offset, at_end=True),)
+    agent.source.finish(nothing, agent.source.settle(nothing))
+    agent.source.wake({str(log)})
+    append(log, "4", "5")
+    agent.drain()
+    assert agent.lines == [b"1", b"4", b"5"]
 
 
 def test_a_hard_link_wakes_its_file_without_a_scan(tmp_path: Path) -> None:
