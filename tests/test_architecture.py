@@ -108,13 +108,8 @@ LATE: dict[tuple[str, str], str] = {
 
 DUPLICATE_CLASSES = frozenset(
     [
-        "Address",
         "Delivered",
-        "Flight",
         "Found",
-        "Job",
-        "Jvm",
-        "Line",
         "Opener",
         "Part",
         "Place",

@@ -24,9 +24,8 @@ from copycat_agent.model import Account, SourcePartition, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions
 from copycat_agent.spark import workers_lock
-from copycat_agent.spark.choosing import ChoosingExecutor
 from copycat_agent.spark.host import SparkHost
-from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.spark.jobs import ChoosingExecutor, JobExecutor
 from copycat_agent.systemd import ServiceManager
 from copycat_agent.watch import Wake, Watcher
 from copycat_agent.worker import STUCK_SECONDS, Worker

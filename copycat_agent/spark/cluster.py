@@ -23,10 +23,9 @@ from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.runner import failed, unpacked, unread
 from copycat_agent.spark import cluster_task
 from copycat_agent.spark.cluster_host import refusal
-from copycat_agent.spark.cluster_job import Flight, Job, Pulse
-from copycat_agent.spark.cluster_line import Line
+from copycat_agent.spark.cluster_job import BatchLine, ClusterFlight, ClusterJob, Pulse
 from copycat_agent.spark.cluster_task import Errand, Seat
-from copycat_agent.spark.sql_steps import step_of
+from copycat_agent.spark.jobs import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch, Split, TaskId
     from copycat_agent.runner import Results
     from copycat_agent.spark.cluster_host import ClusterHost
-    from copycat_agent.spark.cluster_line import Exchange
+    from copycat_agent.spark.cluster_job import Exchange
     from copycat_agent.spark.host import Session
     from copycat_agent.spark.sql_jobs import SqlContexts
 
@@ -72,7 +71,7 @@ class ClusterExecutor:
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(MOST_BATCHES, "cluster-job")
         self._lock = threading.Lock()  # guards what follows
-        self._flights: dict[TaskId, Flight] = {}
+        self._flights: dict[TaskId, ClusterFlight] = {}
         self._refusals: dict[bytes, FatalError | None] = {}
         self._admitted = 0
         self._admitting = threading.Lock()
@@ -85,7 +84,7 @@ class ClusterExecutor:
         with self._lock:
             error: CopycatError | None = self._refusal(batch.definition)
             if error is None and not self._closed.is_set():
-                flight = self._flights[batch.task] = Flight(batch, next(self._numbers))
+                flight = self._flights[batch.task] = ClusterFlight(batch, next(self._numbers))
                 return self._threads.submit(self._carry, flight)
         future: Future[Results] = Future()
         future.set_result(failed(batch, error or RetriableError("the agent is stopping"), begun=False))
@@ -108,7 +107,7 @@ class ClusterExecutor:
             self._closed.set()
         self._threads.shutdown()
 
-    def _carry(self, flight: Flight) -> Results:
+    def _carry(self, flight: ClusterFlight) -> Results:
         """On a thread of the pool. Raises nothing."""
         try:
             return self._fly(flight)
@@ -119,7 +118,7 @@ class ClusterExecutor:
                 if self._flights.get(flight.batch.task) is flight:
                     del self._flights[flight.batch.task]
 
-    def _fly(self, flight: Flight) -> Results:
+    def _fly(self, flight: ClusterFlight) -> Results:
         """Raises RetriableError when the job fails or is cancelled, FatalError when executors cannot run batches."""
         batch = flight.batch
         session = self._session(flight)
@@ -139,12 +138,12 @@ class ClusterExecutor:
                 copycat_agent.__version__,
                 line.address,
             )
-            jobs: list[Job] = []
+            jobs: list[ClusterJob] = []
 
-            def new_job() -> Job:
+            def new_job() -> ClusterJob:
                 flight.is_sent = True
                 seconds = batch.max_seconds + self._answer_seconds
-                jobs.append(Job(session, flight, self._closed, self._pulse, self._place_seconds, seconds))
+                jobs.append(ClusterJob(session, flight, self._closed, self._pulse, self._place_seconds, seconds))
                 return jobs[-1]
 
             try:
@@ -156,7 +155,7 @@ class ClusterExecutor:
         results = unpacked(batch, answer)
         return tuple(replace(result, split=split) for result, split in zip(results, batch.splits, strict=True))
 
-    def _run_errand(self, session: Session, errand: Errand, new_job: Callable[[], Job]) -> bytes:
+    def _run_errand(self, session: Session, errand: Errand, new_job: Callable[[], ClusterJob]) -> bytes:
         """Packed results, after one job; with a query, after as many as it takes."""
         batch = errand.batch
         name, step = f"{batch.task.connector}/{batch.task.number}", step_of(batch.definition)
@@ -175,7 +174,7 @@ class ClusterExecutor:
 
         return sql_jobs.carry(contexts.on(session.context), batch, step, job)
 
-    def _session(self, flight: Flight) -> Session | None:
+    def _session(self, flight: ClusterFlight) -> Session | None:
         """The host's session, waited for; None when the batch is told to settle first. Raises RetriableError and FatalError."""
         deadline = time.monotonic() + PLACE_SECONDS
         while True:
@@ -187,12 +186,12 @@ class ClusterExecutor:
                 if self._closed.is_set() or time.monotonic() > deadline:
                     raise
 
-    def _admit(self, session: Session, flight: Flight) -> None:
+    def _admit(self, session: Session, flight: ClusterFlight) -> None:
         """The first job of a session looks at the executors. Raises FatalError with what the first unfit one lacks."""
         with self._admitting:
             if self._admitted == session.number:
                 return
-            job = Job(session, flight, self._closed, self._pulse, self._place_seconds, ADMIT_SECONDS)
+            job = ClusterJob(session, flight, self._closed, self._pulse, self._place_seconds, ADMIT_SECONDS)
             found: Seat = pickle.loads(job.run("look", functools.partial(cluster_task.look, copycat_agent.__version__), None))  # noqa: S301 - from our own worker
             if found.trouble:
                 raise cluster_task.unfit(found)
@@ -201,9 +200,9 @@ class ClusterExecutor:
 
 
 @contextlib.contextmanager
-def _lined(flight: Flight, exchange: Exchange | None) -> Iterator[Line]:
+def _lined(flight: ClusterFlight, exchange: Exchange | None) -> Iterator[BatchLine]:
     """The flight with a line to its batch, as long as that lasts."""
-    line = Line(None) if exchange is None else exchange.line()
+    line = BatchLine(None) if exchange is None else exchange.line()
     flight.use(line)
     try:
         yield line

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import socket
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import copycat_agent
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.options import HIDDEN, Definition
-from copycat_agent.spark import cluster_package, java, rundir
-from copycat_agent.spark.cluster_line import Exchange
+from copycat_agent.spark import java, rundir
+from copycat_agent.spark.cluster_job import Exchange
 from copycat_agent.spark.host import Session, SparkHost
 from copycat_agent.spark.jvm import child_environment
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.options import SparkOptions
     from copycat_agent.spark.jvm import Jvm
+
 
 TRUSTED = "spark.copycat.trustedNetwork"
 """A setting of our own: what travels between driver and executors is protected in another way."""
@@ -200,7 +204,7 @@ class ClusterHost(SparkHost):
         """The package travels with each job. What else a Python needs has to be on the executors."""
         context.pythonExec = self._conf.get("spark.pyspark.python") or self._python()
         path = list(sys.path)
-        context.addPyFile(str(cluster_package.build(self.run_dir / rundir.TEMPORARY)))
+        context.addPyFile(str(zip_package(self.run_dir / rundir.TEMPORARY)))
         sys.path[:] = path
 
     def _python(self) -> str:
@@ -215,3 +219,26 @@ def _unreachable(address: tuple[str, int]) -> str:
     except OSError as error:
         return error.strerror or str(error) or type(error).__name__
     return ""
+
+
+def zip_package(directory: Path) -> Path:
+    """Write this package into `directory` as a file that travels with the jobs, and return its path. Raises OSError.
+
+    Executors need the package's dependencies installed, not the package itself.
+
+    Where Python has compiled a module already, the compiled one goes along: an executor's Python of the same version takes it as
+    long as the source's time and size agree, which saves each of its processes a second.
+    """
+    root = Path(copycat_agent.__file__).resolve().parent
+    path = directory / "copycat_agent.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
+        for source in sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name != "__pycache__"):
+            name = source.relative_to(root.parent)
+            archive.write(source, name)
+            if source.suffix != ".py":  # data, such as the patterns of grok
+                continue
+            compiled = Path(importlib.util.cache_from_source(str(source)))
+            if compiled.is_file():
+                archive.write(compiled, name.with_suffix(".pyc"))
+    path.chmod(0o600)
+    return path

@@ -1,15 +1,20 @@
-"""One Spark job on a cluster: waiting for its place, under way, and the reasons to cancel it."""
+"""One batch's Spark job on a cluster: how it is told to settle, how long it may wait for its place and run, and why it is cancelled.
+
+A task connects to the driver and proves with a token which batch it is; then the driver sends one byte, or nothing. What an eavesdropper
+could gain is the end of one batch, which is planned again. Where a firewall lets no task through, batches run to their bounds.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import secrets
+import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.spark.cluster_line import Line
 from copycat_agent.spark.sql_words import QueryFailedError
 
 if TYPE_CHECKING:
@@ -19,6 +24,124 @@ if TYPE_CHECKING:
 
     from copycat_agent.model import Batch
     from copycat_agent.spark.host import Session
+
+
+TOKEN_BYTES = 32
+_PROOF_SECONDS = 2.0
+"""How long who connects may take to send a token."""
+
+
+class BatchAddress(NamedTuple):
+    """What a task needs to connect. The token is good for one batch."""
+
+    host: str
+    port: int
+    token: bytes
+
+
+class BatchLine:
+    """Over it one batch hears that it shall settle, or that the driver has gone. Thread-safe."""
+
+    def __init__(self, address: BatchAddress | None) -> None:
+        """`address` None: there is no way from the executors to here."""
+        self.address = address
+        self.settled = False
+        self._lock = threading.Lock()
+        self._peer: socket.socket | None = None
+        self._closed = False
+
+    def connect(self, peer: socket.socket) -> None:
+        """The batch has come up; one that was told to settle before hears it now."""
+        with self._lock:
+            before, self._peer = self._peer, peer  # Spark may have started the task anew
+        if before is not None:
+            before.close()
+        if self._closed:
+            self.close()
+        elif self.settled:
+            self.settle()
+
+    def settle(self) -> None:
+        """The batch shall settle."""
+        self.settled = True
+        with self._lock:
+            peer = self._peer
+        if peer is not None:
+            with contextlib.suppress(OSError):
+                peer.send(b"s", socket.MSG_DONTWAIT)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the batch has come up and can hear."""
+        return self._peer is not None
+
+    def close(self) -> None:
+        """The batch is over, or given up: if it still runs, it settles."""
+        with self._lock:
+            self._closed = True
+            peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+
+
+class Exchange:
+    """The driver's end of all lines: lets tasks connect and finds the line of each."""
+
+    def __init__(self, bind: str, host: str) -> None:
+        """Listens on `bind`, reached as `host`. Where that is not possible there are no lines."""
+        self._lines: dict[bytes, BatchLine] = {}
+        self._host = host
+        self._server: socket.socket | None = None
+        with contextlib.suppress(OSError):
+            self._server = socket.create_server((bind, 0), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
+            threading.Thread(target=self._serve, args=(self._server,), name="cluster-lines", daemon=True).start()
+
+    def line(self) -> BatchLine:
+        """One for a new batch."""
+        if self._server is None:
+            return BatchLine(None)
+        token = secrets.token_bytes(TOKEN_BYTES)
+        line = self._lines[token] = BatchLine(BatchAddress(self._host, self._server.getsockname()[1], token))
+        return line
+
+    def end(self, line: BatchLine) -> None:
+        """Its batch is over."""
+        if line.address is not None:
+            self._lines.pop(line.address.token, None)
+        line.close()
+
+    def close(self) -> None:
+        """No line can be opened any more, and those that are hang up."""
+        if self._server is not None:
+            with contextlib.suppress(OSError):
+                self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept`
+            self._server.close()
+        for line in list(self._lines.values()):
+            self.end(line)
+
+    def _serve(self, server: socket.socket) -> None:
+        """Thread: one caller after the other; nobody is waited for long."""
+        while True:
+            try:
+                peer, _ = server.accept()
+            except OSError:
+                return
+            line = self._lines.get(_proof(peer))
+            if line is None:
+                peer.close()
+            else:
+                line.connect(peer)
+
+
+def _proof(peer: socket.socket) -> bytes:
+    """The token that it sends, b"" when none comes."""
+    data = b""
+    with contextlib.suppress(OSError):
+        peer.settimeout(_PROOF_SECONDS)
+        while len(data) < TOKEN_BYTES and (more := peer.recv(TOKEN_BYTES - len(data))):
+            data += more
+    return data
+
 
 SETTLE_SECONDS = 10.0
 """A batch that was told to settle and cannot hear it is cancelled after so long: less than a connector waits when it stops."""
@@ -34,7 +157,7 @@ _PYTHONS = "name a Python of the agent's version with spark.pyspark.python, or s
 _log = logs.get("spark")
 
 
-class Flight:
+class ClusterFlight:
     """A batch on its way: what its job and `settle` share. Thread-safe. `is_sent`: an executor may have it."""
 
     def __init__(self, batch: Batch, number: int) -> None:
@@ -42,7 +165,7 @@ class Flight:
         self.number = number
         self.settled_at = 0.0
         self.is_sent = False
-        self.line = Line(None)
+        self.line = BatchLine(None)
         self._lock = threading.Lock()
 
     @property
@@ -50,7 +173,7 @@ class Flight:
         """Whether it was told to settle."""
         return self.settled_at > 0
 
-    def use(self, line: Line) -> None:
+    def use(self, line: BatchLine) -> None:
         """This is how it hears, from now on."""
         with self._lock:
             self.line = line
@@ -58,7 +181,7 @@ class Flight:
                 line.settle()
 
     def settle(self) -> None:
-        """It shall settle."""
+        """Tell it to settle, now or as soon as it can hear."""
         with self._lock:
             self.settled_at = self.settled_at or time.monotonic()
             self.line.settle()
@@ -77,23 +200,21 @@ class Pulse:
         self._told = False
 
     def quiet(self, since: float) -> float:
-        """Seconds without a beat, `since` at the earliest."""
-        return time.monotonic() - max(self._last, since)
-
-    def tell(self, quiet: float) -> None:
-        """Say, once in each such time, that nothing begins."""
+        """Seconds without a beat, `since` at the earliest. Warns when they have become many, once until the next beat."""
+        quiet = time.monotonic() - max(self._last, since)
         if quiet > TELL_SECONDS and not self._told:
             self._told = True
             _log.warning("the cluster has given no place to run yet, the agent waits", waited_s=round(quiet), hint=_NO_PLACE)
+        return quiet
 
 
-class Job:
-    """Used once. `has_begun`: an executor has taken it up, as far as is known here."""
+class ClusterJob:
+    """One Spark job; used once. `has_begun`: an executor has taken it up, as far as is known here."""
 
     def __init__(
         self,
         session: Session,
-        flight: Flight,
+        flight: ClusterFlight,
         closed: threading.Event,
         pulse: Pulse,
         place_seconds: float,
@@ -168,18 +289,17 @@ class Job:
                     context.cancelJobGroup(group)  # again and again: it misses a job that is about to start
 
     def _unplaced(self, since: float) -> str:
-        """Why a job that has not begun shall not."""
+        """Why a job that has not begun shall not begin, "" while it may."""
         if self._closed.is_set() or self._flight.settled:
             return "the agent is stopping"
         quiet = self._pulse.quiet(since)
-        self._pulse.tell(quiet)
         if quiet > self._place_seconds:
             self._hint = _NO_PLACE
             return f"the cluster has given it no place for {quiet:.0f} s"
         return ""
 
     def _overdue(self, begun_at: float) -> str:
-        """Why a job that has begun shall not go on."""
+        """Why a job that has begun shall not go on, "" while it may."""
         now, flight = time.monotonic(), self._flight
         if self._closed.is_set():
             return "the agent is stopping"

@@ -1,7 +1,7 @@
-"""JobExecutor: each batch is one bounded Spark job of one task.
+"""Batches as Spark jobs: `JobExecutor` runs each as one bounded job of one task, `ChoosingExecutor` only those with a query.
 
-A job costs about 40 ms, so this is for batches of seconds: `backfill`. The batch travels as the task's partition, through the
-JVM's memory; what Spark spills of it is encrypted (see `session.PRIVATE`).
+A job costs about 40 ms, so jobs are for batches of seconds, as in `backfill`, and for queries. The batch travels as the task's partition,
+through the JVM's memory; what Spark spills of it is encrypted.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ import contextlib
 import functools
 import itertools
 import os
+import pickle
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.options import Definition
 from copycat_agent.runner import bounded, failed, unpacked, unread
-from copycat_agent.spark.sql_steps import step_of
+from copycat_agent.spark.runners import RunnerExecutor
+from copycat_agent.transforms.queries import sql_step
+from copycat_agent.transforms.sql import SqlStep
 from copycat_agent.turns import Turns, party_of, went_well
 
 if TYPE_CHECKING:
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from copycat_agent.runner import Results, Run
     from copycat_agent.spark.host import Session, SparkHost
     from copycat_agent.spark.sql_jobs import SqlContext, SqlContexts
-    from copycat_agent.transforms.sql import SqlStep
+
 
 ANSWER_SECONDS = 60.0
 """As in `runners`: after `max_seconds` and so long the job is cancelled, which ends its worker."""
@@ -239,6 +244,13 @@ class JobExecutor:
                     raise
 
 
+@lru_cache(maxsize=256)
+def step_of(pickled: bytes) -> SqlStep | None:
+    """The query of a pickled definition, None when it has none."""
+    definition = pickle.loads(pickled)  # noqa: S301 - from the driver, which is this process
+    return sql_step(definition) if isinstance(definition, Definition) else None
+
+
 def credentials(batch: Batch, environ: Mapping[str, str]) -> dict[str, str]:
     """What of the agent's environment says who it is to object stores, for a batch that reads from one.
 
@@ -272,3 +284,30 @@ class _Job:
                 self.problem = "it took too long and was cancelled" if late else "the agent is stopping"
                 with contextlib.suppress(Exception):  # the JVM may be gone, and the job with it
                     self._context.cancelJobGroup(self.group)  # again and again: it misses a job that is about to start
+
+
+class ChoosingExecutor:
+    """Runs batches with a query as jobs, all others on resident runners. The host is the caller's: close it afterwards."""
+
+    def __init__(self, host: SparkHost) -> None:
+        """`host` has been started, and may still be coming up."""
+        self._runners = RunnerExecutor(host)
+        self._jobs = JobExecutor(host)
+
+    def submit(self, batch: Batch) -> Future[Results]:
+        """See `Executor.submit`."""
+        return self._runners.submit(batch) if step_of(batch.definition) is None else self._jobs.submit(batch)
+
+    def examine(self, definition: bytes) -> Future[FatalError | None]:
+        """See `executor.Examiner`."""
+        return self._jobs.examine(definition)
+
+    def settle(self, task: TaskId) -> None:
+        """See `Executor.settle`."""
+        self._runners.settle(task)
+        self._jobs.settle(task)
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+        self._runners.close()
+        self._jobs.close()

@@ -1,7 +1,8 @@
-"""The driver's end of one runner's connection: who is there, sending, and ending the process behind it."""
+"""The driver's end of the runners' connections: who connects, sending, ending the process behind one, and which tasks go to which."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pickle
@@ -10,6 +11,7 @@ import signal
 import socket
 import struct
 import threading
+import time
 from concurrent.futures import Future
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
@@ -21,14 +23,16 @@ from copycat_agent.runner import failed, key_path
 from copycat_agent.turns import party_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from copycat_agent.errors import CopycatError
-    from copycat_agent.model import Batch
+    from copycat_agent.model import Batch, TaskId
     from copycat_agent.runner import Answer, Hello, Results, Said
 
 _UCRED = struct.Struct("3i")
 _AGAIN_SECONDS = 1.0
+_SPREAD_SECONDS = 1.0  # so long tasks stay where they are without a thought, unless a task or a runner comes or goes
+_FORGET_SECONDS = 600.0  # a task that sent nothing for so long has no place kept for it
 
 _log = logs.get("spark")
 
@@ -112,6 +116,38 @@ class Link:
             if self._process >= 0:
                 os.close(self._process)
                 self._process = -1
+
+
+class Assignments:
+    """Which runner each task's batches go to. For one caller at a time."""
+
+    def __init__(self) -> None:
+        self._assigned: dict[TaskId, tuple[int, float]] = {}
+        self._spread_at = 0.0
+
+    def spread(self) -> None:
+        """A runner has come or gone: tasks are spread over all of them anew."""
+        self._spread_at = 0.0
+
+    def link(self, task: TaskId, links: Mapping[int, Link], most: int) -> Link:
+        """The runner for a task: the one it had (its producer is there), unless that is gone, full or has more of the others.
+
+        A runner with `most` batches is full. One of `links` has room: the caller counts what is under way on all of them.
+        """
+        now = time.monotonic()
+        had = self._assigned.get(task, (-1,))[0]
+        if now < self._spread_at and had in links and len(links[had].pending) < most:
+            self._assigned[task] = had, now
+            return links[had]
+        open_links = [link for link in links.values() if len(link.pending) < most]
+        self._assigned = {name: place for name, place in self._assigned.items() if now - place[1] < _FORGET_SECONDS}
+        tasks = collections.Counter(index for name, (index, _) in self._assigned.items() if name != task)
+        least = min(open_links, key=lambda link: (tasks[link.index], link.index))
+        before = next((link for link in open_links if link.index == had), least)
+        chosen = least if tasks[before.index] > tasks[least.index] else before
+        self._spread_at = now + _SPREAD_SECONDS if chosen.index == had else 0.0
+        self._assigned[task] = (chosen.index, now)
+        return chosen
 
 
 class Door:

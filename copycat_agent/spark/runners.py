@@ -6,7 +6,6 @@ deadlines. Callers of `submit` send themselves, so a round trip costs one wake-u
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -20,7 +19,7 @@ from copycat_agent import logs
 from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unpacked, unread
-from copycat_agent.spark.link import Door, Link, Pending
+from copycat_agent.spark.link import Assignments, Door, Link, Pending
 from copycat_agent.turns import FairQueue, went_well
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ _SECOND_LOOK_SECONDS = 1.0  # after a deadline: had this process been stopped, a
 _CLOSE_SECONDS = 3.0
 _SESSION_SECONDS = 0.5
 _STOPPING = "the agent is stopping"
-_SPREAD_SECONDS = 1.0  # so long tasks stay where they are without a thought, unless a task or a runner comes or goes
-_FORGET_SECONDS = 600.0  # a task that sent nothing for so long has no place kept for it
 _STEADY_SECONDS = 1.0  # a runner that ended sooner cannot work here: the next one waits
 _MOST_PAUSE_SECONDS = 5.0
 
@@ -68,8 +65,7 @@ class RunnerExecutor:
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()  # guards what follows
         self._links: dict[int, Link] = {}
-        self._places: dict[TaskId, tuple[int, float]] = {}
-        self._spread_at = 0.0
+        self._assignments = Assignments()
         self._queue: FairQueue[Pending] = FairQueue()
         self._next_look = float("inf")
         self._reason = "none has come up yet"
@@ -148,32 +144,12 @@ class RunnerExecutor:
                     self._look_by(time.monotonic() + PLACE_SECONDS if self._queue else float("inf"))
                     return
                 _, pending = taken
-                link = self._place(pending.batch.task)
+                link = self._assignments.link(pending.batch.task, self._links, THREADS)
                 pending.is_sent = True
                 pending.deadline = time.monotonic() + pending.batch.max_seconds + self._answer_seconds
                 link.pending[pending.number] = pending  # before it is sent: when the link breaks meanwhile, it is resolved all the same
                 self._look_by(min(pending.deadline, time.monotonic() + self._look_seconds))
             link.send(pending.data)
-
-    def _place(self, task: TaskId) -> Link:
-        """The runner for a task: the one it had (its producer is there), unless that is gone, full or has more of the others.
-
-        There is one with room: the queue counts what is under way on all of them.
-        """
-        now = time.monotonic()
-        had = self._places.get(task, (-1,))[0]
-        if now < self._spread_at and had in self._links and len(self._links[had].pending) < THREADS:
-            self._places[task] = had, now
-            return self._links[had]
-        open_links = [link for link in self._links.values() if len(link.pending) < THREADS]
-        self._places = {name: place for name, place in self._places.items() if now - place[1] < _FORGET_SECONDS}
-        tasks = collections.Counter(index for name, (index, _) in self._places.items() if name != task)
-        least = min(open_links, key=lambda link: (tasks[link.index], link.index))
-        before = next((link for link in open_links if link.index == had), least)
-        chosen = least if tasks[before.index] > tasks[least.index] else before
-        self._spread_at = now + _SPREAD_SECONDS if chosen.index == had else 0.0
-        self._places[task] = (chosen.index, now)
-        return chosen
 
     def _take_out(self, waiting: Iterable[Pending]) -> None:
         for pending in waiting:
@@ -213,7 +189,7 @@ class RunnerExecutor:
                 link.hang_up()
                 return
             self._links[link.index] = link
-            self._spread_at = 0.0
+            self._assignments.spread()
             self._changed.notify_all()
         if older:
             older.kill("another took its place")
@@ -234,7 +210,7 @@ class RunnerExecutor:
         with self._changed:
             if self._links.get(link.index) is link:
                 del self._links[link.index]
-            self._spread_at = 0.0
+            self._assignments.spread()
             pending, link.pending = list(link.pending.values()), {}
             for one in pending:
                 self._queue.done(one.party, well=None)

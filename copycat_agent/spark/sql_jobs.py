@@ -96,7 +96,7 @@ class SqlContext:
                 assert step.columns is not None
                 schema = Table(step.columns).schema
                 try:
-                    found = Prepared(prepare(self._plain, step.options.sql.query, step.columns), schema, _spark_schema(schema))
+                    found = Prepared(prepare(self._plain, step.options.sql.query, step.columns), schema, from_arrow_schema(schema))
                 except RefusedQueryError as error:
                     found = RefusedQueryError(f"{step.name}: {error.message}", error.hint)
                 self._prepared[key] = found
@@ -150,10 +150,6 @@ def _worked_out(action: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the ac
         if not condition:
             raise
     raise QueryFailedError(condition)  # outside the except: what raised it may hold data
-
-
-def _spark_schema(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(schema)
 
 
 def carry(sql: SqlContext, batch: Batch, step: SqlStep, job: Job) -> bytes:

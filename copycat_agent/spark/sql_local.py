@@ -15,8 +15,8 @@ from copycat_agent.errors import DataError, FatalError
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark import sql_words as words
 from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.jobs import step_of
 from copycat_agent.spark.sql_jobs import SqlContexts
-from copycat_agent.spark.sql_steps import step_of
 from copycat_agent.spark.sql_words import QueryFailedError
 from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 

@@ -18,8 +18,7 @@ from pyspark.errors import PySparkException
 from copycat_agent.batch.sql_table import FAILED, RECORD
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import sql_words as words
-from copycat_agent.spark.sql_careful import Careful
-from copycat_agent.spark.sql_nodes import Jvm, each, kind_of, quoted
+from copycat_agent.spark.sql_nodes import Careful, Catalyst, each, kind_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +57,7 @@ class Query:
 
         `careful`: no record can make it fail; what would is marked in a column of its own, see `FAILED`.
         """
-        jvm = Jvm(self.session)
+        jvm = Catalyst(self.session)
         attributes = [*each(self.leaf), self.record]
         plan = jvm.project([jvm.alias(one, as_.name(), as_) for one, as_ in zip(each(table.output()), attributes, strict=True)], table)
         if careful:
@@ -73,7 +72,7 @@ class Query:
 
 def prepare(session: SparkSession, query: str, columns: Columns) -> Query:
     """Look at a query over a table `records` with these columns. Raises RefusedQueryError, and what py4j raises when the JVM is gone."""
-    jvm = Jvm(session)
+    jvm = Catalyst(session)
     table = jvm.empty(", ".join(f"{quoted(column.name)} {column.type}" for column in columns))
     table.createOrReplaceTempView("records")
     try:

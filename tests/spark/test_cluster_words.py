@@ -18,9 +18,9 @@ from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError, FileError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
-from copycat_agent.spark import cluster_package, cluster_task, sql_task
-from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings
-from copycat_agent.spark.cluster_line import TOKEN_BYTES, Exchange
+from copycat_agent.spark import cluster_task, sql_task
+from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings, zip_package
+from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
 from tests.rig.waiting import wait_until
 from tests.spark.batches import batch
 
@@ -106,11 +106,11 @@ def test_a_definition_without_secrets_may_go_anywhere(tmp_path: Path) -> None:
 
 
 def test_the_package_that_travels_is_whole(tmp_path: Path) -> None:
-    with zipfile.ZipFile(cluster_package.build(tmp_path)) as archive:
+    with zipfile.ZipFile(zip_package(tmp_path)) as archive:
         names = set(archive.namelist())
     root = Path(cluster_task.__file__).parents[1]
     assert {str(path.relative_to(root.parent)) for path in root.rglob("*.py")} <= names
-    assert (tmp_path / cluster_package.NAME).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "copycat_agent.zip").stat().st_mode & 0o777 == 0o600
 
 
 def test_an_executor_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
