@@ -113,7 +113,6 @@ DUPLICATE_CLASSES = frozenset(
         "Opener",
         "Part",
         "Place",
-        "Sample",
         "Targets",
     ]
 )
@@ -123,9 +122,6 @@ DUPLICATE_MODULES = frozenset(
     [
         "backoff",
         "opening",
-        "paths",
-        "planning",
-        "runs",
     ]
 )
 """Names that modules of different packages have, and that say different things there. The list may only get shorter."""

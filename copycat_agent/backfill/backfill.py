@@ -1,29 +1,126 @@
-"""One backfill at work: store, executor and worker for one connector, run until nothing is left."""
+"""One backfill at work: who carries its batches, and store, executor and worker for one connector, run until nothing is left."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from copycat_agent.backfill.executing import Choose, LateExecutor, on_this_host
 from copycat_agent.backfill.leaving import clear_lanes
-from copycat_agent.backfill.summary import Part, Summary, summarise
+from copycat_agent.backfill.summary import RunPart, Summary, summarise
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, FatalError
+from copycat_agent.model import SplitResult
 from copycat_agent.offsets import OffsetStore
+from copycat_agent.spark.cluster import ClusterExecutor
+from copycat_agent.spark.cluster_host import ClusterHost, is_cluster
+from copycat_agent.spark.host import SparkHost
+from copycat_agent.spark.jobs import JobExecutor
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
 
 if TYPE_CHECKING:
-    from copycat_agent.options import AgentOptions, Definition
+    from copycat_agent.executor import Executor, Results
+    from copycat_agent.model import Batch, TaskId
+    from copycat_agent.options import AgentOptions, Definition, SparkOptions
     from copycat_agent.sources import FileView, Source
 
+
+MOST_LOCAL_TASKS = 16
+"""Each is a Python process of about 100 MB beside the JVM."""
+_ANY_CORES = ("local", "local[*]")
+
+
+class Host(Protocol):
+    """What has to be ended after the executor."""
+
+    def close(self) -> None:
+        """End everything that was started."""
+
+
+class Carrier(NamedTuple):
+    """How many batches are carried at a time, and what starts their executor: called with the first batch, raises FatalError."""
+
+    tasks: int
+    start: Callable[[], tuple[Executor, Host]]
+
+
+Choose = Callable[["SparkOptions", Path, "Callable[[FatalError], None]"], Carrier]
+"""`choose(spark options, private directory, on_failure)`. Raises FatalError when that cannot be."""
+
+
+def on_this_host(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> Carrier:
+    """A Spark session of its own, beside an agent's: all cores, unless agent.yaml says how many. See `Choose`."""
+    runners = min(MOST_LOCAL_TASKS, len(os.sched_getaffinity(0))) if options.master in _ANY_CORES else None
+    host = SparkHost(options, run_dir, runners, on_failure=on_failure)
+
+    def start() -> tuple[Executor, Host]:
+        host.start()
+        return JobExecutor(host), host
+
+    return Carrier(host.runners, start)
+
+
+def on_master(master: str, tasks: int) -> Choose:
+    """What PySpark takes for a master: a cluster, with so many cores of it, or `local[N]` for this host."""
+    if not is_cluster(master):
+        return lambda options, run_dir, on_failure: on_this_host(options.model_copy(update={"master": master}), run_dir, on_failure)
+
+    def choose(options: SparkOptions, run_dir: Path, on_failure: Callable[[FatalError], None]) -> Carrier:
+        host = ClusterHost(options, run_dir, master, tasks, on_failure=on_failure)
+
+        def start() -> tuple[Executor, Host]:
+            host.start()
+            return ClusterExecutor(host), host
+
+        return Carrier(tasks, start)
+
+    return choose
+
+
+class LateExecutor:
+    """See `executor.Executor`. Starts the real one with the first batch: a run that finds everything delivered needs no Spark."""
+
+    def __init__(self, carrier: Carrier, on_failure: Callable[[FatalError], None]) -> None:
+        self._carrier = carrier
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._started: tuple[Executor, Host] | None = None
+
+    def submit(self, batch: Batch) -> Results:
+        """See `Executor.submit`."""
+        with self._lock:
+            if self._started is None:
+                try:
+                    self._started = self._carrier.start()
+                except FatalError as error:
+                    self._on_failure(error)
+                    future: Results = Future()
+                    future.set_result(tuple(SplitResult(split, split.offset, error=error) for split in batch.splits))
+                    return future
+        return self._started[0].submit(batch)
+
+    def settle(self, task: TaskId) -> None:
+        """See `Executor.settle`."""
+        if self._started is not None:
+            self._started[0].settle(task)
+
+    def close(self) -> None:
+        """See `Executor.close`; the host's end as well."""
+        if self._started is not None:
+            executor, host = self._started
+            executor.close()
+            host.close()
+
+
 MOST_TASKS = 64
-"""What `delivery.tasks_max` allows."""
+"""The largest value of delivery.tasks_max."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +202,7 @@ class Backfill:
         """Settle what is in flight, save it, and say what became of everything. A run that came to its end begins the next account anew."""
         self.worker.stop()
         problem = str(self.failure) if self.failure else ""
-        part = Part(self.status, self._began, time.time(), interrupted, problem)
+        part = RunPart(self.status, self._began, time.time(), interrupted, problem)
         summary = summarise(self.definition, self.store, part, before=self._before, untouched=True)
         if summary["state"] == "finished" and self.job.make_source is None:
             self.store.begin_accounts(self.definition.name)

@@ -22,7 +22,7 @@ COUNTED = ("read", "acknowledged", "dead_lettered", "dropped", "rejected", "too_
 _ON_PURPOSE = ("drop", "truncate")
 
 
-class Part(NamedTuple):
+class RunPart(NamedTuple):
     """How one process's part of a run went. `began` and `ended` in epoch seconds; `problem` is what kept it from its end, in words."""
 
     status: Status
@@ -45,7 +45,7 @@ class Books(Protocol):
         """See `OffsetStore.loss_totals`."""
 
 
-def summarise(definition: Definition, books: Books, part: Part, *, before: Totals | None = None, untouched: bool = False) -> Summary:
+def summarise(definition: Definition, books: Books, part: RunPart, *, before: Totals | None = None, untouched: bool = False) -> Summary:
     """What the books say of the connector's run, and what is known of its last part.
 
     `before`: loss totals that are no affair of this run. `untouched`: files that were there and had nothing new are told, too.

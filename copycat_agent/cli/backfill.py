@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copycat_agent.agent import Settings
-from copycat_agent.backfill.backfill import Backfill, Job
-from copycat_agent.backfill.executing import Choose, on_master, on_this_host
-from copycat_agent.backfill.runs import Run, finish, rows_of
+from copycat_agent.backfill.backfill import Backfill, Choose, Job, on_master, on_this_host
+from copycat_agent.backfill.path_runs import Run, finish, rows_of
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, settle_run, show_plan, window_of

@@ -17,9 +17,8 @@ from copycat_agent import logs
 from copycat_agent.backfill import given
 from copycat_agent.backfill.backfill import Job
 from copycat_agent.backfill.delivered import Delivered
-from copycat_agent.backfill.paths import Chosen, choose
-from copycat_agent.backfill.planning import plan_of
-from copycat_agent.backfill.runs import Run, Runs, give_up, is_worked_on, rows_of
+from copycat_agent.backfill.dry_run import plan_of
+from copycat_agent.backfill.path_runs import Chosen, Run, Runs, choose, give_up, is_worked_on, rows_of
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import leave
 from copycat_agent.cli.shown import age, size, visible

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import typer
 
-from copycat_agent.backfill.summary import VERSION, Part, Summary, summarise
+from copycat_agent.backfill.summary import VERSION, RunPart, Summary, summarise
 from copycat_agent.cli.rates import RunPace
 from copycat_agent.cli.shown import rate, size, visible
 from copycat_agent.errors import CopycatError
@@ -145,7 +145,7 @@ class UntilIdle:
         return [self._account(status, interrupted=interrupted) for status in self._agent.statuses() if status.enabled]
 
     def _account(self, status: Status, *, interrupted: bool) -> Summary:
-        part = Part(status, self._began, time.time(), interrupted)
+        part = RunPart(status, self._began, time.time(), interrupted)
         summary = summarise(self._agent.definition(status.name), self._agent, part, before=self._before, untouched=True)
         if summary["state"] == "finished":
             self._agent.begin_accounts(status.name)

@@ -15,9 +15,8 @@ import pytest
 import typer
 
 from copycat_agent.agent import Settings
-from copycat_agent.backfill import planning
-from copycat_agent.backfill.paths import choose
-from copycat_agent.backfill.runs import Runs
+from copycat_agent.backfill import dry_run
+from copycat_agent.backfill.path_runs import Runs, choose
 from copycat_agent.cli.backfill import _with_ways_out
 from copycat_agent.cli.backfill_job import BackfillRequest, delivered_before, moment, rate_of, settle_run, window_of
 from copycat_agent.definitions import load_file
@@ -192,11 +191,11 @@ def test_without_paths_a_running_agent_is_named_with_the_ways_out(settings: Sett
 def test_a_plan_needs_no_broker_sends_nothing_and_says_what_a_run_would_do(
     definition: Definition, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(dry_run, "ANSWER_SECONDS", 0.2)
     (tmp_path / "app-logs/a.log").write_text(numbered(1000, "x"))
     (tmp_path / "app-logs/b.log.gz").write_bytes(gzip.compress(numbered(2000, "y").encode()))
     chosen = choose([f"{tmp_path}/app-logs", f"{tmp_path}/gone.log"])
-    plan = planning.plan_of(definition, chosen, delivered_before(definition, settings, None), {}, 10_000, 0.0)
+    plan = dry_run.plan_of(definition, chosen, delivered_before(definition, settings, None), {}, 10_000, 0.0)
     files: dict[str, dict[str, Any]] = {one["path"].rpartition("/")[2]: one for one in plan["files"]}
     assert {name: one["action"] for name, one in files.items()} == {"a.log": "send", "b.log.gz": "send"}
     assert files["a.log"]["records"] == pytest.approx(1000, rel=0.05)

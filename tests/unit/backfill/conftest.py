@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from copycat_agent.backfill import given
-from copycat_agent.backfill.backfill import Backfill, Job
+from copycat_agent.backfill.backfill import Backfill, Carrier, Job
 from copycat_agent.backfill.delivered import Delivered
-from copycat_agent.backfill.executing import Carrier
 from copycat_agent.definitions import load_file
 from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.executor import InlineExecutor

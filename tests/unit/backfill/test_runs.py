@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.backfill.paths import choose
-from copycat_agent.backfill.runs import KEPT_SECONDS, Run, Runs, finish, give_up, rows_of
+from copycat_agent.backfill.path_runs import KEPT_SECONDS, Run, Runs, choose, finish, give_up, rows_of
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 

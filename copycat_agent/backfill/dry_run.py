@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from copycat_agent.backfill.delivered import Delivered, Former
-    from copycat_agent.backfill.paths import Chosen
+    from copycat_agent.backfill.path_runs import Chosen
     from copycat_agent.options import Definition
 
 SAMPLE_BYTES = 2**20
@@ -42,7 +42,7 @@ ANSWER_SECONDS = 10.0
 _log = logs.get("backfill")
 
 
-class Sample(NamedTuple):
+class SizeSample(NamedTuple):
     """What the beginning of a file says: unpacked bytes for a byte on the disk, and records for an unpacked byte (None: unknown)."""
 
     ratio: float = 1.0
@@ -101,19 +101,19 @@ def _given(definition: Definition, paths: Sequence[str], delivered: Delivered | 
     kind = SOURCES[definition.source.type]
     form = kind.framing(definition.source, raw=False)
     whole = hasattr(form, "counts_records")
-    usual, met = Sample(), set[str]()
+    usual, met = SizeSample(), set[str]()
     for number, path in enumerate(paths):
         file = GivenFile(path, definition.source, _log)
         if file.key in met:
             continue
         met.add(file.key)
         if file.why:
-            yield _entry(file, "fail", file.why, Sample(1.0, 0.0))
+            yield _entry(file, "fail", file.why, SizeSample(1.0, 0.0))
             continue
         try:
             former, why = _former(file, delivered, whole=whole)
         except OSError as error:
-            yield _entry(file, "fail", f"it cannot be read: {error.strerror}", Sample(1.0, 0.0))
+            yield _entry(file, "fail", f"it cannot be read: {error.strerror}", SizeSample(1.0, 0.0))
             continue
         if former is not None and file.is_over:
             yield _entry(file, "skip", former.words, usual)
@@ -154,7 +154,7 @@ def _ends_at(file: GivenFile, position: int) -> bool:
         return not Unpacker(file.offset.compression).read(read, position, 1)
 
 
-def _entry(file: GivenFile, action: str, why: str, sample: Sample) -> dict[str, Any]:
+def _entry(file: GivenFile, action: str, why: str, sample: SizeSample) -> dict[str, Any]:
     is_packed = bool(file.offset.compression)
     unpacked = round(file.end * sample.ratio) if is_packed else file.end
     left = max(0, unpacked - file.offset.position) if action == "send" else 0
@@ -172,7 +172,7 @@ def _entry(file: GivenFile, action: str, why: str, sample: Sample) -> dict[str, 
     }
 
 
-def _sample(definition: Definition, file: GivenFile, usual: Sample) -> Sample:
+def _sample(definition: Definition, file: GivenFile, usual: SizeSample) -> SizeSample:
     """Look at the beginning of a file as a task would."""
     if not file.end:
         return usual
@@ -186,9 +186,9 @@ def _sample(definition: Definition, file: GivenFile, usual: Sample) -> Sample:
         counts_records = getattr(form, "counts_records", False)
         end = ENDLESS if counts_records or file.offset.compression else min(file.end, SAMPLE_BYTES)
         split = Split(SourcePartition(definition.name, f"sample:{os.getpid()}:{file.key}"), file.path, file.path, offset, end)
-        return Sample(ratio, _records_per_byte(kind, form, split))
+        return SizeSample(ratio, _records_per_byte(kind, form, split))
     except (CopycatError, OSError):
-        return Sample(ratio, usual.records_per_byte)
+        return SizeSample(ratio, usual.records_per_byte)
 
 
 def _ratio(file: GivenFile) -> float:
@@ -222,12 +222,12 @@ def _matched(definition: Definition, saved: Mapping[SourcePartition, SourceOffse
         views = source.files()
     finally:
         source.close()
-    usual = Sample()
+    usual = SizeSample()
     for number, view in enumerate(views):
         file = GivenFile(view.path, definition.source, _log)
         file.offset = replace(file.offset, position=view.position, compression=view.compression or file.offset.compression)
         if view.state == "failing" or file.why:
-            yield _entry(file, "fail", view.why or file.why, Sample(1.0, 0.0))
+            yield _entry(file, "fail", view.why or file.why, SizeSample(1.0, 0.0))
         elif not view.unread:
             yield _entry(file, "skip", "nothing new: all of it was delivered before" if view.position else "there is nothing in it", usual)
         else:

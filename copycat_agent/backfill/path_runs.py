@@ -1,4 +1,4 @@
-"""What a backfill of PATHs keeps on disk: a directory for each run, its own store in it while it is not finished.
+"""Backfills of PATHs: which files the PATHs mean, and what each run keeps on disk, a directory with its own store until it is finished.
 
 ::
 
@@ -12,30 +12,104 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import secrets
 import shutil
+import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.document import from_documents, to_documents
 from copycat_agent.offsets.looking import saved_offsets
+from copycat_agent.sources.files.paths.matching import excluded_by
+from copycat_agent.sources.files.reading.address import is_remote, parse
 
 DIRECTORY = "backfill"
 """Below the state directory."""
 KEPT_SECONDS = 30 * 86_400.0
 """A finished run is remembered so long: what it delivered is not sent again, its account can be read."""
 
+_WILD = "*?["
+
 _log = logs.get("backfill")
 
 State = Literal["begun", "finished", "given_up"]
+
+
+class Chosen(NamedTuple):
+    """The files, absolute, each once, in the order they were named; a pattern's or a directory's by name.
+
+    `remote` are addresses, which their own source lists. `nothing` are PATHs that mean no file, each with the reason. `excluded` are
+    files that the definition leaves out, however they were named.
+    """
+
+    files: tuple[str, ...]
+    remote: tuple[str, ...]
+    nothing: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+
+
+def choose(paths: Iterable[str], exclude: Sequence[str] = ()) -> Chosen:
+    """The files that `paths` mean now, without those that `exclude` names.
+
+    A directory means the regular files in it that are not hidden, and none of those below: for these there is `DIR/**/*`. A pattern
+    means regular files. What is named in full is taken as it is: that it cannot be read is for the account to say. Raises FatalError for
+    an address that cannot be used.
+    """
+    files: dict[str, None] = {}
+    excluded: dict[str, None] = {}
+    remote, nothing = [], []
+    for path in paths:
+        if is_remote(path):
+            remote.append(parse(path).uri)  # before anything of it is written down: it must hold no secret
+            continue
+        found, why = _expand(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links, and their names are told
+        left_out = {one for one in found if excluded_by(exclude, one)}
+        files.update(dict.fromkeys(one for one in found if one not in left_out))
+        excluded.update(dict.fromkeys(sorted(left_out)))
+        if why:
+            nothing.append(f"{path}: {why}")
+    return Chosen(tuple(files), tuple(remote), tuple(nothing), tuple(excluded))
+
+
+def _expand(path: str) -> tuple[list[str], str]:
+    """The files of one PATH, or why there are none."""
+    try:
+        info = os.stat(path)  # noqa: PTH116 - names are text with escapes
+    except OSError as error:
+        if any(sign in path for sign in _WILD):
+            found = sorted(one for one in glob.iglob(path, recursive=True) if _is_file(one))  # noqa: PTH207 - as above
+            return found, "" if found else "no file matches"
+        return [], f"it cannot be found: {error.strerror}"
+    if not stat.S_ISDIR(info.st_mode):
+        return [path], ""
+    try:
+        found = sorted(_inside(path))
+    except OSError as error:
+        return [], f"the directory cannot be listed: {error.strerror}"
+    return found, "" if found else "there is no file in this directory (for those below it: DIR/**/*)"
+
+
+def _inside(directory: str) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.is_file():
+                yield entry.path
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - as above
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
