@@ -127,7 +127,7 @@ def test_totals_are_those_of_one_state_of_the_code(tmp_path: Path) -> None:
     product = tmp_path / "product"
     product.mkdir()
     seen = set()
-    for name, data in (("a.py", "1"), ("a.py", "2"), ("b.py", "2"), ("b.txt", "3")):
+    for name, data in (("a.py", "1"), ("a.py", "2"), ("a.py", "'''Says why.'''\n2  # two"), ("b.py", "2"), ("b.txt", "3")):
         (product / name).write_text(data)
         seen.add(kill_loop_totals.code_hash(product))
     assert len(seen) == 3
