@@ -14,7 +14,7 @@ from copycat_agent.model import Column, Schema, Stretch
 from copycat_agent.options import ByteSize, ConverterOptions, Duration, Field, Options, Regex, Secret, SourceOptions
 from copycat_agent.sources import SOURCES, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, Found, PolledOptions
-from copycat_agent.sources.contract_kind import source_kind
+from copycat_agent.sources.contract_stream import source_kind
 from copycat_agent.templates import MISSING, SplitMeta, compile_path, compile_template
 from copycat_agent.transforms import TRANSFORMS, Columns, Draft, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.paths import FieldName, FieldNames, finder, putter, taker

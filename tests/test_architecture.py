@@ -135,7 +135,6 @@ SAME_NAMES: dict[str, str] = {
     "demo": "a command is named after the module that does its work",
     "losses": "a command is named after what it shows",
     "run": "the command runs the agent, the module one batch",
-    "schemas": "schemas of records: of files, and of data sources",
     "status": "a command is named after what it shows",
     "views": "what a source tells of its files: log files and spool directories tell different things",
 }

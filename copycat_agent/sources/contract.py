@@ -1,7 +1,7 @@
 """What an author writes to bring a source of records: what is there, what next, what a result changes, and how to read.
 
 The agent does the rest: what is under way, tasks and their shares, retries, the lag, saving. Positions are any JSON value of up to
-256 KiB, and only their source compares them. `source_kind` (in `sources.contract_kind`) makes an entry of `SOURCES` of such a class.
+256 KiB, and only their source compares them. `source_kind` (in `sources.contract_stream`) makes an entry of `SOURCES` of such a class.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ Record = dict[str, Any] | bytes
 
 POSITION_BYTES_MAX = 256 * 2**10
 """A position as JSON is no larger: it is saved with every batch."""
+
+ENDLESS = 2**62
+"""End of a split: how many records it holds shows when they are read."""
 
 
 class PolledOptions(SourceOptions):

@@ -17,10 +17,8 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError, FileErr
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
 from copycat_agent.sources.base import Changes, Closeup, FileState, FileView, Lag, Offsets, Plan
-from copycat_agent.sources.contract import as_text, from_text
-from copycat_agent.sources.contract_looker import Looker
-from copycat_agent.sources.contract_reading import WHOLE_SECONDS
-from copycat_agent.sources.contract_stream import ENDLESS
+from copycat_agent.sources.contract import ENDLESS, as_text, from_text
+from copycat_agent.sources.contract_threads import WHOLE_SECONDS, Looker
 from copycat_agent.sources.files.backoff import READY, FileBackoff, wait_seconds
 from copycat_agent.sources.planner import Planner, TurnQueue, UnsavedChanges
 

@@ -1,4 +1,4 @@
-"""The task's half of every source on the contract: records with positions of their own, as frames of a batch.
+"""The task's half of every source on the contract: records with positions of their own, as frames of a batch; and both halves as a kind.
 
 A batch counts records; which position lies behind the last settled one is known here, and goes into the result's offset.
 """
@@ -6,19 +6,25 @@ A batch counts records; which position lies behind the last settled one is known
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copycat_agent.errors import CopycatError, FatalError, SentInPartError
 from copycat_agent.formats import Frame, Parsed
 from copycat_agent.model import Fingerprint, Split, SplitResult, Stretch
 from copycat_agent.registry import FAULT, told
+from copycat_agent.sources.base import Offsets, Source, SourceKind
 from copycat_agent.sources.contract import AuthorSource, Position, Record, as_text
-from copycat_agent.sources.contract_reading import ReadThreads, weight
+from copycat_agent.sources.contract_source import ContractSource
+from copycat_agent.sources.contract_threads import ReadThreads, weight
 
-ENDLESS = 2**62
-"""End of a split: how many records it holds shows when they are read."""
+if TYPE_CHECKING:
+    from copycat_agent.formats import RecordFormat
+    from copycat_agent.logs import Log
+    from copycat_agent.options import DeliveryOptions
+    from copycat_agent.sources.contract import PolledOptions
+    from copycat_agent.sources.files.reading.stream import Stream
 
 
 class Records:
@@ -177,3 +183,19 @@ def too_large(stretch: Stretch) -> tuple[str, str]:
         words,
         "raise delivery.max_batch_bytes, let the reader limit what it gives at once, or set replayable: true if it can give it again",
     )
+
+
+def source_kind(options: type[PolledOptions], source: Callable[[Any], AuthorSource]) -> SourceKind:
+    """What `source`, a class or function that makes one of its options, is in `SOURCES`. `options` have a `type` of their own."""
+
+    def make(connector: str, chosen: PolledOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> Source:
+        return ContractSource(connector, chosen, delivery, offsets, log, source(chosen))
+
+    def framing(chosen: PolledOptions, *, raw: bool) -> RecordFormat:
+        del raw  # there are no bytes as they stand in a file
+        return cast("RecordFormat", Records(source(chosen), f"source {chosen.type}"))
+
+    def opened(split: Split, records: Records) -> Stream:
+        return cast("Stream", RecordStream(split, records))
+
+    return SourceKind(options, make, opened, framing)

@@ -1,4 +1,4 @@
-"""Wraps the stream reader of a data source that somebody else wrote: finds its class, plans with it, and turns its rows into fields.
+"""Wraps the stream reader of a data source that somebody else wrote: finds its class, plans with it, converts its schema and rows.
 
 Used in the process that plans and in tasks.
 """
@@ -10,30 +10,50 @@ import importlib
 import inspect
 import json
 import pickle
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import Row
+from pyspark.sql import Row, types
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.records.parquet.parquet_values import rows_of, values
+from copycat_agent.model import Column, Schema
 from copycat_agent.registry import told
 from copycat_agent.sources.contract import same_position
-from copycat_agent.sources.contract_reading import weight
-from copycat_agent.sources.datasource.schemas import columns_of, struct_of
+from copycat_agent.sources.contract_threads import weight
+from copycat_agent.transforms.paths import element_of
+from copycat_agent.transforms.sql import map_of, plain_type, struct_fields
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
 
-    from copycat_agent.model import Schema
 
 PLAN_BYTES_MAX = 16 * 2**20
 """The partitions of a range are no larger, pickled: they go through the driver to a task."""
+
+_COMMENT = re.compile(r"""\s+comment\s+(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.IGNORECASE)
+_NOT_NULL = re.compile(r"\s+not\s+null\s*$", re.IGNORECASE)
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_PLAIN: dict[str, types.DataType] = {
+    "string": types.StringType(),
+    "boolean": types.BooleanType(),
+    "tinyint": types.ByteType(),
+    "smallint": types.ShortType(),
+    "int": types.IntegerType(),
+    "bigint": types.LongType(),
+    "float": types.FloatType(),
+    "double": types.DoubleType(),
+    "date": types.DateType(),
+    "timestamp": types.TimestampType(),
+    "timestamp_ntz": types.TimestampNTZType(),
+    "binary": types.BinaryType(),
+}
 
 Fields = dict[str, Any]
 Offset = Any
@@ -233,3 +253,53 @@ def fault(error: BaseException, name: str) -> str:
             place = f"{type(error).__name__} at {Path(frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place or told(error)
+
+
+def struct_of(schema: Any) -> types.StructType:  # noqa: ANN401 - whatever a data source returns
+    """What `DataSource.schema` returned, a StructType or DDL such as `id INT, name STRING NOT NULL`, as a StructType.
+
+    Spark's own parser of DDL lives in the JVM, and there is none where a reader plans or reads. Raises FatalError.
+    """
+    if isinstance(schema, types.StructType):
+        return schema
+    if not isinstance(schema, str):
+        msg = f"the schema of the data source is a {type(schema).__name__}"
+        raise FatalError(msg, "schema() returns a StructType, or DDL text such as 'id INT, name STRING'")
+    try:
+        return _struct(_COMMENT.sub("", schema.strip()))
+    except ValueError as error:
+        raise FatalError(f"the schema of the data source is not understood: {error}", "return a StructType from schema()") from None
+
+
+def columns_of(struct: types.StructType) -> Schema:
+    """The columns of its records."""
+    return Schema(tuple(Column(field.name, field.dataType.simpleString(), field.nullable) for field in struct.fields))
+
+
+def _struct(ddl: str) -> types.StructType:
+    """Fields of a struct, each a name and a type. Raises ValueError."""
+    whole = struct_fields(ddl)
+    fields = struct_fields(f"struct<{ddl}>") if whole is None else whole
+    if not fields:
+        msg = "it names no column"
+        raise ValueError(msg)
+    return types.StructType([_field(name, kind) for name, kind in fields])
+
+
+def _field(name: str, kind: str) -> types.StructField:
+    nullable = not _NOT_NULL.search(kind)
+    return types.StructField(name, _type(_NOT_NULL.sub("", kind)), nullable)
+
+
+def _type(text: str) -> types.DataType:
+    word = text.strip()
+    if (element := element_of(word)) is not None:
+        return types.ArrayType(_type(element))
+    if (pair := map_of(word)) is not None:
+        return types.MapType(_type(pair[0]), _type(pair[1]))
+    if struct_fields(word):
+        return _struct(word)
+    plain = plain_type(word)
+    if match := _DECIMAL.fullmatch(plain):
+        return types.DecimalType(int(match[1]), int(match[2]))
+    return _PLAIN[plain]

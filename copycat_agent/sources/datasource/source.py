@@ -16,9 +16,8 @@ from copycat_agent.errors import CopycatError, FatalError, RetriableError
 from copycat_agent.model import SourcePartition, Stretch
 from copycat_agent.options import Duration, Field, ScalarText
 from copycat_agent.sources.contract import Found, PolledOptions, Position, Record, as_text, same_position
-from copycat_agent.sources.contract_kind import source_kind
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_stream import too_large
+from copycat_agent.sources.contract_stream import source_kind, too_large
 from copycat_agent.sources.datasource.reader_process import ReaderProcess
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError, FileError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
 from copycat_agent.sources import SOURCES, LooksLater, only_looking
-from copycat_agent.sources.contract_stream import ENDLESS, Records
+from copycat_agent.sources.contract import ENDLESS
+from copycat_agent.sources.contract_stream import Records
 
 if TYPE_CHECKING:
     from copycat_agent.options import Definition

@@ -18,7 +18,8 @@ from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, SentInPartError
 from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
-from copycat_agent.sources.contract_stream import ENDLESS, Records, RecordStream
+from copycat_agent.sources.contract import ENDLESS
+from copycat_agent.sources.contract_stream import Records, RecordStream
 from tests.unit.batch import rig
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane, FakeSteps
 from tests.unit.batch.test_sql_ways import Query

@@ -18,9 +18,9 @@ from copycat_agent.formats import Parsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
 from copycat_agent.offsets import schema
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.contract import POSITION_BYTES_MAX, Found, PolledOptions, as_text, same_position
+from copycat_agent.sources.contract import ENDLESS, POSITION_BYTES_MAX, Found, PolledOptions, as_text, same_position
 from copycat_agent.sources.contract_source import ContractSource
-from copycat_agent.sources.contract_stream import ENDLESS, Records, RecordStream
+from copycat_agent.sources.contract_stream import Records, RecordStream
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:

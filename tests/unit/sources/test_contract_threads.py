@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.errors import RetriableError
-from copycat_agent.sources.contract_reading import GIVEN_UP_MOST, ReadThreads
+from copycat_agent.sources.contract_threads import GIVEN_UP_MOST, ReadThreads
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
