@@ -153,8 +153,8 @@ class Whole(History):
     def copytruncate(self, name: str) -> None:
         path, copy = self.directory / name, self.directory / f"{name}.1"
         original, there = self.names.get(path), self.names.get(copy)
-        if original is not None and there is not None and there.lines and original.lines[: len(there.lines)] == there.lines:
-            self.repeatable.update(original.lines)  # a copy is there already: it looks as if that one grew
+        if original is not None and there is not None and original.lines[: len(there.lines)] == there.lines:
+            self.repeatable.update(original.lines)  # a copy, or an empty file, is there already: it looks as if that one grew
         if original is not None and any(one is not None and len(one.names) > 1 for one in (original, there)):
             self.repeatable.update(original.lines)  # known by the other name, which is not the copy's
         super().copy(name)
