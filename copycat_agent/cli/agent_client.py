@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket as sockets
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from copycat_agent.api import AgentClient, address
 from copycat_agent.api.server import runtime_dir
+from copycat_agent.cli.common_options import state_directory
 from copycat_agent.definitions import load_agent
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import SourceOffset, SourcePartition
@@ -65,8 +65,7 @@ def _places(socket: Path | None, state_dir: Path | None, config: Path | None) ->
         return [Path(agent.api.socket)]
     if not (state_dir or config):
         return list(map(Path, default_places()))
-    chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
-    return [directory / SOCKET_NAME for directory in (Path(chosen).absolute(), runtime_dir()) if directory]
+    return [directory / SOCKET_NAME for directory in (state_directory(state_dir, agent), runtime_dir()) if directory]
 
 
 def _answers(path: Path) -> bool:

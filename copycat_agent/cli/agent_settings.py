@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from copycat_agent.agent import Settings
 from copycat_agent.api.server import socket_path
+from copycat_agent.cli.common_options import state_directory
 from copycat_agent.definitions import find_agent_file, load_agent
 
 
@@ -20,6 +20,5 @@ def settle_settings(
 ) -> Settings:
     """Options of the command line over agent.yaml over the environment over defaults. Raises DefinitionError."""
     agent = load_agent(find_agent_file(directory, config), overrides(servers))
-    chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
-    kept_in = Path(chosen).absolute()
+    kept_in = state_directory(state_dir, agent)
     return Settings(agent, kept_in, socket_path(socket, agent.api.socket, kept_in))

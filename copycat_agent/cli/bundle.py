@@ -19,7 +19,7 @@ from copycat_agent.bundle.collecting import PART_SECONDS, is_hanging
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.agent_settings import settle_settings
-from copycat_agent.cli.common_options import Config, Socket, StateDir, leave
+from copycat_agent.cli.common_options import Config, Socket, StateDir, leave, state_directory
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import find_agent_file
 from copycat_agent.definitions.secret_values import Masker
@@ -125,5 +125,5 @@ def _settings(where: Path, config: Path | None, state_dir: Path | None, socket: 
     try:
         return settle_settings(where, config, state_dir, None, socket), ""
     except (CopycatError, OSError) as error:
-        chosen = state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
-        return Settings(AgentOptions(), Path(chosen).absolute(), Path(chosen).absolute() / "agent.sock"), str(error).replace("\n", " ")
+        chosen = state_directory(state_dir, AgentOptions())
+        return Settings(AgentOptions(), chosen, chosen / "agent.sock"), str(error).replace("\n", " ")

@@ -54,6 +54,12 @@ def start_logging(agent: AgentOptions, *, verbose: bool, quiet: bool, log_format
     logs.setup(level, log_format or agent.log.format)
 
 
+def state_directory(state_dir: Path | None, agent: AgentOptions) -> Path:
+    """The agent's state directory: that of the option, else of agent.yaml, else of systemd, else the user's own. Absolute."""
+    chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
+    return Path(chosen).absolute()
+
+
 def use_color(*, no_color: bool) -> bool:
     """Whether stderr shows colors."""
     return not no_color and not os.environ.get("NO_COLOR") and os.isatty(2)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.cli.agent_client import find_agent
+from copycat_agent.cli.common_options import state_directory
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_agent, load_file, render
 from copycat_agent.errors import CopycatError, DataError, FatalError, UnknownConnectorError
@@ -214,8 +215,9 @@ def access(socket: Path | None, state_dir: Path | None, config: Path | None, *, 
     if _is_the_one(client, state_dir, asked_for=socket is not None):
         yield BySocket(client)
         return
+    directory = state_directory(state_dir, load_agent(config) if config else AgentOptions())
     try:
-        store = (OffsetStore.open if create else OffsetStore.open_existing)(_directory(state_dir, config))
+        store = (OffsetStore.open if create else OffsetStore.open_existing)(directory)
     except FatalError as error:
         if "another agent" not in error.message:
             raise
@@ -270,12 +272,6 @@ def checked_name(name: str) -> str:
         msg = f"no connector can have the name {name!a:.80}"
         raise UnknownConnectorError(msg, "1 to 63 lower-case letters, digits and -, not - first")
     return name
-
-
-def _directory(state_dir: Path | None, config: Path | None) -> Path:
-    """As `cli.settings.settle_settings` chooses it."""
-    agent = load_agent(config) if config else AgentOptions()
-    return Path(state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat").absolute()
 
 
 def _is_the_one(client: AgentClient, state_dir: Path | None, *, asked_for: bool) -> bool:

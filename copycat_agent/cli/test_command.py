@@ -265,7 +265,8 @@ def _test(
         typer.echo(summary(tested) if tested else f"no definition in {printable(str(directory))}", err=True)
     if junit_file is not None:
         _write(junit_file, junit(tested))
-    raise typer.Exit(exits.DEFINITION_ERROR if problems else _code(tested))
+    good = all(outcome.good for one in tested for outcome in one.outcomes)
+    raise typer.Exit(exits.DEFINITION_ERROR if problems else exits.GOOD if good else exits.FAILED)
 
 
 test = _test
@@ -318,7 +319,3 @@ def _tested(file: LoadedFile, queries: Queries, spark: SparkOptions, console: Co
         for line in picture(tested, quiet=quiet):
             console.print(line, soft_wrap=True)
     return tested
-
-
-def _code(tested: Sequence[Tested]) -> int:
-    return exits.GOOD if all(outcome.good for one in tested for outcome in one.outcomes) else exits.FAILED
