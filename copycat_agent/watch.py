@@ -44,6 +44,8 @@ STEP_SHARE = 0.8
 """Least time between two looks into the kernel's queue, as a share of the shortest linger: who paces itself notices nothing."""
 CROWD = 1000
 """With so many events at once the queue, which the kernel bounds (16,384 by default), is emptied without a rest."""
+TROUBLE_SECONDS = 5.0
+"""When the queue is read again after it could not be."""
 MAX_GROWN = 10_000
 """Paths kept for a connector that does not ask; with more it is told to look at everything."""
 
@@ -59,7 +61,7 @@ class Wake:
         self._lock = threading.Lock()
         self._grown: set[str] = set()
         self._other = False
-        self._nudged = False
+        self._nudged = self._was_nudged = False
         self._call: Callable[[], None] | None = None
         self._deaf = True
 
@@ -98,7 +100,6 @@ class Wake:
         """
         with self._lock:
             if self._nudged or (not deaf and (self._grown or self._other)):
-                self._nudged = False
                 return False
             self._call, self._deaf = call, deaf
             return True
@@ -106,6 +107,7 @@ class Wake:
     def disarm(self) -> None:
         """The wait is over: who waited looks at everything now."""
         with self._lock:
+            self._was_nudged = self._was_nudged or self._nudged
             self._nudged, self._call = False, None
 
     def wait(self, seconds: float, *, deaf: bool = False) -> None:
@@ -115,9 +117,15 @@ class Wake:
             over.wait(seconds)
         self.disarm()
 
+    @property
+    def has_news(self) -> bool:
+        """Whether anything has happened, a nudge included, since the last `take`. Called by the connector, between its waits."""
+        return self._was_nudged or self._other or bool(self._grown)
+
     def take(self) -> tuple[set[str], bool]:
         """Paths of files that were written to, and whether anything else happened; both are forgotten here."""
         with self._lock:
+            self._was_nudged = False
             grown, self._grown = self._grown, set()
             other, self._other = self._other, False
         return grown, other
@@ -144,7 +152,12 @@ class PacedQueue(InotifyFD):
     def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
         """Called by its own thread: wait for events, and take them."""
         time.sleep(self._rest)
-        events = super().read_events(event_buffer_size=event_buffer_size)
+        try:
+            events = super().read_events(event_buffer_size=event_buffer_size)
+        except OSError as error:  # it would end the thread, and every connector would hear of nothing from then on
+            _log.warning("file events cannot be read, scans find what they would tell", why=error.strerror, retry_s=TROUBLE_SECONDS)
+            self._rest = TROUBLE_SECONDS
+            return []
         self._rest = self.step_seconds if len(events) < CROWD else 0.0
         return folded(events)
 

@@ -12,6 +12,7 @@ from copycat_agent.sources.base import (
     FileView,
     Keeper,
     KeepsFiles,
+    KnowsUnchanged,
     Lag,
     LooksLater,
     Offsets,
@@ -26,8 +27,8 @@ from copycat_agent.sources.log_file.log_file import LOG_FILE
 from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR
 
 __all__ = [
-    "SOURCES", "Changes", "FileState", "FileView", "Identity", "Keeper", "KeepsFiles", "Lag", "LooksLater", "Offsets", "Plan", "Source",
-    "SourceKind", "only_looking",
+    "SOURCES", "Changes", "FileState", "FileView", "Identity", "Keeper", "KeepsFiles", "KnowsUnchanged", "Lag", "LooksLater", "Offsets",
+    "Plan", "Source", "SourceKind", "only_looking",
 ]  # fmt: skip
 
 _BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR, "datasource": DATASOURCE}

@@ -213,6 +213,14 @@ class KeepsFiles(Protocol):
 
 
 @runtime_checkable
+class KnowsUnchanged(Protocol):
+    """A `Source` that can tell at little cost that a scan would find nothing new."""
+
+    def unchanged(self) -> bool:
+        """Whether `scan`, and a plan after it, would find nothing to do and nothing to save. False in doubt. Changes nothing."""
+
+
+@runtime_checkable
 class LooksLater(Protocol):
     """A `Source` whose `scan` only asks what is there, and has the answer later."""
 

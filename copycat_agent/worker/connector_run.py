@@ -12,7 +12,7 @@ from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, FatalError, RetriableError, bug_words
 from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
-from copycat_agent.sources import SOURCES, KeepsFiles
+from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker.flights import Flight, accounts_of
 from copycat_agent.worker.limits import Limits
@@ -85,6 +85,7 @@ class ConnectorRun:
         self._scanned = self._is_blind = False
         self._pausing = False
         self._has_work = True
+        self._is_idle = False
         self._finalised = False
         self.has_results = False
         """Whether a batch has come back: of what it sent, all that cannot be saved is sent again by the next start."""
@@ -93,6 +94,7 @@ class ConnectorRun:
         self._source = make(definition.name, definition.source, definition.delivery, self._store.read(definition.name), self._log)
         if keeper is not None and isinstance(self._source, KeepsFiles):
             self._source.keep_with(keeper)
+        self._unchanged = self._source.unchanged if isinstance(self._source, KnowsUnchanged) else None
 
     @property
     def tasks(self) -> int:
@@ -108,6 +110,9 @@ class ConnectorRun:
         """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
         try:
             while not self._finished():
+                if self._finds_nothing():
+                    yield Wait(min(self._next_scan, self._ripe_at), deaf=False)
+                    continue
                 self._cycle()
                 yield Wait(0.0) if self._may_be_over() else self._next_wait()
         finally:
@@ -121,6 +126,19 @@ class ConnectorRun:
                         self._source.close()
                     finally:
                         self._delivery.close()
+
+    def _finds_nothing(self) -> bool:
+        """Whether this is the time to look, nothing else has woken the connector, and the look finds all as it was.
+
+        Then a whole round would do nothing: of a thousand idle connectors it would take a tenth of a core.
+        """
+        unchanged, now = self._unchanged, time.monotonic()
+        if unchanged is None or not self._is_idle or self._wake.has_news or not self._next_scan <= now < self._ripe_at:
+            return False
+        if self._delivery.has_work or not unchanged():
+            return False
+        self._next_scan = now + self._source.scan_seconds
+        return True
 
     def _cycle(self) -> None:
         """One round: look, take in results, hand out work."""
@@ -274,6 +292,8 @@ class ConnectorRun:
         if self._pausing:
             begin = now + PAUSED_SECONDS
         is_idle = not (self._has_work or self._flying or self._uncommitted or self._until_idle or self._delivery.has_work)
+        is_well = not (self._is_blind or self._retry_policy.backoff.active or self._delivery.trouble)
+        self._is_idle = is_idle and is_well and begin <= now and self._examined is None
         latest = min(self._next_scan, math.inf if is_idle else now + BUSY_SECONDS)
         return Wait(min(begin, latest)) if begin > now else Wait(min(latest, self._ripe_at), deaf=False)
 

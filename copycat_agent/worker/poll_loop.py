@@ -26,6 +26,9 @@ THREADS = 8
 """Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""
 SLOW_SECONDS = 0.5
 """A step that has taken this long may hang: another thread takes its place."""
+LONG_SECONDS = 1.0
+"""A wait that is longer ends together with others, at the next multiple of `SLOT_SECONDS`."""
+SLOT_SECONDS = 0.1
 
 _log = logs.get("worker")
 
@@ -43,7 +46,11 @@ Steps = Generator[Wait, None, None]
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """A connector in the loop. `busy_since` is when its present step began (`time.monotonic()`), None between two steps."""
+    """A connector in the loop.
+
+    `busy_since` is when its present step began, or since when it has waited for a thread (`time.monotonic()`); None while it waits for
+    its time or its `wake`.
+    """
 
     steps: Steps
     wake: Wake
@@ -86,6 +93,7 @@ class PollLoop:
             self._has_news.notify_all()
 
     def _make_ready(self, running: Running) -> None:
+        running.busy_since = time.monotonic()
         self._ready.append(running)
         if len(self._ready) <= self._idle:
             self._has_ready.notify()
@@ -164,6 +172,8 @@ class PollLoop:
 
     def _remember(self, until: float, running: Running) -> None:
         """Has the timer end this wait. Waits that ended early are dropped from the heap once they are most of it."""
+        if until - time.monotonic() > LONG_SECONDS:  # waking a thread for each connector would cost more than what an idle one does then
+            until = math.ceil(until / SLOT_SECONDS) * SLOT_SECONDS
         heapq.heappush(self._waits, (until, running.wait, running))
         if self._waits[0][1] == running.wait:
             self._has_news.notify()

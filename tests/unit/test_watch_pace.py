@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from typing import TYPE_CHECKING
 
-from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, Mask, WatchDescriptor
+from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
+from copycat_agent import watch
 from copycat_agent.watch import Wake, Watcher, folded
 from tests.rig.waiting import wait_until
 
@@ -108,3 +110,27 @@ def test_events_that_come_while_a_watch_ends_are_no_error(tmp_path: Path, caplog
     wait_until(_taken(stays, {str(other / "c")}), SECONDS, "the others are still told")
     watcher.close()
     assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_queue_that_cannot_be_read_once_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watch, "TROUBLE_SECONDS", 0.05)
+    read_events, failed = InotifyFD.read_events, threading.Event()
+
+    def broken_once(self: InotifyFD, *, event_buffer_size: int) -> list[InotifyEvent]:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return read_events(self, event_buffer_size=event_buffer_size)
+
+    monkeypatch.setattr(InotifyFD, "read_events", broken_once)
+    watcher, wake = Watcher(), Wake()
+    try:
+        assert failed.wait(10)
+        watcher.watch(wake, [str(tmp_path)])
+        (tmp_path / "a").write_text("x")
+        wait_until(_taken(wake, {str(tmp_path / "a")}))
+    finally:
+        watcher.close()
+    assert "file events cannot be read" in caplog.text

@@ -86,6 +86,12 @@ class Catalog:
         """Whether something that matches could not be looked at in the last scan: it may be well by now, and no time stamp says so."""
         return bool(self._discovery.unlisted) or self._discovery.has_dangling or bool(self.passed_over.unreadable)
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
+        searches = bool(self._search_for or self.followed.absent.undecided) or self._missed.has_pending
+        return searches or self.has_trouble or self.has_rests or self.origins.has_pending
+
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
         info = file.found_by_name(follow_symlinks=self.opener.follow_symlinks)

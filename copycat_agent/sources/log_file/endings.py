@@ -121,6 +121,17 @@ class Released:
                 del self._files[next(iter(self._files))]
         return name
 
+    def are_quiet(self, followed: Container[tuple[int, int]]) -> bool:
+        """Whether `look` would find nothing."""
+        for name, (inode_key, position, _, _) in self._files.items():
+            try:
+                info = os.lstat(name)
+            except OSError:
+                return False
+            if (info.st_dev, info.st_ino) != inode_key or inode_key in followed or info.st_size > position:
+                return False
+        return True
+
     def look(self, followed: Container[tuple[int, int]], changes: Changes) -> None:
         """See whether something was appended to them; those that are `followed` again, gone, or written over, are let alone."""
         for name, (inode_key, position, partition, offset) in list(self._files.items()):
@@ -171,6 +182,15 @@ class Endings:
             self._followed.descriptors.opened.keep_first(file)
             self._follow_to_its_end(file, changes)
         self._released.look(self._followed.files, changes)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether archives were read to their present end, and what waits there ends with time."""
+        return bool(self._unfinished)
+
+    def are_quiet(self) -> bool:
+        """Whether nothing was appended to the files that were let go."""
+        return self._released.are_quiet(self._followed.files)
 
     def came_to_an_end(self, file: TrackedFile) -> None:
         """Record that a task has read `file` to its present end."""

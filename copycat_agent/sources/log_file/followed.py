@@ -200,6 +200,19 @@ class Followed:
         self.generations.add(file)
         self.touch(file)
 
+    def is_as_seen(self, path: str, *, follow_symlinks: bool) -> bool:
+        """Whether a look at `path` finds the followed file that the last scan found there, with the same size and times."""
+        file = self.files.get(self.paths[path])
+        if file is None:
+            return False
+        try:
+            info = os.stat(path, follow_symlinks=follow_symlinks)  # noqa: PTH116 - a hot path: every file of every idle connector
+        except OSError:
+            return False
+        seen = file.seen
+        is_same = info.st_ino == file.identity.inode and info.st_dev == file.identity.device
+        return is_same and info.st_ctime_ns == seen.changed_ns and not seen.has_other_content(info)
+
     def gone_at(self, path: str) -> list[TrackedFile]:
         """Returns files that no pattern finds any more and that had this name last."""
         return [file for file in self.gone if file.path == path]

@@ -110,6 +110,22 @@ class LogFiles:
         chosen = self.glance.choose(self._followed.files.values(), self._planner.active())
         return all(catalog.look_again(file, changes) for file in chosen if file.gone_since is None)
 
+    def unchanged(self) -> bool:
+        """See `KnowsUnchanged.unchanged`."""
+        followed = self._followed
+        pending = (
+            followed.dirty
+            or followed.gone
+            or self._planner.flying
+            or self._unsaved
+            or self._endings.has_pending
+            or self._catalog.has_pending
+        )
+        if pending or self._needs_scan or self._finalise or not self.glance.covers_all():
+            return False
+        follow_symlinks = self._options.follow_symlinks
+        return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
+
     def wake(self, paths: Collection[str]) -> bool:
         """See `Source.wake`. Writes to files that match no pattern wake nobody, but they may be to a file that was renamed."""
         known = [self._look_at(path) for path in paths]

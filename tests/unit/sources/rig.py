@@ -14,6 +14,7 @@ from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.packing.packed import open_stream
+from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
@@ -64,8 +65,12 @@ class Agent:
         self.restart()
 
     def scan(self) -> None:
-        """One scan, saved."""
-        self._save((), self.source.scan())
+        """One scan, saved. It finds nothing to save when the source has said that nothing has changed."""
+        unchanged = self.source.unchanged()
+        changes = self.source.scan()
+        saved = [partition for partition in changes.offsets if partition.key != STARTED]
+        assert not (unchanged and (saved or changes.forget or changes.losses or self.source.lag().files)), changes
+        self._save((), changes)
 
     def work(self, behaviour: Behaviour = lambda: "read") -> int:
         """One plan, read and saved. Returns the number of splits. As in a real batch, nothing is read behind one that was cut short."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import replace
@@ -12,12 +13,12 @@ import pytest
 
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files.paths.discovery import Discovery, Found
-from copycat_agent.sources.files.paths.glance import FULL_SECONDS, Glance
+from copycat_agent.sources.files.paths.glance import COVERED_SECONDS, FULL_SECONDS, Glance
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TICK_NS = 10_000_000
 """Time stamps of this kernel's file systems may be so coarse."""
@@ -115,6 +116,98 @@ def test_a_change_of_names_needs_a_scan(tmp_path: Path, log: Path, change: str) 
     assert not agent.source.glance.suffices()
     agent.drain()
     assert (b"new" in agent.lines) == (change == "new")
+
+
+def looks_at_all(directory: Path, clock: Clock, **options: Any) -> Agent:
+    """An agent of a directory at rest, so small that every file is looked at before a scan is left out."""
+    agent = agent_for(directory, "*.log", **options)
+    agent.source.glance = Glance(clock=clock, worth_seconds=math.inf, young_ns=TICK_NS)
+    come_to_rest(agent)
+    return agent
+
+
+def come_to_rest(agent: Agent) -> None:
+    def is_at_rest() -> bool:
+        agent.drain()
+        return agent.source.unchanged()
+
+    wait_until(is_at_rest)
+
+
+def grow(log: Path) -> None:
+    with log.open("a") as file:
+        file.write("2\n")
+
+
+def replace_by_another(log: Path) -> None:
+    (log.parent / "next").write_text("1\n")
+    (log.parent / "next").replace(log)
+
+
+def change_times(log: Path) -> None:
+    os.utime(log, ns=(0, 0))
+
+
+@pytest.mark.parametrize("change", [grow, Path.unlink, replace_by_another, change_times, lambda log: os.truncate(log, 0)])
+@pytest.mark.parametrize("name", ["app.log", "other.log"])
+def test_nothing_is_unchanged_once_a_file_is_other(tmp_path: Path, log: Path, name: str, change: Callable[[Path], object]) -> None:
+    agent = looks_at_all(tmp_path, Clock(), max_open_files=1)
+    before = len(agent.lines)
+    change(log.with_name(name))
+    assert not agent.source.unchanged()
+    agent.drain()
+    assert (agent.lines[before:] == [b"2"]) == (change is grow)
+
+
+def test_nothing_is_unchanged_once_there_is_another_name(tmp_path: Path, log: Path) -> None:
+    agent = looks_at_all(tmp_path, Clock())
+    log.with_name("new.log").write_text("new\n")
+    assert not agent.source.unchanged()
+
+
+def test_a_name_that_leads_elsewhere_is_a_change(tmp_path: Path, log: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "first").write_text("first\n")
+    (elsewhere / "second").write_text("second\n")
+    log.with_name("link.log").symlink_to(elsewhere / "first")
+    agent = looks_at_all(tmp_path, Clock(), follow_symlinks=True)
+    (elsewhere / "second").replace(elsewhere / "first")
+    assert not agent.source.unchanged()
+    agent.drain()
+    assert b"second" in agent.lines
+
+
+def test_a_file_that_was_let_go_is_looked_at(tmp_path: Path, log: Path) -> None:
+    agent = looks_at_all(tmp_path, Clock())
+    log.rename(tmp_path / "rotated")
+    come_to_rest(agent)
+    grow(tmp_path / "rotated")
+    assert not agent.source.unchanged()
+    agent.scan()
+    assert [loss.end for loss in agent.losses] == [4]
+
+
+def test_what_a_server_keeps_is_scanned_each_time(tmp_path: Path, log: Path) -> None:
+    agent = looks_at_all(tmp_path, Clock())
+    agent.source.glance = Glance(young_ns=TICK_NS, worth_seconds=math.inf, is_local=lambda _device: False)
+    for _ in range(3):
+        agent.scan()
+        assert not agent.source.unchanged()
+
+
+def test_a_scan_is_made_now_and_then_whatever_looks_say(tmp_path: Path, log: Path) -> None:
+    clock = Clock()
+    agent = looks_at_all(tmp_path, clock)
+    clock.now += COVERED_SECONDS + 1
+    assert not agent.source.unchanged()
+
+
+def test_a_directory_that_has_just_changed_is_scanned_again(tmp_path: Path, log: Path) -> None:
+    agent = looks_at_all(tmp_path, Clock())
+    agent.source.glance = Glance(worth_seconds=math.inf, young_ns=10**18)
+    agent.scan()
+    assert not agent.source.unchanged()
 
 
 def test_a_directory_that_is_replaced_needs_a_scan(tmp_path: Path) -> None:

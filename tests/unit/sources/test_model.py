@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import gzip
+import math
 import os
 import shutil
 import tempfile
@@ -331,9 +332,9 @@ class History(RuleBasedStateMachine):
         self.agent.drain()
 
     def _set_glance(self) -> None:
-        """Glances wherever they are allowed, or the default: none in so small a directory."""
-        if self.glances:
-            self.agent.source.glance = Glance(worth_seconds=0.0, round_seconds=1e-9, young_ns=10_000_000)
+        """Looks instead of scans: each at a part of the files, or, as in so small a directory, at all of them. Both soon after a change."""
+        worth_seconds = 0.0 if self.glances else math.inf
+        self.agent.source.glance = Glance(worth_seconds=worth_seconds, round_seconds=1e-9, young_ns=10_000_000)
 
     def _how(self) -> str:
         self.turn += 1

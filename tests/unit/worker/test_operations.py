@@ -329,6 +329,39 @@ def test_one_that_hangs_holds_up_neither_the_others_nor_questions(
     read_so_far(worker, 4)
 
 
+def test_an_idle_connector_scans_only_what_has_changed_and_obeys_as_before(
+    run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "logs" / "a"
+    write(path, "one")
+    scans, looks = [], []
+    scan, unchanged = LogFiles.scan, LogFiles.unchanged
+
+    def counted_scan(self: LogFiles) -> Changes:
+        scans.append(1)
+        return scan(self)
+
+    def counted_look(self: LogFiles) -> bool:
+        looks.append(unchanged(self))
+        return looks[-1]
+
+    monkeypatch.setattr(LogFiles, "scan", counted_scan)
+    monkeypatch.setattr(LogFiles, "unchanged", counted_look)
+    worker = run(ScriptedExecutor(), source={"watch": "poll"})
+    read_so_far(worker, 4)
+    wait_until(lambda: looks[-3:] == [True] * 3, message="the directory has been at rest for a while")
+    before, looked = len(scans), len(looks)
+    wait_until(lambda: len(looks) > looked + 3)
+    assert len(scans) == before
+    assert worker.pause("app").state is State.PAUSED
+    assert worker.resume("app").state is State.RUNNING
+    write(path, "two")
+    read_so_far(worker, 8)
+    wait_until(lambda: looks[-1], message="it is at rest again")
+    write(path.with_name("b"), "three")
+    read_so_far(worker, 14)
+
+
 def test_offsets_change_only_while_nothing_runs(run: Callable[..., Worker], store: MoodyStore, tmp_path: Path) -> None:
     path = tmp_path / "logs" / "a"
     write(path, "one")

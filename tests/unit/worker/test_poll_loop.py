@@ -175,6 +175,41 @@ def test_nobody_waits_behind_steps_that_hang(loop: PollLoop) -> None:
     wait_until(lambda: all(one.busy_since is None for one in stuck), message="those that hung have gone on")
 
 
+def test_a_connector_that_gets_no_thread_says_since_when_it_waits_for_one(loop: PollLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.startswith("connectors-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def steps() -> Steps:
+        yield Wait(math.inf)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    before = time.monotonic()
+    running = loop.start(steps(), Wake())
+    assert running.busy_since is not None
+    assert before <= running.busy_since <= time.monotonic()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    wait_until(lambda: running.busy_since is None, message="its step is done")
+
+
+def test_long_waits_end_together_and_none_before_its_time(loop: PollLoop) -> None:
+    begun = time.monotonic()
+    ended: dict[float, float] = {}
+
+    def steps(seconds: float) -> Steps:
+        yield Wait(begun + seconds)
+        ended[seconds] = time.monotonic()
+
+    waits = [1.2 + number / 100 for number in range(10)]
+    for seconds in waits:
+        loop.start(steps(seconds), Wake())
+    wait_until(lambda: len(ended) == len(waits))
+    assert all(ended[seconds] >= begun + seconds for seconds in waits)
+
+
 def test_an_exception_ends_its_connector_alone(loop: PollLoop, caplog: pytest.LogCaptureFixture) -> None:
     turns = 0
 

@@ -13,15 +13,18 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
+from copycat_agent.sources.files import clock
 from copycat_agent.sources.files.paths.discovery import Mark, mark
 
 WORTH_SECONDS = 0.02
-"""Scans that take less are made each time."""
+"""A scan that takes less is not replaced by a look at a part of the files; it is left out only when no file has changed either."""
 ROUND_SECONDS = 240.0
 """In this time glances look at every quiet file once. Writes to it are told by events as well, where there are events."""
 FULL_SECONDS = 60.0
 """A scan after this time, whatever directories say, or after `FULL_COST` times its own duration, whichever is later."""
 FULL_COST = 300.0
+COVERED_SECONDS = 240.0
+"""The same where every file is looked at in between."""
 ACTIVE_SECONDS = 60.0
 """A file that was written to so recently is looked at in every glance."""
 YOUNG_NS = 2_000_000_000
@@ -57,13 +60,15 @@ class Glance(Generic[_File]):
         worth_seconds: float = WORTH_SECONDS,
         round_seconds: float = ROUND_SECONDS,
         young_ns: int = YOUNG_NS,
+        is_local: Callable[[int], bool] = clock.is_local,
     ) -> None:
         self._clock = clock
         self._worth_seconds = worth_seconds
         self._round_seconds = round_seconds
         self._young_ns = young_ns
+        self._is_host_local = is_local
         self._marks: dict[str, Mark] = {}
-        self._trusted = False
+        self._trusted = self._is_worth = self._is_local = False
         self._scan_seconds = 0.0
         self._scanned_at = self._looked_at = 0.0
         self._round: Iterator[_File] = iter(())
@@ -72,14 +77,23 @@ class Glance(Generic[_File]):
         """A scan that began at `begun_ns` (`time.time_ns()`) and took `seconds` has found the directories with these marks."""
         self._scan_seconds = seconds
         self._scanned_at = self._looked_at = self._clock()
-        self._trusted = False
-        if seconds >= self._worth_seconds:
-            self._marks = dict(marks)
-            self._trusted = all(one is None or max(one[2:]) < begun_ns - self._young_ns for one in self._marks.values())
+        self._is_worth = seconds >= self._worth_seconds
+        self._marks = dict(marks)
+        self._trusted = all(one is None or max(one[2:]) < begun_ns - self._young_ns for one in self._marks.values())
+        # What a server keeps may be shown late, with time stamps of another clock; some file systems in user space stamp no directory.
+        self._is_local = all(one is None or self._is_host_local(one[0]) for one in self._marks.values())
 
     def suffices(self) -> bool:
-        """Whether no name can have changed since the last scan, and that one is recent enough."""
-        if not self._trusted or self._clock() - self._scanned_at > max(FULL_SECONDS, FULL_COST * self._scan_seconds):
+        """Whether a look at a part of the files replaces a scan: that takes long, and names are as the last one found them."""
+        return self._is_worth and self._has_same_names(max(FULL_SECONDS, FULL_COST * self._scan_seconds))
+
+    def covers_all(self) -> bool:
+        """Whether names are as the last scan found them, and the files so few, on a disk of this host, that each can be looked at."""
+        return not self._is_worth and self._is_local and self._has_same_names(COVERED_SECONDS)
+
+    def _has_same_names(self, seconds: float) -> bool:
+        """Whether no name can have changed since the last scan, and that one is less than so many seconds ago."""
+        if not self._trusted or self._clock() - self._scanned_at > seconds:
             return False
         return all(mark(directory) == known for directory, known in self._marks.items())
 

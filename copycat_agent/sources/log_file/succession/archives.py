@@ -39,6 +39,11 @@ class Archives:
         self._asked: dict[SourcePartition, tuple[Saved, ...]] = {}
         self._expected: set[TrackedFile] = set()
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether something is not decided yet, and may be as time goes by."""
+        return bool(self._barriers or self._expected)
+
     def awaited(self) -> set[str]:
         """Returns names (see `kin`) of archives that no task has looked into. Nothing of files with these names is entered as lost yet."""
         self._expected = {file for file in self._expected if not file.removed}

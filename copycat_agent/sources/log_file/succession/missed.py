@@ -91,6 +91,11 @@ class Missed:
             absent = self._followed.absent
             self._before = [*absent.followed_last(changes), *((one, self._followed.offsets[one]) for one in absent.undecided)]
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether a rotation is being followed whose files are not all found yet."""
+        return bool(self._rotations) or self._before is not None
+
     def begun_anew(self, file: TrackedFile) -> None:
         """Record that a file was cut in its place: since the last look or, when a task found that, some looks ago."""
         self.left(file.path, file.partition, file.proof.at_ns if file.seen.rewritten else 0)

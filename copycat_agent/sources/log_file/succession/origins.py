@@ -95,6 +95,11 @@ class Origins:
                 self._free(file)
 
     @property
+    def has_pending(self) -> bool:
+        """Whether something is not decided yet, and may be as time goes by."""
+        return self.needs_scan or bool(self._unjudged or self._held or self._flights or self.archives.has_pending)
+
+    @property
     def is_releasing(self) -> bool:
         """Whether a file is held whose former bytes are found."""
         return any(former not in self._followed.absent.undecided for former, _ in self._held.values())
