@@ -11,20 +11,19 @@ from copycat_agent import logs
 from copycat_agent.delivery.base import Report
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
 from copycat_agent.worker.connector_run import ConnectorRun
-from copycat_agent.worker.connector_state import ConnectorState, Now
 from copycat_agent.worker.context import ConnectorContext, Tools
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
-from copycat_agent.worker.status import State, Status
+from copycat_agent.worker.status import ConnectorState, Now, State, Status
 
 if TYPE_CHECKING:
     from copycat_agent.delivery.base import Delivery, Opening
     from copycat_agent.model import Counts
     from copycat_agent.options import Definition
     from copycat_agent.sources import Source
-    from copycat_agent.worker.connector_metrics import ConnectorMetrics
     from copycat_agent.worker.poll_loop import Running, Steps
+    from copycat_agent.worker.status import ConnectorMetrics
     from copycat_agent.worker.taps import Taps
 
 T = TypeVar("T")

@@ -14,12 +14,10 @@ from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, Counts, SourcePartition, TaskId
 from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged
 from copycat_agent.transforms.sql import sql_at
-from copycat_agent.worker.flights import Flight, accounts_of
-from copycat_agent.worker.limits import Limits
+from copycat_agent.worker.limits import Flight, Limits, accounts_of
 from copycat_agent.worker.poll_loop import Wait
-from copycat_agent.worker.retry_policy import RetryPolicy
+from copycat_agent.worker.retry_policy import RetryPolicy, more_to_read
 from copycat_agent.worker.status import State
-from copycat_agent.worker.verdict import more_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

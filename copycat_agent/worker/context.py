@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.sources import Keeper, Source
     from copycat_agent.watch import Watcher
-    from copycat_agent.worker.connector_metrics import ConnectorMetrics
-    from copycat_agent.worker.connector_state import ConnectorState
     from copycat_agent.worker.orders import Orders
     from copycat_agent.worker.poll_loop import PollLoop
+    from copycat_agent.worker.status import ConnectorMetrics, ConnectorState
     from copycat_agent.worker.taps import Taps
 
 

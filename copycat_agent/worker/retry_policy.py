@@ -1,21 +1,69 @@
-"""What a connector makes of trouble: how long it waits, what it says meanwhile, and when all is well again."""
+"""What a connector makes of trouble: what results mean for it as a whole, how long it waits, and when all is well again."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.backoff import Backoff
-from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.worker.held_files import HeldFiles
+from copycat_agent.errors import BlockedError, CopycatError, FileError, RetriableError
 from copycat_agent.worker.status import State
-from copycat_agent.worker.verdict import for_source, held_back, worst
 
 if TYPE_CHECKING:
+    from copycat_agent.delivery.base import Results
     from copycat_agent.logs import Log
-    from copycat_agent.options import Definition
-    from copycat_agent.worker.connector_metrics import ConnectorMetrics
-    from copycat_agent.worker.connector_state import ConnectorState
-    from copycat_agent.worker.verdict import Results
+    from copycat_agent.options import Definition, ErrorsOptions
+    from copycat_agent.worker.status import ConnectorMetrics, ConnectorState
+
+
+def worst(results: Results) -> CopycatError | None:
+    """The error that decides about the connector; a file's own trouble does not."""
+    errors = [result.error for result in results if result.error is not None and not isinstance(result.error, FileError)]
+    ranked = sorted(errors, key=lambda error: (isinstance(error, RetriableError), not isinstance(error, BlockedError)))
+    return ranked[0] if ranked else None
+
+
+def held_back(results: Results) -> BlockedError | None:
+    """Why some files cannot be sent while others of the same connector may: their source tries them again, the connector goes on.
+
+    None when nothing is blocked, or something else is wrong as well. For topics that depend on the record: a topic that all
+    records share is the whole connector's business.
+    """
+    errors = [result.error for result in results if result.error is not None]
+    blocked = [error for error in errors if isinstance(error, BlockedError)]
+    own = all(isinstance(error, BlockedError | FileError) for error in errors)
+    return blocked[0] if blocked and own else None
+
+
+def more_to_read(results: Results) -> bool:
+    """Whether a file was not read to its end and can be read on at once."""
+    return any(not result.at_end and not result.changed and result.error is None for result in results)
+
+
+def _plain(error: CopycatError | None) -> CopycatError | None:
+    return RetriableError(error.message, error.hint) if isinstance(error, BlockedError) else error
+
+
+class HeldFiles:
+    """Why and since when a source holds single files back. When they are tried again is the source's business."""
+
+    def __init__(self, options: ErrorsOptions, log: Log) -> None:
+        self.reason = ""
+        """Empty when no file is held back."""
+        self._since = Backoff(options)
+        self._log = log
+
+    def add(self, error: BlockedError) -> None:
+        """Files are held back for this reason. Raises FatalError when errors.retry_timeout is over."""
+        self._since.failed(error)
+        if str(error) != self.reason:
+            self._log.warning("files are held back, the others go on", why=error.message, hint=error.hint)
+        self.reason = str(error)
+
+    def release(self) -> None:
+        """None is held back any more."""
+        self._since.succeeded()
+        self.reason = ""
 
 
 class RetryPolicy:
@@ -46,8 +94,10 @@ class RetryPolicy:
         return self.backoff.retry_at
 
     def for_source(self, results: Results) -> Results:
-        """The results as the source should see them, see `verdict.for_source`."""
-        return for_source(results, files_block_alone=self._files_block_alone)
+        """The results as their source should see them: a `BlockedError` that is not the file's own does not hold that file back."""
+        if self._files_block_alone or not any(isinstance(result.error, BlockedError) for result in results):
+            return results
+        return tuple(replace(result, error=_plain(result.error)) for result in results)
 
     def judge(self, results: Results) -> None:
         """A batch is over and saved. Raises what ends the connector."""

@@ -14,10 +14,9 @@ from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 from copycat_agent.worker.connector import STUCK_SECONDS, Connector
 from copycat_agent.worker.context import Tools
-from copycat_agent.worker.handle import ConnectorHandle
+from copycat_agent.worker.handle import ConnectorHandle, Target, Targets
 from copycat_agent.worker.poll_loop import PollLoop
 from copycat_agent.worker.status import State, Status
-from copycat_agent.worker.targets import Target, Targets
 
 if TYPE_CHECKING:
     from copycat_agent.executor import Executor
