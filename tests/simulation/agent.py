@@ -26,9 +26,8 @@ from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.turns import Turns
 from copycat_agent.worker.connector import Connector
-from copycat_agent.worker.connector_metrics import ConnectorMetrics
 from copycat_agent.worker.context import Tools
-from copycat_agent.worker.status import State
+from copycat_agent.worker.status import ConnectorMetrics, State
 from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import NO_ROOM
 from tests.unit.worker.fake_kafka import FakeKafka, lane_plan, with_outcome

@@ -116,7 +116,7 @@ class LogFiles:
         pending = (
             followed.dirty
             or followed.gone
-            or self._planner.flying
+            or self._planner.in_flight
             or self._unsaved
             or self._endings.has_pending
             or self._catalog.has_pending
