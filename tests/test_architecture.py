@@ -153,7 +153,6 @@ REACH_INS: dict[str, int] = {
     "tests/spark/test_cluster_lanes.py": 1,
     "tests/spark/test_cluster_words.py": 1,
     "tests/spark/test_java.py": 1,
-    "tests/spark/test_reasons.py": 1,
     "tests/spark/test_runner.py": 3,
     "tests/unit/agent/conftest.py": 1,
     "tests/unit/agent/test_reload.py": 1,

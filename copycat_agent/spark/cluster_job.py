@@ -62,7 +62,7 @@ class BatchLine:
             self.settle()
 
     def settle(self) -> None:
-        """The batch shall settle."""
+        """Tell the batch to settle, now or when it connects."""
         self.settled = True
         with self._lock:
             peer = self._peer
@@ -97,7 +97,7 @@ class Exchange:
             threading.Thread(target=self._serve, args=(self._server,), name="cluster-lines", daemon=True).start()
 
     def line(self) -> BatchLine:
-        """One for a new batch."""
+        """Open a line for a new batch."""
         if self._server is None:
             return BatchLine(None)
         token = secrets.token_bytes(TOKEN_BYTES)
@@ -105,13 +105,13 @@ class Exchange:
         return line
 
     def end(self, line: BatchLine) -> None:
-        """Its batch is over."""
+        """Close the line of a batch that is over."""
         if line.address is not None:
             self._lines.pop(line.address.token, None)
         line.close()
 
     def close(self) -> None:
-        """No line can be opened any more, and those that are hang up."""
+        """Stop listening and close all lines."""
         if self._server is not None:
             with contextlib.suppress(OSError):
                 self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept`
@@ -174,7 +174,7 @@ class ClusterFlight:
         return self.settled_at > 0
 
     def use(self, line: BatchLine) -> None:
-        """This is how it hears, from now on."""
+        """Tell it to settle over `line` from now on; at once where it was told to before."""
         with self._lock:
             self.line = line
             if self.settled:
@@ -195,7 +195,7 @@ class Pulse:
         self._told = False
 
     def beat(self) -> None:
-        """One has begun or ended."""
+        """Note that a batch has begun or ended."""
         self._last = time.monotonic()
         self._told = False
 
@@ -273,7 +273,7 @@ class ClusterJob:
             self._session.jvm.kill()
 
     def _guard(self, context: SparkContext, group: str) -> None:
-        """Thread: lives as long as the job."""
+        """Thread that lives as long as the job: cancels it once there is a reason to."""
         asked = since = time.monotonic()
         begun_at = 0.0
         while not self._over.wait(_LOOK_SECONDS):

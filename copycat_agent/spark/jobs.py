@@ -272,7 +272,7 @@ class _Job:
         self._over = threading.Event()
 
     def end(self) -> None:
-        """The job has ended."""
+        """End the guard: the job is over."""
         self._over.set()
 
     def guard(self, seconds: float) -> None:

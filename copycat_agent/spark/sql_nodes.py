@@ -27,7 +27,7 @@ class Catalyst:
         self._java = session._jvm.java.util.ArrayList
 
     def seq(self, items: list[Any]) -> Any:  # noqa: ANN401
-        """A sequence of Scala's."""
+        """Make a Scala sequence of these items."""
         found = self._java()
         for item in items:
             found.add(item)
@@ -38,7 +38,7 @@ class Catalyst:
         return self._session.createDataFrame(self._java(), self._types.StructType.fromDDL(ddl))
 
     def dataset(self, plan: Any) -> Any:  # noqa: ANN401
-        """A plan as something that can be run."""
+        """Make a dataset, which can be run, of a plan."""
         return self._datasets.ofRows(self._session, plan)
 
     def analysed(self, parsed: Any) -> Any:  # noqa: ANN401
@@ -56,11 +56,11 @@ class Catalyst:
         return self._expressions.Alias(expression, name, number, self.seq([]), self._option.empty(), self.seq([]))
 
     def null_text(self) -> Any:  # noqa: ANN401
-        """A null of type string."""
+        """Make a null of type string."""
         return self._expressions.Literal.create(None, self._types.DataTypes.StringType)
 
     def text(self, text: str) -> Any:  # noqa: ANN401
-        """A text."""
+        """Make a string literal."""
         return self._expressions.Literal.create(text, self._types.DataTypes.StringType)
 
     def tried(self, expression: Any) -> Any:  # noqa: ANN401
@@ -103,7 +103,7 @@ def kind_of(thing: Any) -> str:  # noqa: ANN401
 
 
 def each(seq: Any) -> list[Any]:  # noqa: ANN401
-    """What is in a sequence of Scala's."""
+    """The items of a Scala sequence."""
     return [seq.apply(number) for number in range(seq.size())]
 
 

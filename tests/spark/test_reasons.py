@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from copycat_agent.spark import session
 
@@ -32,10 +32,22 @@ PYTHON = [
 ]
 
 
+class JavaException:
+    """An exception of the JVM, as py4j hands it on."""
+
+    _target_id = "o1"
+    _gateway_client = None
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def getMessage(self) -> str:  # noqa: N802 - Java's name
+        return self._message
+
+
 @pytest.mark.parametrize(("text", "reason"), JAVA + PYTHON)
-def test_the_cause_is_told_and_not_the_stack(monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
-    monkeypatch.setattr(session, "_message_of", lambda _error: ABORTED + text + DRIVER)
-    assert reason in session.reason_of(RuntimeError())
+def test_the_cause_is_told_and_not_the_stack(text: str, reason: str) -> None:
+    assert reason in session.reason_of(Py4JJavaError("", JavaException(ABORTED + text + DRIVER)))
 
 
 def test_a_jvm_that_is_gone_is_said_to_be() -> None:
