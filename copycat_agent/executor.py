@@ -29,6 +29,9 @@ class Executor(Protocol):
     def submit(self, batch: Batch) -> Results:
         """Start `batch`; at most one batch per task is under way (the caller's duty).
 
+        A future per batch, and not a list of batches with a list of results: so a task that is done gets work at once, and no connector
+        waits for its slowest task.
+
         The future always yields one result per split, in order. What goes wrong on the way (a runner that dies, a JVM that
         is gone) comes as results with a `RetriableError` and the split's own offset; the future raises nothing.
         """

@@ -1,9 +1,9 @@
 """What a definition may name: the parts that come with the agent, and those of installed packages.
 
 A package brings a part by an entry point, in the group of its kind: `[project.entry-points."copycat_agent.transforms"]` with
-`shout = "copycat_shout:SHOUT"`. Packages are asked only for a name that the agent does not have itself, so they cost a start nothing,
-and a part of theirs never stands in for one of ours. One that cannot be had is not there, and `find` says why: it harms nobody who
-does not ask for it.
+`shout = "copycat_shout:SHOUT"`. Packages are asked only for a name that the agent does not have itself, so they cost a start nothing (a
+look at what is installed takes 2 to 7 ms, more on a cold disk), their code runs only for who asks for it, and a part of theirs never
+stands in for one of ours. One that cannot be had is not there, and `find` says why: it harms nobody who does not ask for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The definitions as they stand in files: what is wanted now, the last good version of what is broken, and who follows them."""
+"""The definitions as they stand in files: what is wanted now, the last good version of what is broken, and who follows them.
+
+What cannot be read (a broken file, a directory that vanished, a second file with the same name) keeps its last good version: only a file
+that is gone is a removal.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,12 @@ class KeptFiles:
     """A `sources.Keeper` for all connectors, over the service manager's store. Thread-safe.
 
     A file is stored once, whoever follows it, and removed when its last owner has released it. When there is no room, files that
-    are first take the place of others.
+    are first take the place of others. Its name is its identity (device, inode, birth), which leads to the row whatever generation that
+    has: a generation in the name would make every cut of a file a removal and a new store of one open file, and systemd drops the second
+    of two descriptors of one file.
+
+    What was passed on is opened anew through /proc/self/fd, so that who may read it is judged anew, and it is read only if the patterns
+    would still have it. An upgrade restarts the service: a stop would drop what is stored.
     """
 
     def __init__(self, manager: ServiceManager, owners: Mapping[str, set[str]] | None, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,8 @@
-"""Reload: what the files ask for is made to run, and what came of it is told as a diff."""
+"""Reload: what the files ask for is made to run, and what came of it is told as a diff.
+
+Everything is loaded anew and compared by value with what runs: what is equal keeps its files and position. What differs is drained while
+its successor already waits for its end, so no connector waits for another one's drain.
+"""
 
 from __future__ import annotations
 

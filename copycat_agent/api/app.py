@@ -46,6 +46,9 @@ class _Name(BaseConverter):
 class Guard:
     """Keeps browsers out: a web page can make one send requests to this host, but not without saying so.
 
+    Who can open the unix socket (0600, in a directory of 0700) may do everything; this is against what such a user's programs do
+    without his knowing.
+
     `hosts` are names that clients may use besides our own; None: any, on a port that is open to other hosts, which know this one by
     names that it does not know. `logins`: who may ask; None: everybody.
     """

@@ -135,7 +135,7 @@ class Server:
             raise
 
     def _wait(self, milliseconds: float | None, listener: socket.socket | None = None) -> None:
-        poll = select.poll()
+        poll = select.poll()  # select() ends at descriptor 1,024, and the agent holds more
         poll.register(self._wake_reader, select.POLLIN)
         if listener is not None:
             poll.register(listener, select.POLLIN)

@@ -162,8 +162,8 @@ def listen_tcp(listen: str) -> tuple[socket.socket, bool]:
 
 
 GRACE_SECONDS = 10.0
-"""The HTTP libraries are imported with the first request, or after so long: never in the way of the first record, and not
-only when the files on disk may already be those of another version."""
+"""The HTTP libraries, which take 0.15 s, are imported with the first request, or after so long: never in the way of the first record, and
+not months later, when the files on disk may already be those of another version."""
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Paths that are served on a port that other hosts can reach."""
 

@@ -3,6 +3,9 @@
 First all of it is read and goes through the steps before the query; then Spark answers; then the same frames, which stay in memory, are
 handed over once more as any other's are, each record as what the query made of it. So files are read once, a record that Kafka refuses
 is looked for without Spark, and nothing is sent before the query has come through for the whole batch.
+
+Both ways are columns, not records: rows are made of a whole chunk, and so are fields of the answers. Only a record about which there is
+something to be said is looked at by itself; `tests/unit/batch/test_sql_ways.py` holds the two ways against each other.
 """
 
 from __future__ import annotations

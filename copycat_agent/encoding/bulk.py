@@ -1,5 +1,6 @@
 """The bulk way through a chunk: its records one after the other in one draft, or all at once where no step works on them.
 
+Where no step works and messages differ in their values only, the list of values goes to the client as it is.
 It goes as far as the first bad record, which is then looked at by itself, and goes on behind it. Throughput pays for it: an object, two
 calls and a `try` for each record would cost more than all the rest.
 """

@@ -1,4 +1,10 @@
-"""From records to messages: a definition, compiled once per process, and bound to each split that a batch reads."""
+"""From records to messages: a definition, compiled once per process, and bound to each split that a batch reads.
+
+A record goes from `Chunk` (framed bytes) through `Draft` (one record that is worked on) to `Message` (the arguments of `produce`), in bulk
+(`bulk`) or one by one (`SplitEncoder.encode`): bad and refused records, the last unfinished line, backfills by time, what `tap` shows, and
+what `try` and `test` look at. Tests hold the two ways against each other (`tests/unit/batch/test_fast.py`), and all ways for random
+definitions and files (`test_ways.py`): the same messages in the same order, the same counts and offsets.
+"""
 
 from __future__ import annotations
 

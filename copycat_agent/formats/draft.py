@@ -18,6 +18,8 @@ class Unparsed(NamedTuple):
 class Draft:
     """One record while it is worked on. A chunk makes one for each record that is looked at by itself, and one for all others.
 
+    Steps change it in place: a new record per step, or a frozen one, would cost more than the work of most steps (0.1 µs).
+
     `value` is the framed bytes, or the fields once the format or a step has made some. The dict of fields is the steps' own: they may
     change it. What lies within a field (a dict, a list) is not: it is replaced, never changed, since it may be the format's.
     `timestamp_ms` is the event time in epoch milliseconds, None while no step has set one.

@@ -8,6 +8,9 @@ that it does not matter where reading begins:
 - within a line, a run of `INNER_HOLE_BYTES` is a hole, and ends the line;
 - what goes on behind a hole is a hole.
 
+Framing passes a hole as a gap between two chunks, as it does a byte order mark: so offsets stay those of the file's bytes, and what is
+between gaps is still cut into lines by one `split`.
+
 A run at the end of the file waits for what comes behind it: writers that allocate ahead fill it in later. It does not wait when
 it is `OPEN_BYTES` long, or when the file is final.
 """

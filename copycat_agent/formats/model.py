@@ -306,7 +306,10 @@ class RecordFile(Protocol):
 
     @property
     def memo(self) -> dict[str, Any]:
-        """What a format wants to find again when the next batch of this file runs in this process: empty at first, and after a kill."""
+        """What a format wants to find again when the next batch of this file runs in this process: empty at first, and after a kill.
+
+        It makes the next batch quick, and nothing depends on it: a kill costs no more than reading again.
+        """
 
     def __call__(self, position: int, size: int, /) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file. Going back far in a packed file costs."""
@@ -321,7 +324,10 @@ class RecordFormat(Protocol):
 
     @property
     def counts_records(self) -> bool:
-        """Whether positions are record numbers from 0. Else they are bytes."""
+        """Whether positions are record numbers from 0, where a format cannot seek to a record (Avro, Parquet). Else they are bytes.
+
+        The records before a position in its block are then decoded again; no decoder's state is kept in an offset.
+        """
 
     @property
     def finds_end(self) -> bool:

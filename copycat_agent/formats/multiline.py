@@ -1,6 +1,7 @@
 """Records of several lines, on top of lines: a run of lines that a rule puts together, as it stands in the file.
 
-Nothing is kept between two calls: a group that is not known to be complete is not yielded, and is read again from its beginning.
+Nothing is kept between two calls: a group that is not known to be complete is not yielded, and is read again from its beginning, after
+a kill as after a batch. So the offset never passes an open group; whether a line goes on with it follows from the group's own lines.
 A group over a limit goes in parts (`group_parts`); or it is cut there, and the rest of it is passed over up to the next group's beginning.
 """
 

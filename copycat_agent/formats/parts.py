@@ -1,7 +1,8 @@
 """Records over the limit that are sent in parts: pieces in the order of the file, which put together are the record.
 
 A part goes as far as the limits let it: to the end of a line where a group of lines is cut, else to the end of a character. So where
-a part ends follows from where it begins, and reading can go on at any of them with what `Cut` says.
+a part ends follows from where it begins, and reading can go on at any of them with what `Cut` says. Such a record may be larger than
+any batch: hence it is the one whose state is saved in an offset (`SourceOffset.cut`), so that parts are the same whoever cuts them.
 """
 
 from __future__ import annotations

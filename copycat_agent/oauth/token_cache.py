@@ -1,7 +1,8 @@
 """A token that all clients of a process use until it is about to expire.
 
-librdkafka's own OIDC asks for a token per client, and exactly once makes a client per transaction. Here the endpoint is asked once; three
-quarters through the token's life the next one is fetched in the background, and the old one is used as long as that fails.
+librdkafka's own OIDC asks for a token per client (five requests for five producers), and exactly once makes a client per transaction. Here
+the endpoint is asked once; three quarters through the token's life the next one is fetched in the background, and the old one is used as
+long as that fails.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Tokens:
     def give(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
         """For `oauth_cb` of a Kafka client: token, when it expires, principal, SASL extensions.
 
-        Called on a thread of the library, which must not wait for the network: RetriableError where there is no token now. It asks again
+        Called on a thread of the library for which closing the client waits, so it must not wait for the network: RetriableError where
+        there is no token now. It asks again
         in ten seconds, and by then there may be one.
         """
         kept = self._good()

@@ -3,6 +3,7 @@
 A loss is a stretch of bytes that was given up, with where, why and when. Only the newest entries are kept; totals are few and survive them.
 An account says what a run to the end did with one file: counts, and places in Kafka. Losses and accounts are written in the transaction
 that saves the offsets they belong to. So after a kill nothing is counted twice, and nothing that an offset has passed is left out.
+An account's counts are added up batch by batch; live connectors write none.
 """
 
 from __future__ import annotations

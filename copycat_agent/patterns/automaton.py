@@ -68,7 +68,8 @@ MAX_POSITIONS = 4000
 """Larger patterns are not looked at: the answer would take too long."""
 _MAX_COPIES = 4
 _MANY = 2**64
-"""As many ways as need counting."""
+"""As many ways as need counting. Ways are counted, not places where they part: ten equal alternatives are ten ways, and forty parts that
+may each be empty in two ways are 2^40, though the text is one character."""
 
 
 class TooLargeError(Exception):

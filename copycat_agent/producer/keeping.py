@@ -83,7 +83,7 @@ class Producers:
 
     A batch has a producer to itself: otherwise a flush would wait for, and an error be taken for, somebody else's records. Between batches
     any task with equal Kafka options may take it, so a thousand connectors need as many connections as they have batches under way: a
-    client for each of them held 3,000 threads. A lane stays its task's.
+    client for each of 1,000 connectors held 3,000 threads, and as many connections. A lane stays its task's.
     """
 
     def __init__(

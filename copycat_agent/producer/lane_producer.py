@@ -47,7 +47,7 @@ class LaneProducer(TaskProducer):
     Used from one thread at a time, `attend` from any.
 
     Where the login is a token the client itself is made in the background, too: the binding takes a second for it, since it waits in
-    whole seconds for the token to be set.
+    whole seconds for the token to be set (`wait_for_oauth_token_set`).
     """
 
     _least_batch_bytes = 1  # finding out costs a whole transaction here
@@ -167,7 +167,7 @@ class LaneProducer(TaskProducer):
         raise RefusedError(reason)
 
     def commit(self) -> None:
-        """Commit. When it raises, nobody knows whether it is committed, or will be."""
+        """Commit. When it raises, nobody knows whether it is committed, or will be: no answer is not "undone"."""
         self.broken = True
         seconds = COMMIT_SECONDS if not self._stopping() else _LAST_SECONDS
         deadline = time.monotonic() + min(seconds, self._timeout_ms / 2000)

@@ -3,10 +3,12 @@
 A transaction that takes the head from `seq` to `seq + 1` uses the id that `transactional_id` gives for `seq`, and a producer of its own.
 So whoever else would take that step has to fence this one first, and an EndTxn that the network delivers late finds a newer epoch.
 The producer for the step after it is prepared before the commit: nobody can then have taken that step before us without fencing it, and
-the head need not be read again. A producer that was not prepared so has to read it.
+the head need not be read again, which costs about 40 ms. A producer that was not prepared so has to read it, up to the read_uncommitted
+end, and begins only where it is exactly the planned one.
 
 A transaction is given up by preparing its id anew, not by asking for an abort: the markers of such an abort have the epoch of the
-transaction, and a broker that does not verify would take a produce request that comes late, for the next transaction to commit.
+transaction, and a broker that does not verify (before 3.6, or switched off) would take a produce request that comes late, for the next
+transaction to commit.
 """
 
 from __future__ import annotations

@@ -268,6 +268,9 @@ def publish(
 ) -> Lines[list[Claim]]:
     """One more step of the lane that was claimed last, where there is anything to tell: `rows`, now that they are known to be the truth.
 
+    It is a transaction of its own behind the claims: written with a claim, before that was seen, it could lay old positions over ones that
+    the broker had not shown.
+
     It also deletes the positions under other keys: they stand under the connector's own from then on, and whoever asks for those when the
     store is lost finds nothing of them. And it says what the connector is called, before anything is planned.
     """

@@ -90,7 +90,10 @@ def _raising(step: Step, name: str, policy: Policy) -> Step:
 
 
 def _fault(name: str, error: Exception) -> StepFaultError:
-    """A step that raises anything but a `CopycatError` is at fault itself, whatever the record: its connector stops, by no policy."""
+    """A step that raises anything but a `CopycatError` is at fault itself, whatever the record: its connector stops, by no policy.
+
+    What its author did not foresee would fail on every record, and `on_error: keep` would pass all of them on, unmasked.
+    """
     origin = blamed(error.__traceback__)
     if origin is None:
         return StepFaultError(f"{name}: {told(error)}", "this is a bug in copycat-agent: please report it")

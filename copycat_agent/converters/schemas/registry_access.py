@@ -1,4 +1,8 @@
-"""A schema registry, as one process asks it: few questions, each bounded in time, with its own words for what goes wrong."""
+"""A schema registry, as one process asks it: few questions, each bounded in time, with its own words for what goes wrong.
+
+The client bounds single reads only, and a batch has to end when the agent does: hence a deadline on the whole answer. Its own retries are
+off, since the batch's back-off is the one that counts.
+"""
 
 from __future__ import annotations
 
