@@ -90,7 +90,7 @@ class Catalog:
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
         searches = bool(self._search_for or self.followed.absent.undecided) or self._missed.has_pending
-        return searches or self.has_trouble or self.has_rests or self.origins.has_pending
+        return searches or self.has_trouble or self.has_rests or self.origins.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""

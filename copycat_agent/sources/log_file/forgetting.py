@@ -36,15 +36,19 @@ class Forgetting:
         self._there: dict[SourcePartition, float] = {}
         self._told: set[str] = set()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for `age` to look again at files that nobody follows."""
+        return time.monotonic() - self._aged_at >= min(_AGE_SECONDS, self._forget_seconds / 2) and bool(self._absent.inodes)
+
     def age(self, changes: Changes) -> None:
         """Note when files were seen to be gone, and forget them `forget_after` later. Cheap: it looks only now and then.
 
         What is excluded for a while, or lies where nothing can be listed, is not seen to be gone.
         """
-        now = time.monotonic()
-        if now - self._aged_at < min(_AGE_SECONDS, self._forget_seconds / 2):
+        if not self.is_due:
             return
-        self._aged_at = now
+        self._aged_at = now = time.monotonic()
         self._there = {partition: until for partition, until in self._there.items() if until > now}
         whereabouts = Whereabouts()
         for inode in self._absent.inodes:

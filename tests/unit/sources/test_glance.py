@@ -344,3 +344,20 @@ def passes(directory: Path, stamp: int) -> bool:
     probe.mkdir()
     probe.rmdir()
     return directory.stat().st_mtime_ns > stamp
+
+
+def test_a_file_written_over_is_scanned_though_an_event_told_of_it(tmp_path: Path, log: Path) -> None:
+    agent = looks_at_all(tmp_path, Clock())
+    log.write_bytes(b"2\n")
+    agent.source.wake([str(log)])
+    assert not agent.source.unchanged()
+    agent.drain()
+    assert agent.lines[-1] == b"2"
+
+
+def test_what_a_scan_saw_of_a_file_in_flight_is_looked_at_again(tmp_path: Path, log: Path) -> None:
+    agent = looks_at_all(tmp_path, Clock())
+    grow(log)
+    agent.scan()
+    assert agent.work() == 1
+    assert not agent.source.unchanged()
