@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copycat_agent.formats.draft import Draft, Unparsed
+from copycat_agent.formats.draft import Draft, Parsed, Unparsed
 from copycat_agent.formats.encoding import encoding_problem, split_problem
 from copycat_agent.formats.lines import LineFrames, LineOptions
 from copycat_agent.formats.model import (
@@ -13,7 +13,7 @@ from copycat_agent.formats.model import (
     Gap,
     LongLine,
     OnTooLong,
-    Parsed,
+    Part,
     Reader,
     RecordFile,
     RecordFormat,
@@ -22,7 +22,6 @@ from copycat_agent.formats.model import (
 )
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
-from copycat_agent.formats.parts import Part
 
 __all__ = [
     "TAIL_BYTES",

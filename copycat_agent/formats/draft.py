@@ -1,7 +1,10 @@
-"""One record on its way from the bytes that framing found to the fields that steps make of them."""
+"""Records that a format has found: one on its way through the steps, and runs of them that a format has read itself."""
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -75,3 +78,88 @@ class Draft:
         draft = Draft(self.framed, self.start, self.end, self.number, self.raw, self.schema, self.as_is)
         draft.partial = self.partial
         return draft
+
+
+class Parsed(NamedTuple):
+    """A run of records that a format has found and read, the counterpart of `Chunk`.
+
+    Record i is `values[i]`, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
+    numbers of formats that count those. What stands between two records belongs to the first. `raw[i]` are its bytes as they stand
+    in the file; `raw` is None where a format has none. `size_bytes` is what the run weighs: the bytes that were read for it.
+    `tail` are the last bytes before its end, b"" where places are record numbers. `as_is`: as long as nothing makes other fields of
+    a record and no converter is asked for fields, `raw` is its value.
+    """
+
+    values: Sequence[bytes | dict[str, Any] | Unparsed]
+    places: Sequence[int]
+    size_bytes: int
+    raw: Sequence[bytes] | None = None
+    tail: bytes = b""
+    schema: Schema | None = None
+    as_is: bool = False
+
+    @property
+    def start(self) -> int:
+        """Where its first record begins."""
+        return self.places[0]
+
+    @property
+    def end(self) -> int:
+        """Where its last record ends."""
+        return self.places[-1]
+
+    @property
+    def total(self) -> int:
+        """How many records it is made of."""
+        return len(self.values)
+
+    @property
+    def partial(self) -> bool:
+        """A format knows where its records end."""
+        return False
+
+    def weight(self, index: int) -> int:
+        """What its first `index` records weigh: about, where that is not what they cover."""
+        covered = self.places[-1] - self.places[0]
+        if covered == self.size_bytes:
+            return self.places[index] - self.places[0]
+        return self.size_bytes * index // len(self.values)
+
+    def rows(self, first: int = 1) -> Iterator[Draft]:
+        """A draft of each record, of which the first one is the `first`-th of its file."""
+        for index, value in enumerate(self.values):
+            raw = None if self.raw is None else self.raw[index]
+            yield Draft(value, self.places[index], self.places[index + 1], first + index, raw, self.schema, self.as_is)
+
+    def fitting(self, records: int, size_bytes: int) -> int:
+        """How many records are no more than so many, and weigh about so much; at least one."""
+        count = len(self.values)
+        by_size = count if self.size_bytes <= size_bytes else count * size_bytes // self.size_bytes
+        return max(1, min(count, records, by_size))
+
+    def before(self, position: int) -> int:
+        """How many records begin before `position`."""
+        return bisect.bisect_left(self.places, position, 0, len(self.values))
+
+    def cut(self, index: int) -> tuple[Parsed, Parsed]:
+        """The first `index` records and the others. Neither may be empty."""
+        assert 0 < index < len(self.values), "half of a run is a run"
+        return self._part(0, index), self._part(index, len(self.values))
+
+    def sorted_out(self) -> list[Parsed]:
+        """The run cut where records that could be read and bad ones meet; it alone when it has but one kind."""
+        if Unparsed not in set(map(type, self.values)):
+            return [self]
+        kinds = groupby(type(value) is Unparsed for value in self.values)
+        ends = list(accumulate(sum(1 for _ in alike) for _, alike in kinds))
+        return [self._part(begin, end) for begin, end in pairwise([0, *ends])] if len(ends) > 1 else [self]
+
+    def _part(self, begin: int, end: int) -> Parsed:
+        raw = None if self.raw is None else self.raw[begin:end]
+        weight, tail = self.weight(end) - self.weight(begin), self.tail_before(end)
+        return self._replace(values=self.values[begin:end], places=self.places[begin : end + 1], size_bytes=weight, raw=raw, tail=tail)
+
+    def tail_before(self, index: int) -> bytes:
+        """What of `tail` stands before the `index`-th record."""
+        behind = self.places[-1] - self.places[index]
+        return self.tail[:-behind] if behind else self.tail

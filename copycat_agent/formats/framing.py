@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from copycat_agent.formats.encoding import CHARACTER_BYTES, MARK_BYTES, Layout
 from copycat_agent.formats.holes import INNER_HOLE_BYTES, OPEN_BYTES, Holes
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, LongLine, Reader, SkippedRest, Text
-from copycat_agent.formats.parts import Cut, Part, part_bytes
+from copycat_agent.formats.model import TAIL_BYTES, Chunk, Cut, Frame, Gap, LongLine, Part, Reader, SkippedRest, Text, part_bytes
 
 _GAP_BYTES = 16 * 2**20
 """Of a hole, passed at a time."""

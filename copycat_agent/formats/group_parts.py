@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from copycat_agent.formats.encoding import Layout
 from copycat_agent.formats.grouping import GroupState
-from copycat_agent.formats.model import TAIL_BYTES
-from copycat_agent.formats.parts import Cut, Part
+from copycat_agent.formats.model import TAIL_BYTES, Cut, Part
 
 
 class GroupParts:

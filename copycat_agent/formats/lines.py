@@ -11,8 +11,7 @@ from typing import Literal
 from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.formats.framing import FrameLimits, Framing
 from copycat_agent.formats.holes import Holes
-from copycat_agent.formats.model import Frame, OnTooLong, Reader
-from copycat_agent.formats.parts import Cut
+from copycat_agent.formats.model import Cut, Frame, OnTooLong, Reader
 from copycat_agent.options import ByteSize, Duration, Field, Options
 
 BLOCK_BYTES = 2**20

@@ -1,21 +1,25 @@
-"""What framing yields."""
+"""What framing yields, and who yields it.
+
+A record over the limit may be sent in parts: pieces in the order of the file, which put together are the record. A part goes as far as
+the limits let it: to the end of a line where a group of lines is cut, else to the end of a character. So where a part ends follows from
+where it begins, and reading can go on at any of them with what `Cut` says.
+"""
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, groupby, pairwise
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
-from copycat_agent.formats.draft import Draft, Unparsed
-from copycat_agent.formats.parts import Part
-from copycat_agent.model import Schema
+from copycat_agent.formats.draft import Draft, Parsed
 
 TAIL_BYTES = 256
 """Bytes before a position that its fingerprint covers."""
 
 OnTooLong = Literal["dlq", "truncate", "split", "drop"]
 """What becomes of a record over the limit."""
+
+_MOST_BYTES = 2**30 + 2**12
+"""Of a first part: the largest limit, a delimiter and a character."""
 
 Reader = Callable[[int, int], bytes]
 """`read(position, size)`: up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
@@ -174,89 +178,69 @@ class Gap(NamedTuple):
     reason: Literal["hole", "bom", "header"]
 
 
-class Parsed(NamedTuple):
-    """A run of records that a format has found and read, the counterpart of `Chunk`.
+def part_bytes(max_bytes: int) -> int:
+    """The most that a part of a record over this limit has.
 
-    Record i is `values[i]`, fields or an `Unparsed`, and covers `places[i]` up to, not including, `places[i + 1]`: bytes, or record
-    numbers of formats that count those. What stands between two records belongs to the first. `raw[i]` are its bytes as they stand
-    in the file; `raw` is None where a format has none. `size_bytes` is what the run weighs: the bytes that were read for it.
-    `tail` are the last bytes before its end, b"" where places are record numbers. `as_is`: as long as nothing makes other fields of
-    a record and no converter is asked for fields, `raw` is its value.
+    A little less than the limit: with the defaults of both, a topic takes no record of 1 MiB that does not compress, once Kafka's own
+    bytes and the headers are counted.
+    """
+    return max_bytes - max_bytes // 64
+
+
+class Cut(NamedTuple):
+    """What has to be known to go on between two parts of a record.
+
+    `parts` of it stand before the position, the first of them in bytes `start` up to, not including, `end`. The rest is that of a group
+    of lines: `in_line` that the position lies within a line, `table`, `stream` and `unfinished` see `grouping.State`.
     """
 
-    values: Sequence[bytes | dict[str, Any] | Unparsed]
-    places: Sequence[int]
-    size_bytes: int
-    raw: Sequence[bytes] | None = None
-    tail: bytes = b""
-    schema: Schema | None = None
-    as_is: bool = False
+    parts: int
+    start: int
+    end: int
+    in_line: bool = False
+    table: int = 0
+    stream: str = ""
+    unfinished: bool = False
+
+    def text(self) -> str:
+        """For an offset, see `parse`."""
+        return f"{self.parts} {self.start} {self.end} {self.in_line:d} {self.table} {self.stream or '-'} {self.unfinished:d}"
+
+    @staticmethod
+    def parse(text: str, position: int) -> Cut | None:
+        """What an offset at byte `position` says; None for a text that is none of ours."""
+        try:
+            parts, start, end, in_line, table, stream, unfinished = text.split(" ")
+            cut = Cut(int(parts), int(start), int(end), in_line == "1", int(table), stream.removeprefix("-"), unfinished == "1")
+        except ValueError:
+            return None
+        return cut if cut.parts > 0 and 0 <= cut.start < cut.end <= min(position, cut.start + _MOST_BYTES) else None
+
+
+class Part(NamedTuple):
+    """The `number`-th part, from 1, of a record over the limit: bytes `start` up to, not including, `end`.
+
+    `raw` are its bytes as they stand in the file, `value` what is sent of them; a line's end belongs to both, except to that of the
+    record. `first` is where the record's first part begins and ends, `codec` what it is decoded with ("": as it stands). `cut` is what
+    goes on behind it, None behind the last. `partial`: the last one, and no delimiter ends it. Such a record may be larger than any batch:
+    hence it is the one whose state is saved in an offset (`SourceOffset.cut`), so that parts are the same whoever cuts them.
+    """
+
+    raw: bytes
+    value: bytes
+    start: int
+    end: int
+    number: int
+    first: tuple[int, int]
+    codec: str
+    cut: Cut | None
+    tail: bytes
+    partial: bool = False
 
     @property
-    def start(self) -> int:
-        """Where its first record begins."""
-        return self.places[0]
-
-    @property
-    def end(self) -> int:
-        """Where its last record ends."""
-        return self.places[-1]
-
-    @property
-    def total(self) -> int:
-        """How many records it is made of."""
-        return len(self.values)
-
-    @property
-    def partial(self) -> bool:
-        """A format knows where its records end."""
-        return False
-
-    def weight(self, index: int) -> int:
-        """What its first `index` records weigh: about, where that is not what they cover."""
-        covered = self.places[-1] - self.places[0]
-        if covered == self.size_bytes:
-            return self.places[index] - self.places[0]
-        return self.size_bytes * index // len(self.values)
-
-    def rows(self, first: int = 1) -> Iterator[Draft]:
-        """A draft of each record, of which the first one is the `first`-th of its file."""
-        for index, value in enumerate(self.values):
-            raw = None if self.raw is None else self.raw[index]
-            yield Draft(value, self.places[index], self.places[index + 1], first + index, raw, self.schema, self.as_is)
-
-    def fitting(self, records: int, size_bytes: int) -> int:
-        """How many records are no more than so many, and weigh about so much; at least one."""
-        count = len(self.values)
-        by_size = count if self.size_bytes <= size_bytes else count * size_bytes // self.size_bytes
-        return max(1, min(count, records, by_size))
-
-    def before(self, position: int) -> int:
-        """How many records begin before `position`."""
-        return bisect.bisect_left(self.places, position, 0, len(self.values))
-
-    def cut(self, index: int) -> tuple[Parsed, Parsed]:
-        """The first `index` records and the others. Neither may be empty."""
-        assert 0 < index < len(self.values), "half of a run is a run"
-        return self._part(0, index), self._part(index, len(self.values))
-
-    def sorted_out(self) -> list[Parsed]:
-        """The run cut where records that could be read and bad ones meet; it alone when it has but one kind."""
-        if Unparsed not in set(map(type, self.values)):
-            return [self]
-        kinds = groupby(type(value) is Unparsed for value in self.values)
-        ends = list(accumulate(sum(1 for _ in alike) for _, alike in kinds))
-        return [self._part(begin, end) for begin, end in pairwise([0, *ends])] if len(ends) > 1 else [self]
-
-    def _part(self, begin: int, end: int) -> Parsed:
-        raw = None if self.raw is None else self.raw[begin:end]
-        weight, tail = self.weight(end) - self.weight(begin), self.tail_before(end)
-        return self._replace(values=self.values[begin:end], places=self.places[begin : end + 1], size_bytes=weight, raw=raw, tail=tail)
-
-    def tail_before(self, index: int) -> bytes:
-        """What of `tail` stands before the `index`-th record."""
-        behind = self.places[-1] - self.places[index]
-        return self.tail[:-behind] if behind else self.tail
+    def is_last(self) -> bool:
+        """Whether the record ends with it."""
+        return self.cut is None
 
 
 Frame = Chunk | Parsed | LongLine | SkippedRest | Part | Gap

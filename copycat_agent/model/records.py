@@ -72,7 +72,7 @@ class SourceOffset(Compact):
     unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read. Of a spooled file:
     `mtime_ns` is when what was read of it was last changed, and `trouble` says why it cannot be read to its end: `done` means
     then that it is given up, and has to be set aside. `cut`: `position` lies between two parts of a record that goes in parts, and this
-    is what its format has to know of it (`formats.parts`); `skipping` then, too. `cursor` is where the source itself says it is, any JSON
+    is what its format has to know of it (`formats.model`); `skipping` then, too. `cursor` is where the source itself says it is, any JSON
     value as text, which only the source compares; `position` then counts the records before it, and `mtime_ns` is when something of the
     partition was last settled, 0 while it is where it begins. "" for files.
     """

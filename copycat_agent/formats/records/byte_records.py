@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.encoding import Layout, encoding_problem, split_problem
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
-from copycat_agent.formats.model import TAIL_BYTES, Frame, LongLine, OnTooLong, Parsed, RecordFile
+from copycat_agent.formats.model import TAIL_BYTES, Frame, LongLine, OnTooLong, RecordFile
 from copycat_agent.formats.records.base import FormatKind, FormatOptions, one_line
 from copycat_agent.options import ByteSize, Field
 

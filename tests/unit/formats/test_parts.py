@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copycat_agent.formats import Chunk, Frames, Gap, LineFrames, LineOptions, MultilineFrames, MultilineOptions, Part
-from copycat_agent.formats.parts import Cut
+from copycat_agent.formats.model import Cut
 from tests.unit.formats.test_multiline import LINES, PATTERNS, RULES, TEXT, Model, cri
 
 if TYPE_CHECKING:

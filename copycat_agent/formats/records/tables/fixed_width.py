@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.encoding import Layout, encoding_problem
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, LongLine, Parsed, RecordFile, SkippedRest
-from copycat_agent.formats.parts import Part
+from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, LongLine, Part, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind, OptionProblem
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.fields.columns import Columns, Rules, Value

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
+from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.encoding import AS_IT_STANDS, Layout
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, Parsed, RecordFile
+from copycat_agent.formats.model import TAIL_BYTES, Chunk, Frame, Gap, RecordFile
 from copycat_agent.formats.records.fields.columns import Value
 from copycat_agent.model import Schema
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.model import Gap, LongLine, Parsed
+from copycat_agent.formats.draft import Parsed, Unparsed
+from copycat_agent.formats.model import Gap, LongLine
 from copycat_agent.formats.records.trees.json_values import (
     CLOSING,
     COLON,

@@ -10,9 +10,9 @@ from itertools import accumulate, groupby
 from typing import Literal, TypeGuard
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
-from copycat_agent.formats.model import Chunk, Frame, Gap, Parsed, RecordFile
+from copycat_agent.formats.model import Chunk, Frame, Gap, RecordFile
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
 from copycat_agent.formats.records.fields.types import TreeOptions, Typing

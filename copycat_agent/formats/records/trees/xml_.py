@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import Annotated, Literal
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.model import Frame, Gap, LongLine, Parsed, RecordFile
+from copycat_agent.formats.draft import Parsed, Unparsed
+from copycat_agent.formats.model import Frame, Gap, LongLine, RecordFile
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.fields.types import TreeOptions, Typing, Value
 from copycat_agent.formats.records.trees.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.errors import FileError
-from copycat_agent.formats.model import Parsed
+from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.records import build_format
 from copycat_agent.formats.records.container_formats import ParquetOptions
 from copycat_agent.formats.records.parquet.parquet_reading import PACKED_BYTES, RUN_ROWS
