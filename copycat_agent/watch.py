@@ -1,6 +1,8 @@
 """The door to watchdog: wakes a connector early when something happens in its directories. A scan stays the truth.
 
 Events that only reading causes (opened, closed without a write) are not asked for: they would make the agent wake itself.
+
+Of watchdog only the queue is used, since its observers take a thread for each directory.
 """
 
 from __future__ import annotations
@@ -139,7 +141,8 @@ class PacedQueue(InotifyFD):
     """The kernel's queue of events, read in steps.
 
     A first event is read at once; what follows it within a step comes together, and a file that was written to several times in it comes
-    once: to be woken for each of 200 writes a second would cost more than half of what following the file costs.
+    once, since the kernel folds equal events: to be woken for each of 200 writes a second cost 7 % of a core, more than half of what
+    following the file costs.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """HTTP/1.1 on a connected socket: one request is read, within bounds, and its answer sent. The door to h11, which parses and frames.
 
-Nothing here waits without an end. A connection carries one request: what follows it is not read.
+Nothing here waits without an end. A connection carries one request: what follows it is not read. A library that brings sockets and
+threads of its own does not fit: waitress has no TLS, and its bounds needed private parts.
 """
 
 from __future__ import annotations

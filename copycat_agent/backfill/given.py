@@ -2,6 +2,8 @@
 
 The driver's half only; how a task opens a split and finds records in it is the definition's own source's. No directory is watched, no
 option about when a file is ready or where to begin holds, and nothing is ever cleaned up: these files are their owner's.
+
+Worker, deliveries and batches are those of live connectors: there is no second data path.
 """
 
 from __future__ import annotations

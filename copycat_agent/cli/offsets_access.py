@@ -1,4 +1,7 @@
-"""Saved offsets, wherever they can be had: through the running agent, else in its file. Never both: who has the lock writes."""
+"""Saved offsets, wherever they can be had: through the running agent, else in its file. Never both: who has the lock writes.
+
+Commands make no store, and move no damaged one aside.
+"""
 
 from __future__ import annotations
 

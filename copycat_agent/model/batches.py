@@ -263,7 +263,8 @@ class Batch(Compact):
 
     `definition` is the pickled `options.Definition` (bytes, so that a runner can keep what it compiled from it by its
     value; repr hides it: it may hold secrets). Reading stops after `max_bytes` bytes, `max_records` records (0: no matter how
-    many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka.
+    many) or `max_seconds` seconds. `samples` asks for so many records as they were sent, `tracked` for where they are in Kafka: that costs
+    a call for each record, so only `backfill` asks, and a run to the end whose account is JSON.
     `delivery` is what the connector's delivery tells its half in the task. `cluster` is the Kafka cluster's addresses: who shares them
     takes turns.
     """

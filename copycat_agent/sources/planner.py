@@ -2,6 +2,9 @@
 
 A source hands in its candidates in the order of their turns (a `TurnQueue` keeps one), keeps to itself what makes one of them
 readable, and says which of them may follow another one in the same batch. What it has asked to be saved stands here too, until it is.
+
+A partition belongs to a task for one batch, not for ever: any idle task takes the next one that has something to read. Order within a
+partition holds because it is in one batch at a time, and the next one is planned from the committed offset.
 """
 
 from __future__ import annotations

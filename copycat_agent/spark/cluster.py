@@ -1,7 +1,8 @@
 """ClusterExecutor: each batch is a Spark job of one task, somewhere on a cluster.
 
 The executor produces to Kafka by itself; only results come back, so a batch that was lost on the way counts for nothing and is planned
-again. Files have to be where every executor finds them: under the same path on a mount, or behind a URI.
+again: Spark itself repeats nothing. Files have to be where every executor finds them: under the same path on a mount, or behind a URI.
+A definition travels with its batch, in memory only; one that holds secrets never in the clear (`cluster_host.refusal`).
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ _COMPLAINT = re.compile(
 )
 """Of log4j, of the JVM's own log (-Xlog), and of a JVM that is about to die."""
 _OUT_OF_MEMORY = re.compile(r"Exception in thread \"[^\"]*\" java\.lang\.OutOfMemoryError")
-"""A thread that ended so is missing from then on. One that goes on is not: a query that asks for too much fails, and nothing else does."""
+"""A thread that ended so is missing from then on. One that goes on is not: a query that asks for too much fails, and nothing else does.
+Hence no -XX:+ExitOnOutOfMemoryError: one record of one query would end the work of all connectors, again and again."""
 _SHOWN_CHARACTERS = 500
 
 _log = logs.get("spark")

@@ -1,5 +1,7 @@
 """RunnerExecutor: batches go over a unix socket to Spark tasks that stay.
 
+A Spark job for every micro-batch was measured at 75 to 150 ms of CPU, half a core for a log that trickles: hence tasks that stay.
+
 Threads: one per runner keeps a Spark job alive, one accepts connections, one per connection takes answers, one watches
 deadlines. Callers of `submit` send themselves, so a round trip costs one wake-up at each end (0.1 ms).
 """

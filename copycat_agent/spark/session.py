@@ -1,6 +1,7 @@
 """A SparkContext on a running JVM: its configuration, its gateway, and forgetting it all when the JVM is gone.
 
-No SQL: a session that only carries batches does not load it. Nothing here is secret on a command line, in an environment
+No SQL: a session that only carries batches does not load it. (Where pandas is installed, PySpark's first call into the JVM imports it with
+numpy and pyarrow in the driver, 45 MiB; workers of log files never do.) Nothing here is secret on a command line, in an environment
 or in Spark's configuration: py4j's token and Spark's own keys are made by the JVM, and the token comes over a private file.
 """
 

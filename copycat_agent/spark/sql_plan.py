@@ -3,6 +3,9 @@
 The user's query is analysed over an empty table. What Spark's analyser makes of it is a chain of plan nodes without any names left to
 resolve: the column that says which record a row comes from is put through each of them here, where no query can see or lose it. For each
 batch the empty table at the end of the chain is replaced by the rows of that batch.
+
+What a query may be is a list of what is allowed, not of what is refused: the analysed plan holds Project, Filter and Generate only. Its
+functions have to be deterministic, since a query is analysed once: that fixes the seed of `uuid()` and `rand()` for all batches.
 """
 
 # ruff: noqa: SLF001 - Spark's plans are reached through the JVM's objects, which pyspark keeps private

@@ -216,7 +216,10 @@ def _look_at(directory: str) -> None:
 
 
 class _Arriving(io.RawIOBase):
-    """What comes over a connection, taken from it as soon as it is there: who sends never waits for who reads here."""
+    """What comes over a connection, taken from it as soon as it is there: who sends never waits for who reads here.
+
+    Otherwise `back`, which puts rows, and Spark, which puts answers, could wait for each other and stand still.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._parts: queue.SimpleQueue[bytes] = queue.SimpleQueue()

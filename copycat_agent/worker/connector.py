@@ -49,7 +49,11 @@ ASK_SECONDS = 2.0
 
 
 class Connector:
-    """A definition and what runs it, step by step, in the poll loop. Public methods are thread-safe."""
+    """A definition and what runs it, step by step, in the poll loop. Public methods are thread-safe.
+
+    After a bug it is started again with growing pauses (`BUGS_MAX`); a bug while offsets are saved fails it at once, and a FatalError waits
+    for a person. One that hangs is left behind: its successor begins when it has ended, never beside it.
+    """
 
     def __init__(  # noqa: PLR0913 - what one connector is told; the worker is the only caller
         self,

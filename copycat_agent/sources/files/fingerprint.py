@@ -1,4 +1,7 @@
-"""Is it still the file that was read? Hashes of its head and of the bytes just before an offset."""
+"""Is it still the file that was read? Hashes of its head and of the bytes just before an offset.
+
+They are taken of bytes that were really read, and compared before every split and, the head, after every run.
+"""
 
 from __future__ import annotations
 

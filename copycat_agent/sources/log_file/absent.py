@@ -1,4 +1,8 @@
-"""Saved offsets whose files are not there: they may come back, under any name, and are forgotten when they do not."""
+"""Saved offsets whose files are not there: they may come back, under any name, and are forgotten when they do not.
+
+Device numbers change, keys stay: an offset of another device is the file's when inode and birth time are the same and the fingerprint
+holds, and its row keeps its key. So a reboot writes nothing, neither here nor to Kafka.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,11 @@ def give_up(file: TrackedFile, limit: float | Literal["forever"], lose: Lose, ch
 
 
 def remember_sizes(unread: Iterable[TrackedFile], changes: Changes) -> None:
-    """Save the sizes of files that grow while nothing of them can be sent, so that losses can be counted if they are destroyed."""
+    """Save the sizes of files that grow while nothing of them can be sent, so that losses can be counted if they are destroyed.
+
+    A saved size is the largest that was seen and is not accounted for yet. So a start after kill -9 counts what the agent had seen and
+    not entered; in doubt too much, where a copy of the bytes is read later.
+    """
     grown = (file for file in unread if not file.in_flight and file.known_size > file.offset.size)
     for file in itertools.islice(grown, _SIZES):
         file.size_saved()
@@ -250,7 +254,10 @@ CLOCK_SECONDS = 60.0
 
 
 class Timers:
-    """Ends records of one connector's files in time. A file that waits for nothing costs nothing."""
+    """Ends records of one connector's files in time. A file that waits for nothing costs nothing.
+
+    Only the driver knows the time: once a file was quiet for long enough, it plans a split that ends the record (`Split.flush`).
+    """
 
     def __init__(self, options: LogFileOptions, touch: Callable[[TrackedFile], None]) -> None:
         """`touch` is called for each file that has something to read now."""

@@ -1,7 +1,9 @@
 """Which files are generations of one log, and in what order they are read.
 
 Names relate files (`app.log`, `app.log.1`, `app.log-20261121`, `app.log.2026-11-21.gz`), and the hashes of their first bytes say
-which saved offset a newly met file may go on with. Generations are read one after the other, the oldest first.
+which saved offset a newly met file may go on with. Generations are read one after the other, the oldest first: each
+waits for what was unread of the older one when it was met, never longer, so a chain cannot stall. One batch may read several, and sends
+nothing of a newer one where something of the older one is left, whoever held that back (`Split.after`).
 """
 
 from __future__ import annotations

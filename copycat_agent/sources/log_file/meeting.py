@@ -1,4 +1,8 @@
-"""Files that are not being followed and that were found: opened, recognised or begun, and followed from then on."""
+"""Files that are not being followed and that were found: opened, recognised or begun, and followed from then on.
+
+Each has a row from the moment it is met, with its name and size, also while nothing of it is read, or where it may not be opened. So one
+that was renamed out of its patterns is found again after any restart, and one that is gone is counted with its range.
+"""
 
 from __future__ import annotations
 

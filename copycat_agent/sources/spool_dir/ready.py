@@ -1,4 +1,8 @@
-"""Which files are complete (nobody has changed them for a while, or their done files say so), and which is next."""
+"""Which files are complete (nobody has changed them for a while, or their done files say so), and which is next.
+
+A time of change proves nothing: `cp -p` sets it back, and a server's clock runs otherwise. A file is complete when the agent itself saw
+it unchanged.
+"""
 
 from __future__ import annotations
 

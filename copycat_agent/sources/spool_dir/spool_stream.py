@@ -1,4 +1,7 @@
-"""The digest of a whole file: what tells a file that is dropped a second time from another one under its name."""
+"""The digest of a whole file: what tells a file that is dropped a second time from another one under its name.
+
+It is taken once, behind the last record.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How files may be packed: recognised by their first bytes, and unpacked in bounded steps. Door to zstd and lz4."""
+"""How files may be packed: recognised by their first bytes, and unpacked in bounded steps. Door to zstd and lz4.
+
+backports.zstd bounds what one step unpacks, as the standard library's bz2 and lzma do, and tells where a frame ends; the older zstandard
+package does not do both.
+"""
 
 from __future__ import annotations
 

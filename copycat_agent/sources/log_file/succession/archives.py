@@ -1,4 +1,8 @@
-"""Is a newly met archive the rest of a known file? Only a task can tell: it looks for the bytes before an offset in what it unpacks."""
+"""Is a newly met archive the rest of a known file? Only a task can tell: it looks for the bytes before an offset in what it unpacks.
+
+Offsets count unpacked bytes, so a proof at one costs unpacking. The driver therefore only names candidates, by the first KiB
+(`Split.origins`); the task unpacks, compares, and says which one it goes on behind.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Does one file go on with another, and why: decisions on what looks at both have found.
 
 All are pure. Whoever looks (`origins`, `missed`) gathers the evidence; nothing here opens a file or asks a clock. Equal text alone is no
-proof: in doubt nothing is claimed, and a file is read from its beginning.
+proof: in doubt nothing is claimed, and a file is read from its beginning, which repeats lines and loses none. Where text cannot tell a
+copy from a log that was begun anew with the same lines, times of birth and of unlinking have to.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A look tells that a log was rotated: a known file has left its name, was cut, or stands there as another one. Only then is its
 directory listed for names of the same log that no pattern matches. What is there is owed when it was made, and last written
-to, after the look before; older archives were sent, or never wanted. Times cannot tell this of an archive that was written over
-by a copy and so kept its inode, nor where a clock was set back: such a file is owed when nothing is known of what it holds (`last_look`).
+to, after the look before; older archives were sent, or never wanted. (To be younger than the live file would not do: with `copytruncate`
+that is older than every archive.) Times cannot tell this of an archive that was written over by a copy and so kept its inode, nor where
+a clock was set back: such a file is owed when nothing is known of what it holds (`last_look`).
 Where it is the rest of a known file, `unclaimed` and `origins` say so, and what they take is not looked at here.
 """
 

@@ -1,4 +1,7 @@
-"""Files and unread bytes that nobody claims: searched for outside the patterns, and entered as lost when nobody has them."""
+"""Files and unread bytes that nobody claims: searched for outside the patterns, and entered as lost when nobody has them.
+
+What was cut away stays a row until a copy claims it; only then is the rest entered as lost.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What cleanup put into a directory is deleted when it is old enough; nothing else ever is.
 
 Beside the files lies a list of what was put there (`.copycat-NAME.retain`), a line each: when, where, inode, size and time of change,
-written before the file is. Whatever is not on it, or is not any more what the line says, belongs to somebody else. The list is read
+written before the file is. Whatever is not on it, or is not any more what the line says, belongs to somebody else: age, names or patterns
+would delete files of others one day. The list is read
 from its oldest line, a bounded stretch at a time, and is deleted when nothing is left on it.
 """
 
