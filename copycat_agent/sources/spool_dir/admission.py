@@ -16,9 +16,10 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.opening import SPARE, why_not
 
 if TYPE_CHECKING:
+    from copycat_agent.sources.planner import TurnQueue
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.ready import Queue, Ready
+    from copycat_agent.sources.spool_dir.ready import Ready
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
@@ -34,7 +35,9 @@ MOST_OPEN = 512
 class Admission:
     """For one connector, in its thread. `empty`, `large` and `changed` are files that a scan has to settle: they need rows saved."""
 
-    def __init__(self, options: SpoolDirOptions, catalog: Catalog, ready: Ready, queue: Queue, listing: Listing, *, cuts: bool) -> None:
+    def __init__(
+        self, options: SpoolDirOptions, catalog: Catalog, ready: Ready, queue: TurnQueue[SpoolFile], listing: Listing, *, cuts: bool
+    ) -> None:
         """`cuts`: large files may be cut into ranges."""
         self._options = options
         self._catalog = catalog

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FatalError, FileError
-from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
+from copycat_agent.model import SourceOffset, SplitResult
 from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.spool_dir import ranges
 from copycat_agent.sources.spool_dir.settling import bad_file, damage_loss, set_aside, settled
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import Schema
     from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.rows import Rows
-    from copycat_agent.sources.spool_dir.spool_file import Part, SpoolFile
+    from copycat_agent.sources.spool_dir.spool_file import Part, Reading, SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 
@@ -63,23 +64,32 @@ def _listed(names: list[str]) -> str:
 
 
 class Outcomes:
-    """For one connector, in its thread. `flying` are the splits under way."""
+    """For one connector, in its thread."""
 
-    def __init__(self, options: SpoolDirOptions, form: RecordFormat, catalog: Catalog, rows: Rows, admission: Admission, log: Log) -> None:
+    def __init__(
+        self,
+        options: SpoolDirOptions,
+        form: RecordFormat,
+        planner: Planner[Reading],
+        catalog: Catalog,
+        rows: Rows,
+        admission: Admission,
+        log: Log,
+    ) -> None:
         self._options = options
         self._form = form
+        self._planner = planner
         self._catalog = catalog
         self._rows = rows
         self._admission = admission
         self._log = log
         self._drift = Drift(log)
         self._stop = options.on_bad_file == "stop"
-        self.flying: dict[SourcePartition, tuple[SpoolFile, Part | None]] = {}
 
     def settle(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """What the results ask to be saved goes to `changes`."""
         for result in results:
-            file, part = self.flying[result.split.partition]
+            file, part = self._planner.in_flight[result.split.partition]
             changes.losses.extend(result.losses)
             offset = self._offset(result, file)
             if offset != result.split.offset:
@@ -119,7 +129,7 @@ class Outcomes:
         done: list[SpoolFile] = []
         failure: FatalError | None = None
         for result in sorted(results, key=_got_on):  # who got nothing is in line again before who did
-            file, part = self.flying.pop(result.split.partition)
+            file, part = self._planner.land(result.split.partition)
             file.flights -= 1
             self._take_over(file, part, result, changes)
             whole = changes.offsets.get(file.partition)

@@ -10,9 +10,11 @@ import heapq
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import total_ordering
 from typing import TYPE_CHECKING, Any
+
+from copycat_agent.sources.planner import TurnQueue
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -48,47 +50,11 @@ class _Reversed:
         return hash(self.value)
 
 
-class Queue:
-    """The files that are ready, in the order in which they are begun. Begun ones go first, but with `order_by: none` to the end."""
-
-    def __init__(self, options: SpoolDirOptions) -> None:
-        self._options = options
-        self._heap: list[tuple[tuple[Any, ...], int, SpoolFile]] = []
-        self._members: dict[SpoolFile, int] = {}
-        self._numbers = itertools.count()
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def __contains__(self, file: object) -> bool:
-        return file in self._members
-
-    def __iter__(self) -> Iterator[SpoolFile]:
-        return iter(self._members)
-
-    def add(self, file: SpoolFile) -> None:
-        """It is ready; one that is in keeps its place."""
-        if file not in self._members:
-            number = self._members[file] = next(self._numbers)
-            heapq.heappush(self._heap, (self._key(file, number), number, file))
-
-    def discard(self, file: SpoolFile) -> None:
-        """Take it out, if it is in."""
-        self._members.pop(file, None)
-
-    def pop(self) -> SpoolFile | None:
-        """Take out the next one; None when there is none."""
-        while self._heap:
-            _, number, file = heapq.heappop(self._heap)
-            if self._members.get(file) == number:
-                del self._members[file]
-                return file
-        return None
-
-    def _key(self, file: SpoolFile, number: int) -> tuple[Any, ...]:
-        if self._options.order_by == "none":
-            return (number,)
-        return (not file.is_begun, *sort_key(self._options, file.path, file.size, file.mtime_ns))
+def queue(options: SpoolDirOptions) -> TurnQueue[SpoolFile]:
+    """Returns a queue of ready files in the order in which they are begun. Begun ones go first, but with `order_by: none` to the end."""
+    if options.order_by == "none":
+        return TurnQueue(lambda _: ())
+    return TurnQueue(lambda file: (not file.is_begun, *sort_key(options, file.path, file.size, file.mtime_ns)))
 
 
 MIN_AGE = 5.0

@@ -15,25 +15,26 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import DamageError, FatalError
 from copycat_agent.formats import Frames, RecordFormat
 from copycat_agent.formats.records import build_format
-from copycat_agent.model import SourceOffset, Split, SplitResult
+from copycat_agent.model import SourceOffset, SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileView, Lag, Offsets, Plan, SourceKind
+from copycat_agent.sources.planner import Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir import ranges
 from copycat_agent.sources.spool_dir.admission import Admission
 from copycat_agent.sources.spool_dir.catalog import Catalog
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.outcomes import Outcomes
-from copycat_agent.sources.spool_dir.ready import Queue, Ready
+from copycat_agent.sources.spool_dir.ready import Ready, queue
 from copycat_agent.sources.spool_dir.rows import KEPT_GONE, Row, Rows
 from copycat_agent.sources.spool_dir.settling import saved
 from copycat_agent.sources.spool_dir.spending import Spending
-from copycat_agent.sources.spool_dir.spool_file import SpoolFile
+from copycat_agent.sources.spool_dir.spool_file import Reading, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, open_spooled
 from copycat_agent.sources.spool_dir.views import LagView, Views
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.options import DeliveryOptions
 
-FILES_PER_BATCH = 128
-"""Files of one batch; the others' turn comes with the next."""
 HOPELESS_ERRORS = 3
 """A file that failed this often in a row is not waited for when everything else is read."""
 
@@ -62,12 +61,13 @@ class SpoolDir:
         self._listing = Listing(options, done_files, log)
         self._catalog = Catalog(connector, options, self._rows, self._listing, log, counts=self._form.counts_records)
         self._ready = Ready(options, done_files, log)
-        self._queue = Queue(options)
+        self._queue = queue(options)
+        self._planner = Planner[Reading](delivery.max_batch_bytes)
         self._cuts = delivery.ordering == "none"
         self._admission = Admission(options, self._catalog, self._ready, self._queue, self._listing, cuts=self._cuts)
-        self._outcomes = Outcomes(options, self._form, self._catalog, self._rows, self._admission, log)
+        self._outcomes = Outcomes(options, self._form, self._planner, self._catalog, self._rows, self._admission, log)
         self._spending = Spending(connector, options, done_files, log, counts_records=self._form.counts_records)
-        self._unsaved: list[Changes] = []
+        self._unsaved = UnsavedChanges()
         self._settled_by_scan: list[tuple[Changes, list[SpoolFile]]] = []
         self._is_first = self._needs_look = True
         self._look_anyway = self._has_looked = self._told_early = False
@@ -102,8 +102,7 @@ class SpoolDir:
         if self._rows.forget_old(changes, self._catalog.is_gone):
             self._tell_early()
         self._rows.note(changes)
-        self._unsaved.append(changes)
-        return changes
+        return self._unsaved.add(changes)
 
     def _tell_early(self) -> None:
         """Once."""
@@ -193,11 +192,16 @@ class SpoolDir:
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`."""
-        most = min(FILES_PER_BATCH, -(-len(self._queue) // shares), self._admission.room()) if self._queue else 0
-        splits: list[Split] = []
+        most = min(self._planner.share(len(self._queue), shares), self._admission.room()) if self._queue else 0
         again: list[SpoolFile] = []
-        size_bytes = 0
-        while len(splits) < most and size_bytes < self._delivery.max_batch_bytes and (file := self._queue.pop()):
+        chosen = self._planner.fill(itertools.islice(self._begun(again), most), lambda reading: reading.unread)
+        for file in again:
+            self._queue.add(file)
+        return Plan(tuple(reading.split() for reading in chosen), self._delivery.max_batch_time)
+
+    def _begun(self, again: list[SpoolFile]) -> Iterator[Reading]:
+        """What is read next, in order; each is in flight once it is asked for. Files with more ranges to be read go to `again`."""
+        for file in self._queue.in_order():
             if not self._admission.open(file):
                 continue
             part = file.next_part()
@@ -207,24 +211,18 @@ class SpoolDir:
             if part is not None:
                 part.in_flight = True
                 again += [file] if file.next_part() else []
-            split = file.split(part)
-            self._outcomes.flying[split.partition] = file, part
-            splits.append(split)
-            size_bytes += file.unread if part is None else file.unread_of(part)
-        for file in again:
-            self._queue.add(file)
-        return Plan(tuple(splits), self._delivery.max_batch_time)
+            self._planner.take(reading := Reading(file, part))
+            yield reading
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
         """See `Source.settle`."""
         changes = Changes()
         self._outcomes.settle(results, changes)
-        self._unsaved.append(changes)
-        return changes
+        return self._unsaved.add(changes)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """See `Source.finish`. Raises FatalError for a bad file with `on_bad_file: stop`."""
-        self._unsaved = [one for one in self._unsaved if one is not changes]
+        self._unsaved.confirm(changes)
         failure: FatalError | None = None
         if results:
             self._rows.note(changes)
@@ -273,7 +271,7 @@ class SpoolDir:
 
     def drained(self) -> bool:
         """See `Source.drained`. Not waited for: files without their done file, set aside, or empty and open for writing."""
-        if self._outcomes.flying or self.needs_scan or self._queue or self._spending.is_busy:
+        if self._planner.in_flight or self.needs_scan or self._queue or self._spending.is_busy:
             return False
         waiting = (file for file in self._catalog.files.values() if not file.is_set_aside and file.backoff.errors < HOPELESS_ERRORS)
         if any(not (self._ready.waits_for_done_file(file) or file.is_being_begun) for file in waiting):
@@ -302,15 +300,7 @@ class SpoolDir:
 
     def leave(self) -> Changes:
         """See `Source.leave`. Files that lost their names while they were read are lost with the descriptors."""
-        changes = Changes()
-        for one in self._unsaved:
-            changes.offsets.update(one.offsets)
-            changes.forget.difference_update(one.offsets)
-            changes.forget.update(one.forget)
-            for partition in one.forget:
-                changes.offsets.pop(partition, None)
-            changes.losses.extend(one.losses)
-            changes.accounts.update(one.accounts)
+        changes = self._unsaved.joined()
         self._rows.note(changes)
         for file in self._catalog.files.values():
             if file.gone and file.is_begun:

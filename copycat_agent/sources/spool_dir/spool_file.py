@@ -91,6 +91,32 @@ class SetAside:
     why: str
 
 
+class Reading(NamedTuple):
+    """What one split reads: a file, or one of its ranges."""
+
+    file: SpoolFile
+    part: Part | None
+
+    @property
+    def partition(self) -> SourcePartition:
+        """What the split's offset belongs to."""
+        return self.file.partition if self.part is None else self.part.partition
+
+    @property
+    def backoff(self) -> FileBackoff:
+        """The file's: its ranges fail together."""
+        return self.file.backoff
+
+    @property
+    def unread(self) -> int:
+        """Bytes on the disk that are not settled, as `SpoolFile.unread`."""
+        return self.file.unread if self.part is None else self.file.unread_of(self.part)
+
+    def split(self) -> Split:
+        """Returns the split. The file is open."""
+        return self.file.split(self.part)
+
+
 class Taken(NamedTuple):
     """What tasks have taken in of a file: packed bytes that are settled, and when one got on last, epoch seconds (0: never)."""
 
