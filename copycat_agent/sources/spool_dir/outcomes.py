@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.rows import Rows
-    from copycat_agent.sources.spool_dir.spool_file import Part, Reading, SpoolFile
+    from copycat_agent.sources.spool_dir.spool_file import FileOrRange, Part, SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 
@@ -70,7 +70,7 @@ class Outcomes:
         self,
         options: SpoolDirOptions,
         form: RecordFormat,
-        planner: Planner[Reading],
+        planner: Planner[FileOrRange],
         catalog: Catalog,
         rows: Rows,
         admission: Admission,

@@ -34,7 +34,7 @@ from copycat_agent.sources.spool_dir.ready import Ready, queue
 from copycat_agent.sources.spool_dir.rows import KEPT_GONE, Row, Rows
 from copycat_agent.sources.spool_dir.settling import saved
 from copycat_agent.sources.spool_dir.spending import Spending
-from copycat_agent.sources.spool_dir.spool_file import Reading, SpoolFile
+from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, open_spooled
 from copycat_agent.sources.spool_dir.views import LagView, Views
@@ -62,7 +62,7 @@ class SpoolDir:
         self._catalog = Catalog(connector, options, self._rows, self._listing, log, counts=self._form.counts_records)
         self._ready = Ready(options, done_files, log)
         self._queue = queue(options)
-        self._planner = Planner[Reading](delivery.max_batch_bytes)
+        self._planner = Planner[FileOrRange](delivery.max_batch_bytes)
         self._cuts = delivery.ordering == "none"
         self._admission = Admission(options, self._catalog, self._ready, self._queue, self._listing, cuts=self._cuts)
         self._outcomes = Outcomes(options, self._form, self._planner, self._catalog, self._rows, self._admission, log)
@@ -199,7 +199,7 @@ class SpoolDir:
             self._queue.add(file)
         return Plan(tuple(reading.split() for reading in chosen), self._delivery.max_batch_time)
 
-    def _begun(self, again: list[SpoolFile]) -> Iterator[Reading]:
+    def _begun(self, again: list[SpoolFile]) -> Iterator[FileOrRange]:
         """What is read next, in order; each is in flight once it is asked for. Files with more ranges to be read go to `again`."""
         for file in self._queue.in_order():
             if not self._admission.open(file):
@@ -211,7 +211,7 @@ class SpoolDir:
             if part is not None:
                 part.in_flight = True
                 again += [file] if file.next_part() else []
-            self._planner.take(reading := Reading(file, part))
+            self._planner.take(reading := FileOrRange(file, part))
             yield reading
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:

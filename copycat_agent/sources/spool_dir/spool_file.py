@@ -91,7 +91,7 @@ class SetAside:
     why: str
 
 
-class Reading(NamedTuple):
+class FileOrRange(NamedTuple):
     """What one split reads: a file, or one of its ranges."""
 
     file: SpoolFile
