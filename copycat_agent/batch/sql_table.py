@@ -109,7 +109,7 @@ def _one_by_one(name: str, type_: str, values: list[Any], records: Sequence[int]
 
 
 def arrow_type(type_: str) -> pa.DataType:
-    """The Arrow type of one spelt as `transforms.sql_types.plain_type` does."""
+    """The Arrow type of one spelt as `transforms.sql.plain_type` does."""
     if type_ in _PLAIN:
         return _PLAIN[type_]
     if type_.startswith("decimal("):

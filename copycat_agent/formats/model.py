@@ -191,7 +191,7 @@ class Cut(NamedTuple):
     """What has to be known to go on between two parts of a record.
 
     `parts` of it stand before the position, the first of them in bytes `start` up to, not including, `end`. The rest is that of a group
-    of lines: `in_line` that the position lies within a line, `table`, `stream` and `unfinished` see `grouping.State`.
+    of lines: `in_line` that the position lies within a line, `table`, `stream` and `unfinished` see `grouping.GroupState`.
     """
 
     parts: int

@@ -107,7 +107,7 @@ def rename(
 ) -> None:
     """The lanes of `old` are `new`'s. Called when the offsets have `moved`. What anybody does who is called `old` later is its own.
 
-    `kept` are those that both had: whatever Kafka says of them, what is saved here counts. `is_lost`: see `lanes.changed`.
+    `kept` are those that both had: whatever Kafka says of them, what is saved here counts. `is_lost`: see `lane_rows.changed`.
     """
     for key, wish in connection.execute("SELECT key, wish FROM unpublished WHERE connector = ?", (old,)).fetchall():
         lane_rows.mark(connection, [SourcePartition(new, key)], wish=bool(wish))

@@ -86,7 +86,7 @@ def is_known(connection: sqlite3.Connection, connector: str) -> bool:
 
 
 def is_renamed(connection: sqlite3.Connection, connector: str) -> bool:
-    """Whether the id that it had here was found to be another's, and it is not known yet which one it has: see `names.renamed_since`."""
+    """Whether the id that it had here was found to be another's, and nobody knows yet which it has (`connector_names.renamed_since`)."""
     known = identified(connection, connector)
     return known is not None and bool(known.asks) and known.registered == connector
 

@@ -1,4 +1,4 @@
-"""The part of `OffsetStore` about exactly-once lanes (`lanes`) and the identity of the agent in Kafka (`identity`)."""
+"""The part of `OffsetStore` about exactly-once lanes (`lanes`) and the identity of the agent in Kafka (`agent_identity`)."""
 
 from __future__ import annotations
 

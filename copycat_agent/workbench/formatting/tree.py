@@ -1,6 +1,6 @@
-"""A definition's text as a tree that keeps what `document` has no use for: comments, blank lines, quotes, styles, anchors.
+"""A definition's text as a tree that keeps what `definitions.yaml_tree` has no use for: comments, blank lines, quotes, styles, anchors.
 
-Comes after `document.parse_mapping`, which refuses what is no definition at all; so the grammar here is small.
+Comes after `yaml_tree.parse_mapping`, which refuses what is no definition at all; so the grammar here is small.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class YamlTree:
 
 
 def read_tree(text: str) -> YamlTree:
-    """The tree of a text that `document.parse_mapping` accepts."""
+    """The tree of a text that `yaml_tree.parse_mapping` accepts."""
     tokens = [_mark(token).index for token in yaml.scan(text, Loader=EVENTS) if isinstance(token, yaml.BlockEntryToken)]
     events = list(yaml.parse(text, Loader=EVENTS))
     spans = [(_mark(event).index, _end(event).index) for event in events if isinstance(event, yaml.ScalarEvent)]

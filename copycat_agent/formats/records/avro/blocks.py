@@ -1,7 +1,8 @@
 """Avro's Object Container Files: a header, then blocks of records, each packed by itself and followed by the file's sync marker.
 
 Avro 1.12, "Object Container Files". Nothing here trusts a number in the file: a block that says it is larger than the limit, or
-larger than the file, is damage before a byte is allocated for it.
+larger than the file, is damage before a byte is allocated for it. fastavro's own reading of blocks has no such bounds, and cannot begin in
+the middle of a file.
 """
 
 from __future__ import annotations
