@@ -472,3 +472,17 @@ class LongHistory(History):
 
 TestLongHistory = pytest.mark.timeout(3600)(pytest.mark.long(LongHistory.TestCase))
 TestLongHistory.settings = settings(SETTINGS, max_examples=5000, stateful_step_count=50, derandomize=False)
+
+
+def test_a_log_that_is_cut_between_two_changes_of_device_numbers_is_followed_through_its_rotation() -> None:
+    history = History()
+    history.begin(keep_open=512, matches_rotated=False, glances=False, how=["read"])
+    history.append(name="app.log", count=2)
+    history.scan()
+    history.remount()
+    history.truncate(name="app.log")
+    history.scan()
+    history.remount()
+    history.rotate_by_rename(name="app.log")
+    history.catch_up()
+    history.teardown()

@@ -64,7 +64,9 @@ class Search:
         """
         whereabouts, all_opened = Whereabouts(), True
         # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
-        for partition, offset in sorted(absent.followed_last(changes), key=_birth):
+        rows = sorted(absent.followed_last(changes), key=_birth)
+        # Asked row by row: the file that one led to may have taken up another, saved with another device number.
+        for partition, offset in (row for row in rows if absent.has(row[0])):
             identity, _ = Identity.parse(partition.key)
             if self.follow_kept(identity, offset, changes, False):
                 continue
