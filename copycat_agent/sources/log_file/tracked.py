@@ -48,7 +48,8 @@ class TrackedFile(KnownFile):
         """Take over what stat says of it."""
         before = self.seen
         if before.has_other_content(info):
-            self.ending = self.ending.after_change(info.st_size)
+            if before.met_ns:  # else what is saved of it is said of this size
+                self.ending = self.ending.after_change(info.st_size)
         elif info.st_ctime_ns == before.changed_ns and before.met_ns:
             return
         self.seen = observe(before, info, time.monotonic(), is_packed=self.is_packed)
