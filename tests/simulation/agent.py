@@ -311,8 +311,6 @@ class Agent:
         self.task = TaskProcess(self.kafka, source)
         self.is_exact = self.definition.delivery.guarantee == "exactly_once"
         self.source: WatchedFiles
-        self.set_up: Callable[[WatchedFiles], None] = lambda _: None
-        """Called with each new source."""
         self._wait: Wait | None = None
         self.store_door = WatchedStore(self.offsets, self.effects)
         self._begin()
@@ -367,7 +365,6 @@ class Agent:
     def _make(self, *args: Any) -> WatchedFiles:
         self.source = source = WatchedFiles(*args)
         source.effects = self.effects
-        self.set_up(source)
         return source
 
     def _step(self) -> bool:
@@ -452,12 +449,8 @@ class Agent:
         """Die, and begin again from what is saved. Batches under way end with their process, or the start fences them."""
         self.die()
         self.task.flying.clear()
-        self.offsets_lost()
+        self.disk_full = False
         self._begin()
-
-    def offsets_lost(self) -> None:
-        """What the dead process had not saved is no more."""
-        self.store_door.is_full = False
 
     def stop(self) -> None:
         """End in order, and begin again."""
