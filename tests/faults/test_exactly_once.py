@@ -17,7 +17,7 @@ from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.spark.host import YOUNG_SECONDS
 from tests.faults.exactly import HAS_COMPILER, Exact, kill, resume, suspend
 from tests.rig.agent import is_alive
-from tests.rig.requests import ADD_PARTITIONS_TO_TXN, END_TXN, FENCED, PRODUCE, is_commit, mentions, transactional_id
+from tests.rig.requests import ADD_PARTITIONS_TO_TXN, END_TXN, FENCED, PRODUCE, Caught, is_commit, mentions, transactional_id
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -87,10 +87,16 @@ def test_a_worker_that_was_stopped_and_wakes_up_beside_a_new_agent_is_fenced(
 
 
 def test_a_copy_of_end_txn_that_comes_late_is_refused(exact: Exact, proxied_broker: ProxiedBroker) -> None:
-    caught = proxied_broker.proxy.catch(END_TXN, wanted=is_commit)
-    caught.wait()
-    following = proxied_broker.proxy.catch(ADD_PARTITIONS_TO_TXN, wanted=mentions(transactional_id(caught.frame)))
+    """A lane may have nothing to send for long once it has committed, so several commits are caught: of one of them the lane goes on."""
+    commits = [proxied_broker.proxy.catch(END_TXN, nth, wanted=is_commit) for nth in range(1, MANY)]
+
+    def committed_before(request: bytes) -> Caught | None:
+        return next((one for one in commits if one.is_seen and transactional_id(one.frame) == transactional_id(request)), None)
+
+    following = proxied_broker.proxy.catch(ADD_PARTITIONS_TO_TXN, wanted=lambda request: committed_before(request) is not None)
     following.wait()
+    caught = committed_before(following.frame)
+    assert caught is not None
     assert caught.send_again() in FENCED
     exact.settled()
 
