@@ -21,7 +21,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.log_file.beginning.timestamps import recognise
-from copycat_agent.sources.log_file.generations import kin
+from copycat_agent.sources.log_file.generations import rotation_family
 
 _TELLING_BYTES = 96
 """A head that packs to less says the same again and again: many files may begin with it."""
@@ -71,7 +71,7 @@ class Delivered:
                 if offset.done and not offset.trouble and proof.head_bytes == offset.size:
                     self._whole.setdefault(offset.size, {}).setdefault(proof.head, []).append(former)
             elif proof.head_bytes and offset.position:
-                self._by_head.setdefault((proof.head_bytes, proof.head, kin(offset.path)), []).append(former)
+                self._by_head.setdefault((proof.head_bytes, proof.head, rotation_family(offset.path)), []).append(former)
                 if former.identity:
                     self._by_identity.setdefault(former.identity.lasting, []).append(former)
                 if offset.done and not offset.trouble and proof.head_bytes == offset.size:
@@ -93,7 +93,7 @@ class Delivered:
 
     def _alike(self, file: Looked, head: bytes) -> Iterable[Former]:
         """Other files of its name that began so, as many as one can look at."""
-        name = kin(file.path)
+        name = rotation_family(file.path)
         lengths = (length for length in self._lengths if length <= len(head))
         alike = (self._by_head.get((length, fingerprint.digest(head[:length]), name), ()) for length in lengths)
         others = (former for former in itertools.chain.from_iterable(alike) if not _is_of(former, file.identity))

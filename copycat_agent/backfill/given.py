@@ -20,7 +20,7 @@ from copycat_agent.errors import BlockedError, CopycatError, FileError
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source
 from copycat_agent.sources.files.backoff import READY
-from copycat_agent.sources.log_file.generations import family
+from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.sources.planner import PER_BATCH, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.settling import damage_loss
 
@@ -150,7 +150,7 @@ class GivenFiles:
             return
         lines: dict[tuple[str, str], list[GivenFile]] = {}
         for file in self._waiting.values():
-            lines.setdefault(family(file.path), []).append(file)
+            lines.setdefault(log_of(file.path), []).append(file)
         for line in lines.values():
             line.sort(key=lambda file: file.age)
             for before, file in itertools.pairwise(line):

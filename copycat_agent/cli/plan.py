@@ -26,7 +26,7 @@ from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES, FileView, Lag, LooksLater, only_looking
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.identity import Identity
-from copycat_agent.sources.log_file.generations import family
+from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.templates import SplitMeta, Template, compile_template
 
 _KEYS_SHOWN = 40
@@ -198,7 +198,7 @@ def entry(one: Planned) -> dict[str, Any]:
             {
                 "path": visible(file.path), "key": file.key, "position": file.position, "size": file.size,
                 "to_read": file.unread, "records": file.records, "state": file.state, "why": file.why or None,
-                "after": visible(file.after) or None, "log": visible("/".join(family(file.path))),
+                "after": visible(file.after) or None, "log": visible("/".join(log_of(file.path))),
                 "compression": file.compression or None, "topic": per_file.topic(file), "record_key": per_file.key(file),
             }
             for file in one.files

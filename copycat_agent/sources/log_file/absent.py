@@ -15,7 +15,7 @@ from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.log_file.generations import Heads, family
+from copycat_agent.sources.log_file.generations import Heads, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ class Absent:
         """Have the unread rest of a file looked for that nobody follows any more. `why` it is lost if no file has it."""
         self.undecided[partition] = why
         if not offset.position and partition not in self._families:
-            name = self._families[partition] = family(offset.path)
+            name = self._families[partition] = log_of(offset.path)
             self._unread.setdefault(name, []).append(partition)
 
     def add(self, partition: SourcePartition, offset: SourceOffset) -> None:
@@ -201,9 +201,9 @@ class Absent:
         found = [(partition, offset) for partition, offset in saved if offset is not None and offset.position]
         return sorted(found, key=lambda one: (-one[1].position, Identity.parse(one[0].key)[1]))
 
-    def has_kin(self, path: str) -> bool:
+    def has_family(self, path: str) -> bool:
         """Whether a file at `path` may go on with one of these, as far as names tell."""
-        return self._heads.has_kin(path) or family(path) in self._unread
+        return self._heads.has_family(path) or log_of(path) in self._unread
 
     def has_longer(self, path: str, size: int) -> bool:
         """Whether `size` bytes are too few to tell whether a file at `path` goes on with one of these."""
@@ -211,7 +211,7 @@ class Absent:
 
     def unread_of(self, path: str, changes: Changes) -> list[Saved]:
         """Undecided formers of which nothing was read, and that have a name of the same log in the same directory; oldest first."""
-        saved = [(partition, self.known(partition, changes)) for partition in self._unread.get(family(path), ())]
+        saved = [(partition, self.known(partition, changes)) for partition in self._unread.get(log_of(path), ())]
         return [(one, offset) for one, offset in saved if offset is not None]
 
     def forget(self, partition: SourcePartition, changes: Changes) -> None:
@@ -280,4 +280,4 @@ def _may_be_same(saved: Identity, met: Identity, offset: SourceOffset, path: str
     if met.birth_ns:
         return bool(offset.fingerprint.head_bytes or not offset.position)  # of nothing, nothing is repeated
     has_proof = offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES or 0 < info.st_size == offset.position
-    return has_proof and family(path) == family(offset.path)
+    return has_proof and log_of(path) == log_of(offset.path)

@@ -15,7 +15,7 @@ from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark, 
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.followed import STARTED, Followed
-from copycat_agent.sources.log_file.generations import family, is_newest, is_rotated
+from copycat_agent.sources.log_file.generations import is_newest, is_rotated, log_of
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.succession import similarity, unclaimed
 from copycat_agent.sources.log_file.succession.missed import Missed
@@ -134,7 +134,7 @@ class Catalog:
 
     def _follow_kept(self, identity: Identity, offset: SourceOffset, changes: Changes, named: bool) -> bool:  # noqa: FBT001 - see FollowKept
         """See `Meeting.follow_kept`. What the patterns exclude, or name no more, is let alone, as where it lies on the disk."""
-        path, newest = offset.path, "/".join(family(offset.path))
+        path, newest = offset.path, "/".join(log_of(offset.path))
         is_wanted = self._discovery.may_match(path) or (offset.gone_ms > 0 and not self._discovery.excludes(newest))
         return is_wanted and self._meeting.follow_kept(identity, path, changes, named=named)
 

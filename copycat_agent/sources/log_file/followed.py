@@ -15,7 +15,7 @@ from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.opening import SPARE
 from copycat_agent.sources.log_file.absent import Absent
 from copycat_agent.sources.log_file.forgetting import Forgetting
-from copycat_agent.sources.log_file.generations import Generations, family, kin
+from copycat_agent.sources.log_file.generations import Generations, log_of, rotation_family
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from copycat_agent.sources.losses import Lost
 from copycat_agent.sources.planner import TurnQueue
@@ -219,9 +219,9 @@ class Followed:
 
     def relatives(self, path: str) -> list[TrackedFile]:
         """Returns files that may have been copied, packed or moved to `path`, by their names; of other directories only newest ones."""
-        directory, base = family(path)
-        others = self._by_name.get(kin(path), {})
-        near = self.files.get(self.paths.get(f"{directory}/{kin(path)}", (-1, -1)))
+        directory, base = log_of(path)
+        others = self._by_name.get(rotation_family(path), {})
+        near = self.files.get(self.paths.get(f"{directory}/{rotation_family(path)}", (-1, -1)))
         found = dict.fromkeys([*self.generations.line((directory, base)), *([near] if near else []), *self.gone_at(path)])
         return [
             *found,

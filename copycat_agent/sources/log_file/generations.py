@@ -43,30 +43,30 @@ def unpacked_name(path: str) -> str:
 
 def is_newest(path: str) -> bool:
     """Whether the name is the one that a log is written under: `app.log`, not `app.log.1`."""
-    return family(path)[1] == path.rpartition("/")[2]
+    return log_of(path)[1] == path.rpartition("/")[2]
 
 
-def family(path: str) -> tuple[str, str]:
-    """Directory and base name that all generations of a log share: `/d/app.log.2` -> (`/d`, `app.log`)."""
+def log_of(path: str) -> tuple[str, str]:
+    """Returns the log that a file is a generation of, by directory and base name: `/d/app.log.2` -> (`/d`, `app.log`)."""
     directory, _, name = unpacked_name(path).rpartition("/")  # called for every file of a scan: pathlib would be most of it
     match = _SUFFIX.fullmatch(name)
     return directory, match["base"] if match else name
 
 
-def kin(path: str) -> str:
-    """A base name that every name of a log leads to, and perhaps names of other logs: `/d/app-2026-11-22.0.log.gz` -> `app.log`.
+def rotation_family(path: str) -> str:
+    """Returns a base name that every name of a log leads to, and perhaps names of other logs: `/d/app-2026-11-22.0.log.gz` -> `app.log`.
 
-    Looser than `family`: a date or number may stand before the extension, where other logs have theirs. So it relates files whose
+    Looser than `log_of`: a date or number may stand before the extension, where other logs have theirs. So it relates files whose
     bytes prove the rest, and orders nothing.
     """
-    base = family(path)[1]
+    base = log_of(path)[1]
     match = _INSIDE.fullmatch(base)
     return match["base"] + match["extension"] if match else base
 
 
 def is_rotated(path: str) -> bool:
     """Whether the name may be one that rotation gave: `app.log.1`, `app-2026-11-22.log`, `app.log.gz`. A live log may have such a name."""
-    return kin(path) != path.rpartition("/")[2]
+    return rotation_family(path) != path.rpartition("/")[2]
 
 
 _ALIKE = 64
@@ -89,7 +89,7 @@ class Heads:
         """Add a saved offset. No effect for one of which nothing was read: nothing proves it."""
         proof = offset.fingerprint
         if proof.head_bytes and offset.position:
-            place = self._places[partition] = (kin(offset.path), proof.head_bytes, proof.head)
+            place = self._places[partition] = (rotation_family(offset.path), proof.head_bytes, proof.head)
             alike = self._lengths.setdefault(place[0], {}).setdefault(place[1], {}).setdefault(place[2], {})
             alike[partition] = offset.path.rpartition("/")[0]
 
@@ -108,19 +108,19 @@ class Heads:
         if not lengths:
             del self._lengths[name]
 
-    def has_kin(self, path: str) -> bool:
+    def has_family(self, path: str) -> bool:
         """Whether there are any with a related name."""
-        return kin(path) in self._lengths
+        return rotation_family(path) in self._lengths
 
     def has_longer(self, path: str, size: int) -> bool:
         """Whether `size` bytes of a file at `path` are too few to tell whether it has the head of one with a related name."""
-        return any(length > size for length in self._lengths.get(kin(path), ()))
+        return any(length > size for length in self._lengths.get(rotation_family(path), ()))
 
     def find(self, path: str, head: bytes) -> list[SourcePartition]:
         """Those with a related name whose head a file at `path` begins with. In another directory only a whole head counts."""
         found: list[SourcePartition] = []
         directory = path.rpartition("/")[0]
-        for length, heads in self._lengths.get(kin(path), {}).items():
+        for length, heads in self._lengths.get(rotation_family(path), {}).items():
             if length <= len(head):
                 alike = heads.get(fingerprint.digest(head[:length]), {})
                 near = [one for one, place in alike.items() if length == fingerprint.HEAD_BYTES or place == directory]
@@ -143,7 +143,7 @@ class Generations:
 
     def add(self, file: TrackedFile) -> None:
         """Add a file that was just met. It waits for what is unread of the next older one, and the next newer one for it."""
-        directory, base = family(file.path)
+        directory, base = log_of(file.path)
         name = sys.intern(directory), base  # one string for all files of a directory, not one for each
         age = file.seen.mtime_ns, file.identity.birth_ns
         file.joined(name, age)
@@ -156,7 +156,7 @@ class Generations:
 
     def link(self, file: TrackedFile) -> None:
         """Let `file` wait for what is unread of older ones, and newer ones for what is unread of `file`. No effect on one it has not."""
-        line = self._lines.get(file.rotation.family, [])
+        line = self._lines.get(file.rotation.log, [])
         if file in line:
             self._link(line, line.index(file))
 
@@ -171,17 +171,17 @@ class Generations:
             self._hold_back(line[place + 1 :], file)
 
     def line(self, name: tuple[str, str]) -> list[TrackedFile]:
-        """The files of one family, oldest first."""
+        """The files of one log, oldest first."""
         return self._lines.get(name, [])
 
     def put_before(self, file: TrackedFile, newer: TrackedFile) -> None:
         """`file` holds what `newer` held before it was begun anew: it goes first, and `newer` waits for it."""
-        line = self._lines.get(newer.rotation.family, [])
+        line = self._lines.get(newer.rotation.log, [])
         if newer not in line:
             return
         if file not in line or line.index(file) > line.index(newer):
             self.remove(file)
-            file.joined(newer.rotation.family, newer.rotation.age)
+            file.joined(newer.rotation.log, newer.rotation.age)
             file.wait_for(None)
             line.insert(line.index(newer), file)
             if newer.after is not file:
@@ -218,19 +218,19 @@ class Generations:
             self.remove(file)
             self.add(fresh)
             return
-        fresh.joined(file.rotation.family, file.rotation.age)
-        line = self._lines.get(file.rotation.family, [])
+        fresh.joined(file.rotation.log, file.rotation.age)
+        line = self._lines.get(file.rotation.log, [])
         if file in line:
             line[line.index(file)] = fresh
             self.link(fresh)
 
     def remove(self, file: TrackedFile) -> None:
         """`file` is not followed any more."""
-        line = self._lines.get(file.rotation.family, [])
+        line = self._lines.get(file.rotation.log, [])
         if file in line:
             line.remove(file)
             if not line:
-                del self._lines[file.rotation.family]
+                del self._lines[file.rotation.log]
 
 
 def _first_live(line: list[TrackedFile]) -> int:

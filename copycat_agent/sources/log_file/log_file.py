@@ -26,7 +26,7 @@ from copycat_agent.sources.log_file.endings import (
     remember_sizes,
 )
 from copycat_agent.sources.log_file.followed import close_if_stale
-from copycat_agent.sources.log_file.generations import kin
+from copycat_agent.sources.log_file.generations import rotation_family
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.planning import FilePlanner
 from copycat_agent.sources.log_file.tracked import TrackedFile
@@ -201,7 +201,7 @@ class LogFiles:
         start, end, words = packed.rest(known)
         if self._followed.descriptors.opened.survives(file):
             return
-        if end > start and file.is_deleted() and kin(file.path) not in self._catalog.origins.awaited():
+        if end > start and file.is_deleted() and rotation_family(file.path) not in self._catalog.origins.awaited():
             why = f"the file was deleted and the agent stops before it is read{words}"
             self._followed.lost.add(file.partition, file.path, start, end, why, changes)
             changes.offsets[file.partition] = replace(known, done=True)

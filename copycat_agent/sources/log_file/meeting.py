@@ -226,7 +226,7 @@ class Meeting:
     def _begins_like_known(self, fd: int, path: str, offset: SourceOffset) -> bool:
         """Whether a file that would be left out may be the rest of one that is known, which is never left out. Raises OSError."""
         absent, read = self._followed.absent, fingerprint.reader(fd)
-        if not (is_rotated(path) or offset.compression) or not absent.has_kin(path):
+        if not (is_rotated(path) or offset.compression) or not absent.has_family(path):
             return False
         size = fingerprint.HEAD_BYTES
         head = compressions.head_of(read, offset.compression, size) if offset.compression else read(0, size)

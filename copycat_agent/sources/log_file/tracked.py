@@ -19,13 +19,13 @@ from copycat_agent.sources.log_file.known_file import KnownFile
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The place of a file among the generations of its log: `family` and `age`, see `generations`.
+    """The place of a file among the generations of its log: `log_of` and `age`, see `generations`.
 
     `after` and `barrier`: the file it was rotated from, and how much of that one is read before it (-1: as much as that one has when this
     one gets its first bytes).
     """
 
-    family: tuple[str, str] = ("", "")
+    log: tuple[str, str] = ("", "")
     age: tuple[int, int] = (0, 0)
     after: TrackedFile | None = None
     barrier: int = 0
@@ -115,9 +115,9 @@ class TrackedFile(KnownFile):
         """Returns the file that is read before it, None when none is."""
         return self.rotation.after
 
-    def joined(self, family: tuple[str, str], age: tuple[int, int]) -> None:
+    def joined(self, log: tuple[str, str], age: tuple[int, int]) -> None:
         """Record its place among the generations of its log."""
-        self.rotation = replace(self.rotation, family=family, age=age)
+        self.rotation = replace(self.rotation, log=log, age=age)
 
     def wait_for(self, before: TrackedFile | None, barrier: int = 0) -> None:
         """Keep it from being read until `before` is, up to `barrier`. None: it waits for nobody."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from copycat_agent.options import Definition
 from copycat_agent.sources.files.paths.discovery import Discovery, Found
 from copycat_agent.sources.files.paths.opening import Opener
-from copycat_agent.sources.log_file.generations import family
+from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.workbench.doctor.steps import Notes, names
 from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount_of
@@ -196,12 +196,12 @@ def _is_unpacked(path: str, suffixes: tuple[str, ...]) -> bool:
 def _examine_rotated(notes: Notes, look: PatternWalk) -> None:
     """Older generations beside the files that match: what is in them now is not read, what is rotated later is."""
     matched = {found.path for found in look.files}
-    families = {family(path) for path in matched}
+    families = {log_of(path) for path in matched}
     beside = [
         entry.path
         for directory in sorted({os.path.dirname(path) for path in matched})  # noqa: PTH120 - many thousand paths
         for entry in _entries(directory)
-        if entry.path not in matched and family(entry.path) in families and not entry.path.endswith(_COMPRESSED)
+        if entry.path not in matched and log_of(entry.path) in families and not entry.path.endswith(_COMPRESSED)
     ]
     if beside:
         text = (

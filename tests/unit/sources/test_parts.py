@@ -12,7 +12,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.paths.opening import NotRegularError, Opener, open_regular
 from copycat_agent.sources.log_file.endings import has_no_writer
-from copycat_agent.sources.log_file.generations import family
+from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
@@ -35,12 +35,12 @@ from copycat_agent.sources.log_file.tracked import TrackedFile
     ],
 )
 def test_generations_share_a_family(name: str) -> None:
-    assert family(f"/var/{name}") == ("/var", "app.log")
+    assert log_of(f"/var/{name}") == ("/var", "app.log")
 
 
 @pytest.mark.parametrize("name", ["app.gz.log", "app.1.log", "app.txt", "1", ".1", "app.log.123456", "20261121"])
 def test_other_names_are_families_of_their_own(name: str) -> None:
-    assert family(f"/var/{name}") == ("/var", name)
+    assert log_of(f"/var/{name}") == ("/var", name)
 
 
 def test_a_fingerprint_holds_until_a_byte_it_covers_changes(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import kin
+from copycat_agent.sources.log_file.generations import rotation_family
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
@@ -49,9 +49,9 @@ class Archives:
         return bool(self._barriers or self._expected)
 
     def awaited(self) -> set[str]:
-        """Returns names (see `kin`) of archives that no task has looked into. Nothing of files with these names is entered as lost yet."""
+        """Returns the rotation families of archives that no task has looked into. Nothing of these families is entered as lost yet."""
         self._expected = {file for file in self._expected if not file.removed}
-        return {kin(file.path) for file in itertools.chain(self._expected, self._asking()) if file.size}
+        return {rotation_family(file.path) for file in itertools.chain(self._expected, self._asking()) if file.size}
 
     def _asking(self) -> Iterator[TrackedFile]:
         return (file for file in self._followed.dirty if file.is_packed and not file.offset.position and not file.offset.done)

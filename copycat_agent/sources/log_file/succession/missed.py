@@ -27,7 +27,7 @@ from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, why_not
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import family, is_newest, kin, unpacked_name
+from copycat_agent.sources.log_file.generations import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.evidence import Unseen, why_owed
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
@@ -109,7 +109,7 @@ class Missed:
         since = self._last_look.before(path.rpartition("/")[0])
         if not since.at_ns:
             return  # nothing outside the patterns is wanted of what was there before the first look
-        rotation = self._rotations.setdefault(family(path), _Rotation(since))
+        rotation = self._rotations.setdefault(log_of(path), _Rotation(since))
         earlier = Since(since_ns - SLACK_NS, since_ns - SLACK_NS) if since_ns else since
         rotation.since = Since(*map(min, rotation.since, since, earlier))
         rotation.there = rotation.known = None
@@ -286,14 +286,14 @@ class Missed:
 
     def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
         """Whether it holds what was read of a file whose rest is missing: `unclaimed` takes it, or the rest is lost. Raises OSError."""
-        absent, name = self._followed.absent, kin(path)
+        absent, name = self._followed.absent, rotation_family(path)
         saved = (absent.known(one, changes) for one in absent.undecided)
-        offsets = [one for one in saved if one is not None and kin(one.path) == name and one.fingerprint.head_bytes]
+        offsets = [one for one in saved if one is not None and rotation_family(one.path) == name and one.fingerprint.head_bytes]
         return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
 
     def _is_copy_of_newest(self, path: str, fd: int, info: os.stat_result, rotation: _Rotation) -> bool:
         """Whether it is younger than the log that stands in its place, which was not cut, and begins like it. Raises OSError."""
-        newest = self._followed.files.get(self._followed.paths.get("/".join(family(path)), (-1, -1)))
+        newest = self._followed.files.get(self._followed.paths.get("/".join(log_of(path)), (-1, -1)))
         if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(fd, info).birth_ns:
             return False
         with similarity.opened(newest, self._opener) as is_open:

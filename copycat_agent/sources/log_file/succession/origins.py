@@ -1,6 +1,6 @@
 """Is a newly met file the rest of a known one? Copies that copytruncate leaves, files moved over others, archives.
 
-It is when names say so (`generations.kin`), when the known file has the bytes no more (it was cut, or is gone), and when the new
+It is when both are of one rotation family, when the known file has the bytes no more (it was cut, or is gone), and when the new
 one has them. Equal text alone is no proof: in doubt a file is read from its beginning.
 """
 
@@ -19,7 +19,7 @@ from copycat_agent.sources.files.identity import Identity, is_at
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import is_newest, is_rotated, kin
+from copycat_agent.sources.log_file.generations import is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
 from copycat_agent.sources.log_file.succession.evidence import Evidence, can_prove, claim, claim_unread
@@ -112,8 +112,8 @@ class Origins:
         return file.size > 0 and (file.packing.told or at_once or similarity.is_quiet(file))
 
     def awaited(self) -> set[str]:
-        """Returns names (see `kin`) of files that are not judged yet. Of files with these names nothing is entered as lost so far."""
-        return self.archives.awaited() | {kin(file.path) for file in self._unjudged if file.size}
+        """Returns the rotation families of files that are not judged yet. Nothing of these families is entered as lost so far."""
+        return self.archives.awaited() | {rotation_family(file.path) for file in self._unjudged if file.size}
 
     def copied(self, partition: SourcePartition) -> int:
         """Returns how much of a former file is in a copy of it that is read as a file of its own."""
@@ -145,7 +145,7 @@ class Origins:
             return True
         if is_newest(file.offset.path):  # under this name it is known: it was written to, and is no copy
             return False
-        return is_rotated(file.path) and (self._followed.absent.has_kin(file.path) or bool(self._relatives(file)))
+        return is_rotated(file.path) and (self._followed.absent.has_family(file.path) or bool(self._relatives(file)))
 
     def _free(self, file: TrackedFile) -> None:
         if file in self._held or file in self._unjudged:

@@ -20,7 +20,7 @@ from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, why_not
 from copycat_agent.sources.log_file.absent import Absent, Saved
 from copycat_agent.sources.log_file.followed import Followed
-from copycat_agent.sources.log_file.generations import family, is_rotated, kin
+from copycat_agent.sources.log_file.generations import is_rotated, log_of, rotation_family
 from copycat_agent.sources.log_file.succession.origins import Origins
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Rests:
         self._follow = follow
 
     def awaited(self) -> set[str]:
-        """Names (see `kin`) of which files are not judged yet, so that nothing can be said about rests of others with these."""
+        """Returns the rotation families of files that are not judged yet, so that nothing can be said about unclaimed ranges of these."""
         return self._origins.awaited() if self._followed.absent.undecided else set()
 
     def decide(self, changes: Changes, awaited: Collection[str]) -> None:
@@ -152,7 +152,7 @@ class Rests:
             if offset is None:
                 absent.forget(partition, changes)
                 continue
-            name = kin(offset.path)
+            name = rotation_family(offset.path)
             if name in awaited or self._find(partition, offset, listings, changes):
                 continue
             if partition not in fresh and name not in awaited_since:  # a scan that began after it was cut has met every copy that matches
@@ -162,7 +162,7 @@ class Rests:
         """Whether a file outside the patterns has the rest; it is followed then."""
         if not offset.position or not offset.fingerprint.head_bytes:
             return False
-        for name in listings.kin_of(offset.path):
+        for name in listings.related_to(offset.path):
             is_outside = is_rotated(name) and not (self._discovery.may_match(name) or self._discovery.excludes(name))
             if is_outside and self._take_up(name, partition, offset, changes):
                 return True
@@ -202,28 +202,28 @@ class _Listings:
     def __init__(self) -> None:
         self._names: dict[str, list[str]] = {}
 
-    def kin_of(self, path: str) -> list[str]:
+    def related_to(self, path: str) -> list[str]:
         """Returns paths in the same directory whose names are related to this one."""
-        directory, name = path.rpartition("/")[0], kin(path)
-        begin = name.rpartition(".")[0] or name  # cheaper than what `kin` does with each name
+        directory, name = path.rpartition("/")[0], rotation_family(path)
+        begin = name.rpartition(".")[0] or name  # cheaper than what `rotation_family` does with each name
         if directory not in self._names:
             try:
                 self._names[directory] = sorted(os.listdir(directory))  # noqa: PTH208 - names are enough
             except OSError:
                 self._names[directory] = []
-        names = [one for one in self._names[directory] if one.startswith(begin) and kin(one) == name]
+        names = [one for one in self._names[directory] if one.startswith(begin) and rotation_family(one) == name]
         return [f"{directory}/{one}" for one in names]
 
 
 def members(rotations: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], list[str]]:
-    """Returns the paths of the files of each log, by `family`. Each directory is listed once; one that cannot be listed is empty."""
+    """Returns the paths of the files of each log, by `log_of`. Each directory is listed once; one that cannot be listed is empty."""
     bases: dict[str, set[str]] = {}
     for directory, base in rotations:
         bases.setdefault(directory, set()).add(base)
     found: dict[tuple[str, str], list[str]] = {}
     for directory, wanted in bases.items():
         for path in _names(directory, wanted):
-            for name in {family(path), (directory, _dated(path))}:
+            for name in {log_of(path), (directory, _dated(path))}:
                 if name in rotations:
                     found.setdefault(name, []).append(path)
     return found
@@ -243,4 +243,4 @@ def _dated(path: str) -> str:
 
     A number alone says nothing: `app-1.log` is a log of its own.
     """
-    return kin(path) if _DATED.search(family(path)[1]) else ""
+    return rotation_family(path) if _DATED.search(log_of(path)[1]) else ""
