@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.model import OFFSETS_TOPIC
-from copycat_agent.sources.log_file.forgetting import KEPT_FORMERS
+from copycat_agent.sources.log_file.forgetting import KEPT_GENERATIONS
 from tests.rig.kafka import consume
 from tests.rig.shipping import Shipping
 from tests.rig.waiting import wait_until
@@ -67,7 +67,7 @@ def test_a_file_that_is_excluded_for_longer_than_forget_after_is_not_sent_again(
 
 @BOTH
 def test_a_file_that_is_written_anew_again_and_again_leaves_few_rows_here_and_in_kafka(shipping: Shipping, guarantee: str) -> None:
-    path, most = shipping.logs / "status.log", KEPT_FORMERS + 1
+    path, most = shipping.logs / "status.log", KEPT_GENERATIONS + 1
     path.write_text("status 00\n")
     shipping.start(delivery={"guarantee": guarantee, "linger": "10ms"})
     for number in range(1, 30):

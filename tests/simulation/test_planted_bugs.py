@@ -158,7 +158,7 @@ BUGS: dict[str, Plant] = {
     "a file begun anew keeps its position": _changed(tracked.TrackedFile, "begun_anew", _keeps_position),
     "a stop does not wait for batches": _changed(connector_run.ConnectorRun, "_settle_what_flies", lambda _: lambda _self: iter(())),
     "what Kafka holds of a lane is not taken at the start": _always(lanes, "apply", []),
-    "what a former generation was is forgotten": _always(absent.Absent, "add_former", None),
+    "what a previous generation was is forgotten": _always(absent.Absent, "add_previous", None),
     "nobody with the same head is found": _always(absent.Absent, "candidates", []),
     "a file with unread lines is let go": _changed(log_file.LogFiles, "finish", _closes_all),
     "what a task gave up is not undone": _changed(log_file.LogFiles, "finish", _lands_nothing),

@@ -38,7 +38,7 @@ class Recalled(NamedTuple):
 class Absent:
     """Partitions of files that are not being followed. `offsets` is the catalog's live view of what is saved.
 
-    A *former* is a generation of a file that was cut or rewritten since: its bytes are in a copy, or nowhere. `undecided` are
+    A previous generation of a file is what it held before it was cut or rewritten: its bytes are in a copy, or nowhere. `undecided` are
     partitions whose unread rest is neither found in another file nor entered as lost, and why it would be; `fresh` are those of
     them that wait for one more scan.
     """
@@ -49,7 +49,7 @@ class Absent:
         self._log = log
         self._by_inode: dict[int, dict[SourcePartition, None]] = {}
         self._devices: dict[int, set[int]] = {}
-        self._formers: set[SourcePartition] = set()
+        self._previous: set[SourcePartition] = set()
         self._heads = Heads()
         self.undecided: dict[SourcePartition, str] = {}
         self._unread: dict[tuple[str, str], list[SourcePartition]] = {}
@@ -69,7 +69,7 @@ class Absent:
             offset = self._offsets[partition]
             self.add(partition, offset)
             if generation < newest[identity]:
-                self._formers.add(partition)
+                self._previous.add(partition)
                 if not offset.done:
                     self.note_undecided(partition, offset, "the file was cut before they were read")
 
@@ -86,7 +86,7 @@ class Absent:
         self._by_inode.setdefault(identity.inode, {})[partition] = None
         self._heads.add(partition, offset)
 
-    def add_former(
+    def add_previous(
         self, partition: SourcePartition, offset: SourceOffset, why: str, changes: Changes, *, kept: int = 0, begun_ns: int = 0
     ) -> None:
         """Add a partition whose file begins anew and holds the bytes of this one no more, or only the first `kept`.
@@ -99,19 +99,19 @@ class Absent:
             return
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
         self.add(partition, offset)
-        self._formers.add(partition)
+        self._previous.add(partition)
         self.note_undecided(partition, offset, why)
         self.fresh.add(partition)
         self._kept[partition] = kept
         self._begun[partition] = begun_ns
 
     def copied_by(self, partition: SourcePartition, birth_ns: int) -> bool:
-        """Whether a rotated file that was made then can only be a copy of this former one: its own file never left its place."""
+        """Whether a rotated file that was made then can only be a copy of this previous generation: its own file never left its place."""
         return 0 < self._begun.get(partition, 0) < birth_ns
 
-    def is_former(self, partition: SourcePartition) -> bool:
+    def is_previous(self, partition: SourcePartition) -> bool:
         """Whether its file has begun anew since."""
-        return partition in self._formers
+        return partition in self._previous
 
     def recall(self, path: str, fd: int, info: os.stat_result, identity: Identity, changes: Changes) -> Recalled:
         """Returns the saved offset of this very file, if it still holds what was read from it. Raises OSError; then nothing has changed."""
@@ -119,14 +119,14 @@ class Absent:
         for partition in list(self._by_inode.get(identity.inode, ())):
             saved, saved_generation = Identity.parse(partition.key)
             offset = self.known(partition, changes)
-            if partition in self._formers:
+            if partition in self._previous:
                 generation = max(generation, saved_generation + 1) if saved == identity else generation
             elif offset is None:
                 self._drop(partition)
             elif _may_be_same(saved, identity, offset, path, info):
                 if _was_cut_unread(offset, info.st_size):
                     self._drop(partition)
-                    self.add_former(partition, offset, "the file was cut while the agent did not run", changes)
+                    self.add_previous(partition, offset, "the file was cut while the agent did not run", changes)
                     generation = saved_generation + 1 if saved == identity else 0
                 elif packed.is_same(fingerprint.reader(fd), info.st_size, offset):
                     self._drop(partition)
@@ -137,7 +137,7 @@ class Absent:
                     return Recalled(partition, offset, saved_generation)
                 elif saved == identity:
                     self._drop(partition)
-                    self.add_former(partition, offset, "the file was rewritten while the agent did not run", changes)
+                    self.add_previous(partition, offset, "the file was rewritten while the agent did not run", changes)
                     generation = saved_generation + 1
                     self._log.warning("file begun anew while the agent was away, reading from its beginning", path=offset.path)
         return Recalled(None, SourceOffset(0), generation)
@@ -166,7 +166,7 @@ class Absent:
         With its birth time it is known on another device too: numbers change by a remount.
         """
         for partition in self._rows_of(identity):
-            offset = self.known(partition, changes) if partition not in self._formers else None
+            offset = self.known(partition, changes) if partition not in self._previous else None
             if offset is not None and not _was_cut_unread(offset, size) and packed.is_same(fingerprint.reader(fd), size, offset):
                 return True
         return False
@@ -182,7 +182,7 @@ class Absent:
                 yield partition
 
     def written_over(self, identity: Identity, changes: Changes) -> int:
-        """Turn what is saved of a file into formers: it was written over (see `knows`). Returns the generation it begins with."""
+        """Make what is saved of a file a previous generation: it was written over. Returns the generation it begins with."""
         generation = 0
         for partition in {*self._by_inode.get(identity.inode, ()), *changes.forget}:  # a key that is just given up is not given away again
             saved, saved_generation = Identity.parse(partition.key)
@@ -190,9 +190,9 @@ class Absent:
                 continue
             generation = max(generation, saved_generation + 1)
             offset = self.known(partition, changes)
-            if offset is not None and partition not in self._formers and partition not in changes.forget:
+            if offset is not None and partition not in self._previous and partition not in changes.forget:
                 self._drop(partition)
-                self.add_former(partition, offset, "the file was written over before they were read", changes)
+                self.add_previous(partition, offset, "the file was written over before they were read", changes)
         return generation
 
     def candidates(self, path: str, head: bytes, changes: Changes | None) -> list[Saved]:
@@ -210,7 +210,7 @@ class Absent:
         return self._heads.has_longer(path, size)
 
     def unread_of(self, path: str, changes: Changes) -> list[Saved]:
-        """Undecided formers of which nothing was read, and that have a name of the same log in the same directory; oldest first."""
+        """Returns unclaimed previous generations, oldest first, that nothing was read of, and that are of the same log as `path`."""
         saved = [(partition, self.known(partition, changes)) for partition in self._unread.get(log_of(path), ())]
         return [(one, offset) for one, offset in saved if offset is not None]
 
@@ -230,8 +230,8 @@ class Absent:
             self.forget(partition, changes)
 
     def followed_last(self, changes: Changes) -> list[Saved]:
-        """Returns those that were followed when the agent last looked: neither let go nor given up, nor formers."""
-        known = [partition for partitions in self._by_inode.values() for partition in partitions if partition not in self._formers]
+        """Returns those that were followed when the agent last looked: neither let go nor given up, nor previous generations."""
+        known = [partition for partitions in self._by_inode.values() for partition in partitions if partition not in self._previous]
         saved = [(partition, self.known(partition, changes)) for partition in known]
         return [(partition, offset) for partition, offset in saved if offset is not None and not offset.done]
 
@@ -251,7 +251,7 @@ class Absent:
         del partitions[partition]
         if not partitions:
             del self._by_inode[inode]
-        self._formers.discard(partition)
+        self._previous.discard(partition)
         self.undecided.pop(partition, None)
         self.fresh.discard(partition)
         self._kept.pop(partition, None)

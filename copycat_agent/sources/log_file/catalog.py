@@ -200,10 +200,10 @@ class Catalog:
         seen = file.seen
         largest, kept = (not seen.unseen and seen.cut) or (file.proof.size, 0)
         self.truncated_files += 1
-        former = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
-        self.followed.absent.add_former(
+        previous = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
+        self.followed.absent.add_previous(
             file.partition,
-            former,
+            previous,
             CUT,
             changes,
             kept=0 if file.offset.position else kept,
@@ -212,9 +212,9 @@ class Catalog:
         saved_as, generation = Identity.parse(file.partition.key)[0], file.generation + 1
         if seen.unseen:
             unseen = SourcePartition(self.followed.connector, saved_as.key(generation))
-            self.followed.absent.add_former(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
+            self.followed.absent.add_previous(unseen, SourceOffset(0, path=path, size=seen.unseen), CUT, changes)
             generation += 1
-        self.followed.forgetting.bound_formers(file.identity.inode, changes)
+        self.followed.forgetting.bound_previous(file.identity.inode, changes)
         partition = SourcePartition(self.followed.connector, saved_as.key(generation))
         fresh = file.begun_anew(partition, path, why, unpacks=self.followed.unpacks)
         changes.offsets[fresh.partition] = fresh.offset

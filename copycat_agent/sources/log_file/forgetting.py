@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 KEPT_GONE = 100_000
 """Settled rows of files that are gone, and of what files held before they were begun anew; beyond that the oldest go first."""
-KEPT_FORMERS = 16
-"""Former generations of one file."""
+KEPT_GENERATIONS = 16
+"""So many previous generations of one file are kept."""
 _AGE_SECONDS = 60.0
 """Longest time between two looks at what has to be forgotten."""
 _LOOKS = 10
@@ -57,23 +57,23 @@ class Forgetting:
         self._there = {partition: until for partition, until in self._there.items() if until > now}
         whereabouts = Whereabouts()
         for inode in self._absent.inodes:
-            self.bound_formers(inode, changes)
+            self.bound_previous(inode, changes)
             for partition in self._absent.at_inode(inode):
                 self._age_one(partition, whereabouts, changes)
         self._bound_gone(whereabouts, changes)
 
-    def bound_formers(self, inode: int, changes: Changes) -> None:
+    def bound_previous(self, inode: int, changes: Changes) -> None:
         """Forget the oldest generations of files that are begun anew again and again, but for those whose rest is looked for."""
         partitions = self._absent.at_inode(inode)
         lines: dict[Identity, list[tuple[int, SourcePartition]]] = {}
-        for partition in partitions if len(partitions) > KEPT_FORMERS else ():
-            if self._absent.is_former(partition):
+        for partition in partitions if len(partitions) > KEPT_GENERATIONS else ():
+            if self._absent.is_previous(partition):
                 identity, generation = Identity.parse(partition.key)
                 lines.setdefault(identity, []).append((generation, partition))
         for line in lines.values():
-            for partition in (one for _, one in sorted(line)[:-KEPT_FORMERS] if one not in self._absent.undecided):
+            for partition in (one for _, one in sorted(line)[:-KEPT_GENERATIONS] if one not in self._absent.undecided):
                 self._absent.forget(partition, changes)
-                why = f"a file was begun anew more than {KEPT_FORMERS} times within forget_after"
+                why = f"a file was begun anew more than {KEPT_GENERATIONS} times within forget_after"
                 self._tell_bound(why, "let its writer append to it, or rotate it under names that the patterns match")
 
     def _age_one(self, partition: SourcePartition, whereabouts: Whereabouts, changes: Changes) -> None:
@@ -93,7 +93,7 @@ class Forgetting:
         if partition in self._there:
             return False
         is_there = self._absent.is_there(partition, offset, whereabouts)
-        if self._absent.is_former(partition):
+        if self._absent.is_previous(partition):
             return is_there is not None
         if is_there:
             self._there[partition] = time.monotonic() + self._forget_seconds / _LOOKS

@@ -132,14 +132,14 @@ def test_lines_written_just_before_the_copy(tmp_path: Path, pattern: str, count:
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("ended", ["stopped", "killed"])
 @pytest.mark.parametrize("rotations", [2, pytest.param(3, marks=LONG)])
-@pytest.mark.parametrize("former", [pytest.param(0, marks=LONG), 1, 3])
+@pytest.mark.parametrize("earlier", [pytest.param(0, marks=LONG), 1, 3])
 @pytest.mark.parametrize("how", ["read", "stop"])
 def test_generations_that_were_rotated_twice_while_the_agent_was_down(
-    tmp_path: Path, pattern: str, count: int, ended: str, rotations: int, former: int, how: str
+    tmp_path: Path, pattern: str, count: int, ended: str, rotations: int, earlier: int, how: str
 ) -> None:
     """Archives that keep their inodes, and that the agent may have known with what they held before."""
     scene = Scene(tmp_path, pattern, count, 4)
-    for _ in range(former):
+    for _ in range(earlier):
         scene.agent.drain()
         scene.rotate()
         scene.write()

@@ -17,7 +17,7 @@ UNREAD = SourceOffset(0, size=6000)
 
 
 def found(**facts: Any) -> Evidence:
-    return Evidence(**{"size": 6000, "is_former": False, "copied": 0, "stands": False, "holds": False, "made_after": False, **facts})
+    return Evidence(**{"size": 6000, "is_previous": False, "copied": 0, "stands": False, "holds": False, "made_after": False, **facts})
 
 
 def unseen(**facts: Any) -> Unseen:
@@ -30,7 +30,7 @@ def unseen(**facts: Any) -> Unseen:
     ("offset", "facts"),
     [
         (READ, {"holds": True}),
-        (LITTLE, {"holds": True, "is_former": True}),
+        (LITTLE, {"holds": True, "is_previous": True}),
         (LITTLE, {"holds": True, "copied": 20}),
         (UNREAD, {"copied": 6000}),
     ],
@@ -48,10 +48,10 @@ def test_bytes_that_another_file_has_lost_are_gone_on_with(offset: SourceOffset,
         (READ, {}),
         (READ, {"holds": True, "stands": True}),
         (LITTLE, {"holds": True}),
-        (UNREAD, {"is_former": True}),
-        (READ, {"is_former": True, "size": 100}),
-        (READ, {"is_former": True, "made_after": True, "size": 0}),
-        (READ, {"is_former": True, "made_after": True, "size": 5000}),
+        (UNREAD, {"is_previous": True}),
+        (READ, {"is_previous": True, "size": 100}),
+        (READ, {"is_previous": True, "made_after": True, "size": 0}),
+        (READ, {"is_previous": True, "made_after": True, "size": 5000}),
     ],
 )
 def test_equal_text_alone_proves_nothing(offset: SourceOffset, facts: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ def test_equal_text_alone_proves_nothing(offset: SourceOffset, facts: dict[str, 
 
 @pytest.mark.parametrize("facts", [{"made_after": True}, {"copied": 4000}])
 def test_a_copy_from_before_the_last_lines_is_gone_on_with_at_its_own_end(facts: dict[str, Any]) -> None:
-    reached = claim(READ, found(is_former=True, size=4000, **facts))
+    reached = claim(READ, found(is_previous=True, size=4000, **facts))
     assert reached is not None
     assert reached.is_shorter
 

@@ -248,7 +248,7 @@ def test_a_file_that_is_rewritten_again_and_again_leaves_few_rows_and_one_warnin
     for number in range(60):
         path.write_bytes(b"status %d\n" % number)
         agent.drain()
-        assert len(agent.store) <= forgetting.KEPT_FORMERS + 2
+        assert len(agent.store) <= forgetting.KEPT_GENERATIONS + 2
     assert agent.lines == [b"status %d" % number for number in range(60)]
     assert sum("forgotten before forget_after" in record.getMessage() for record in caplog.records) == 1
     agent.restart()
@@ -265,12 +265,12 @@ def test_rows_that_an_earlier_version_heaped_up_are_few_after_the_first_look(tmp
     identity, _ = Identity.parse(key.key)
     now = agent.store.pop(key)
     for number in range(20_000):
-        former = SourceOffset(4, 1, done=True, path=str(path), size=4, gone_ms=int(time.time() * 1000))
-        agent.store[SourcePartition("app", identity.key(number))] = former
+        previous = SourceOffset(4, 1, done=True, path=str(path), size=4, gone_ms=int(time.time() * 1000))
+        agent.store[SourcePartition("app", identity.key(number))] = previous
     agent.store[SourcePartition("app", identity.key(20_000))] = now
     agent.restart()
     agent.drain()
-    assert len(agent.store) == forgetting.KEPT_FORMERS + 2
+    assert len(agent.store) == forgetting.KEPT_GENERATIONS + 2
     assert agent.lines == [b"one"]
 
 

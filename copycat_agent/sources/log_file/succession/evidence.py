@@ -16,13 +16,13 @@ from copycat_agent.sources.files import fingerprint
 class Evidence(NamedTuple):
     """What was found of a newcomer of `size` bytes and of the file that an offset was saved of.
 
-    `is_former`: that file has begun anew since. `copied`: so many bytes of it the newcomer was seen to hold, 0 when it was not looked at.
+    `is_previous`: that file has begun anew since. `copied`: so many bytes of it the newcomer was seen to hold, 0 when it was not looked at.
     `stands`: that file still has its last name, so that its bytes are there. `holds`: the newcomer has the bytes that were read.
     `made_after`: the newcomer was made while that file stood in its place, so that it can only be a copy.
     """
 
     size: int
-    is_former: bool
+    is_previous: bool
     copied: int
     stands: bool
     holds: bool
@@ -36,14 +36,14 @@ class Succession(NamedTuple):
     is_shorter: bool = False
 
 
-def can_prove(offset: SourceOffset, *, is_former: bool, copied: int) -> bool:
+def can_prove(offset: SourceOffset, *, is_previous: bool, copied: int) -> bool:
     """Whether enough was read of the file, or is known of it, for its bytes to prove anything."""
-    return is_former or copied > 0 or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
+    return is_previous or copied > 0 or offset.fingerprint.head_bytes == fingerprint.HEAD_BYTES
 
 
 def claim(offset: SourceOffset, found: Evidence) -> Succession | None:
     """Why the newcomer goes on with `offset`, None when it does not."""
-    if not can_prove(offset, is_former=found.is_former, copied=found.copied) or found.stands:
+    if not can_prove(offset, is_previous=found.is_previous, copied=found.copied) or found.stands:
         return None
     if found.holds:
         return Succession("it holds the bytes before that offset, and that file has them no more")

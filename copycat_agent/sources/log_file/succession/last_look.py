@@ -138,7 +138,7 @@ class Known(NamedTuple):
 
 
 def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes: Changes) -> Known:
-    """Returns what is known of the archives at `paths`. What is saved of one that was written over becomes a former's."""
+    """Returns what is known of the archives at `paths`. What is saved of one that was written over becomes a previous generation's."""
     there: list[tuple[int, str]] = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes
 
 
 def _note_written_over(path: str, followed: Followed, opener: Opener, changes: Changes) -> int:
-    """Turn what is saved of a file into a former if it was written over. Returns when it was last changed. Raises OSError."""
+    """Make what is saved of a file a previous generation if it was written over. Returns when it was last changed. Raises OSError."""
     with _opened(path, opener) as (fd, info):
         identity, absent = identify(fd, info), followed.absent
         if identity[:2] not in followed.files and not absent.knows(identity, fd, info.st_size, changes):

@@ -130,7 +130,7 @@ class Missed:
                 known = files.get(partition)
                 has_left = self._has_left(partition, offset, known)
                 if has_left or self._last_look.was_open:
-                    cut = partition if self._followed.absent.is_former(partition) else None
+                    cut = partition if self._followed.absent.is_previous(partition) else None
                     self.left(offset.path, cut, may_be_cut=has_left and known is not None and known.path == offset.path)
 
     def follow(self, changes: Changes) -> None:
@@ -155,7 +155,7 @@ class Missed:
         if file is not None:
             is_as_it_was = file.path == offset.path and file.gone_since is None and file.size >= offset.size
             return not is_as_it_was or offset.size > offset.position == 0
-        if self._followed.absent.is_former(partition):
+        if self._followed.absent.is_previous(partition):
             return True
         try:
             return not is_at(offset.path, Identity.parse(partition.key)[0])

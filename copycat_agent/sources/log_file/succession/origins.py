@@ -64,12 +64,12 @@ class Origins:
         absent, self.needs_scan = self._followed.absent, False
         for fresh in begun:
             saved_as, generation = Identity.parse(fresh.partition.key)
-            former = SourcePartition(fresh.partition.connector, saved_as.key(generation - 1))
-            offset = absent.known(former, changes) if former in absent.undecided else None
+            previous = SourcePartition(fresh.partition.connector, saved_as.key(generation - 1))
+            offset = absent.known(previous, changes) if previous in absent.undecided else None
             if offset is not None and _has_rest(offset) and fresh.gone_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
                 fresh.held_back()
-                self._held[fresh] = former, time.monotonic() + similarity.QUIET_SECONDS - past
+                self._held[fresh] = previous, time.monotonic() + similarity.QUIET_SECONDS - past
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
             self._free(fresh)
@@ -88,9 +88,9 @@ class Origins:
                 self._free(file)
 
     def release(self, *, at_once: bool) -> None:
-        """Let files be read whose former bytes were found, are lost, or were looked for long enough."""
-        for file, (former, until) in list(self._held.items()):
-            if at_once or file.removed or former not in self._followed.absent.undecided or time.monotonic() > until:
+        """Let files be read whose previous generation was found, is lost, or was looked for long enough."""
+        for file, (previous, until) in list(self._held.items()):
+            if at_once or file.removed or previous not in self._followed.absent.undecided or time.monotonic() > until:
                 del self._held[file]
                 self._free(file)
 
@@ -101,8 +101,8 @@ class Origins:
 
     @property
     def is_releasing(self) -> bool:
-        """Whether a file is held whose former bytes are found."""
-        return any(former not in self._followed.absent.undecided for former, _ in self._held.values())
+        """Whether a file is held whose previous generation is found."""
+        return any(previous not in self._followed.absent.undecided for previous, _ in self._held.values())
 
     def _is_told(self, file: TrackedFile, *, at_once: bool) -> bool:
         """Whether there is enough of it to look at."""
@@ -116,7 +116,7 @@ class Origins:
         return self.archives.awaited() | {rotation_family(file.path) for file in self._unjudged if file.size}
 
     def copied(self, partition: SourcePartition) -> int:
-        """Returns how much of a former file is in a copy of it that is read as a file of its own."""
+        """Returns how much of a previous generation is in a copy of it that is read as a file of its own."""
         file = self._copies.pop(partition, None)
         return 0 if file is None else file.provenance.copied
 
@@ -186,7 +186,7 @@ class Origins:
         return any(self._is_cut(one) for one in self._relatives(file))
 
     def _is_cut(self, one: TrackedFile) -> bool:
-        """Whether it was cut just now: the next scan knows it as a former file."""
+        """Whether it was cut just now: the next scan knows it as a previous generation."""
         is_cut = one.seen.cut is not None or one.needs_scan
         self.needs_scan |= is_cut and not one.in_flight
         return is_cut
@@ -203,11 +203,11 @@ class Origins:
     def _evidence(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> Evidence:
         """Returns what looks at `file` and at the other one find; looks at no more than is needed. Raises OSError."""
         absent, copied = self._followed.absent, self._copied_of(file, partition)
-        is_former = absent.is_former(partition)
-        proves = can_prove(offset, is_former=is_former, copied=copied)
-        stands = proves and not is_former and _stands(offset, partition)
+        is_previous = absent.is_previous(partition)
+        proves = can_prove(offset, is_previous=is_previous, copied=copied)
+        stands = proves and not is_previous and _stands(offset, partition)
         holds = proves and not stands and similarity.holds(file, offset)
-        return Evidence(file.size, is_former, copied, stands, holds, absent.copied_by(partition, file.made_ns))
+        return Evidence(file.size, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
