@@ -38,7 +38,7 @@ class Recalled(NamedTuple):
 class Absent:
     """Partitions of files that are not being followed. `offsets` is the catalog's live view of what is saved.
 
-    A previous generation of a file is what it held before it was cut or rewritten: its bytes are in a copy, or nowhere. `undecided` are
+    A previous generation of a file is what it held before it was cut or rewritten: its bytes are in a copy, or nowhere. `unclaimed` are
     partitions whose unread rest is neither found in another file nor entered as lost, and why it would be; `fresh` are those of
     them that wait for one more scan.
     """
@@ -51,7 +51,7 @@ class Absent:
         self._devices: dict[int, set[int]] = {}
         self._previous: set[SourcePartition] = set()
         self._heads = Heads()
-        self.undecided: dict[SourcePartition, str] = {}
+        self.unclaimed: dict[SourcePartition, str] = {}
         self._unread: dict[tuple[str, str], list[SourcePartition]] = {}
         self._families: dict[SourcePartition, tuple[str, str]] = {}
         self._kept: dict[SourcePartition, int] = {}
@@ -71,11 +71,11 @@ class Absent:
             if generation < newest[identity]:
                 self._previous.add(partition)
                 if not offset.done:
-                    self.note_undecided(partition, offset, "the file was cut before they were read")
+                    self.note_unclaimed(partition, offset, "the file was cut before they were read")
 
-    def note_undecided(self, partition: SourcePartition, offset: SourceOffset, why: str) -> None:
+    def note_unclaimed(self, partition: SourcePartition, offset: SourceOffset, why: str) -> None:
         """Have the unread rest of a file looked for that nobody follows any more. `why` it is lost if no file has it."""
-        self.undecided[partition] = why
+        self.unclaimed[partition] = why
         if not offset.position and partition not in self._families:
             name = self._families[partition] = log_of(offset.path)
             self._unread.setdefault(name, []).append(partition)
@@ -100,7 +100,7 @@ class Absent:
         changes.offsets[partition] = offset = replace(offset, gone_ms=int(time.time() * 1000))
         self.add(partition, offset)
         self._previous.add(partition)
-        self.note_undecided(partition, offset, why)
+        self.note_unclaimed(partition, offset, why)
         self.fresh.add(partition)
         self._kept[partition] = kept
         self._begun[partition] = begun_ns
@@ -222,7 +222,7 @@ class Absent:
 
     def settle(self, partition: SourcePartition, offset: SourceOffset, kept: int, changes: Changes) -> None:
         """Enter its rest beyond the first `kept` bytes as lost: no file has it. The offset stays if it proves anything."""
-        why, kept = self.undecided.pop(partition), max(kept, self._kept.pop(partition, 0))
+        why, kept = self.unclaimed.pop(partition), max(kept, self._kept.pop(partition, 0))
         self.lose_rest(partition, offset, kept, why, changes)
         if offset.position:
             changes.offsets[partition] = replace(offset, done=True)
@@ -252,7 +252,7 @@ class Absent:
         if not partitions:
             del self._by_inode[inode]
         self._previous.discard(partition)
-        self.undecided.pop(partition, None)
+        self.unclaimed.pop(partition, None)
         self.fresh.discard(partition)
         self._kept.pop(partition, None)
         self._begun.pop(partition, None)

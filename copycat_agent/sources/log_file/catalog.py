@@ -20,7 +20,7 @@ from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.succession import similarity, unclaimed
 from copycat_agent.sources.log_file.succession.missed import Missed
 from copycat_agent.sources.log_file.succession.origins import Origins
-from copycat_agent.sources.log_file.succession.unclaimed import Rests
+from copycat_agent.sources.log_file.succession.unclaimed import UnclaimedRanges
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Catalog:
         self._meeting = Meeting(followed, StartAt(options), self.opener, self.passed_over, log)
         self._log = log
         self.origins = Origins(followed, self.opener, log)
-        self._rests = Rests(followed, self.origins, self.opener, self._discovery, self._meeting.follow_rest)
+        self._unclaimed = UnclaimedRanges(followed, self.origins, self.opener, self._discovery, self._meeting.follow_rest)
         self._missed = Missed(followed, self.opener, self._discovery, self._meeting.follow_missed, self.passed_over, log)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
@@ -89,8 +89,8 @@ class Catalog:
     @property
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
-        searches = bool(self._search_for or self.followed.absent.undecided) or self._missed.has_pending
-        return searches or self.has_trouble or self.has_rests or self.origins.has_pending or self.followed.forgetting.is_due
+        searches = bool(self._search_for or self.followed.absent.unclaimed) or self._missed.has_pending
+        return searches or self.has_trouble or self.has_unclaimed or self.origins.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
@@ -162,11 +162,11 @@ class Catalog:
         self.origins.add(self._meeting.newcomers)
         self.origins.judge(changes, at_once=at_once)
         if self._is_scanned:
-            awaited = self._rests.awaited()
+            awaited = self._unclaimed.awaited()
             self._missed.follow(changes)
             self.origins.add(self._meeting.newcomers)
             self.origins.judge(changes, at_once=at_once)
-            self._rests.decide(changes, awaited)
+            self._unclaimed.decide(changes, awaited)
             self._missed.end(changes)
             if self._missed.has_closed:
                 self._missed.has_closed, self._search_for = False, "the file went away before it could be opened"
@@ -175,7 +175,7 @@ class Catalog:
         self.origins.release(at_once=at_once)
 
     @property
-    def has_rests(self) -> bool:
+    def has_unclaimed(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
         return bool(self.followed.absent.fresh) or self.origins.is_releasing
 

@@ -71,7 +71,7 @@ class Forgetting:
                 identity, generation = Identity.parse(partition.key)
                 lines.setdefault(identity, []).append((generation, partition))
         for line in lines.values():
-            for partition in (one for _, one in sorted(line)[:-KEPT_GENERATIONS] if one not in self._absent.undecided):
+            for partition in (one for _, one in sorted(line)[:-KEPT_GENERATIONS] if one not in self._absent.unclaimed):
                 self._absent.forget(partition, changes)
                 why = f"a file was begun anew more than {KEPT_GENERATIONS} times within forget_after"
                 self._tell_bound(why, "let its writer append to it, or rotate it under names that the patterns match")
@@ -106,7 +106,7 @@ class Forgetting:
         if surplus <= 0:
             return
         saved = [(offset.gone_ms, row, offset) for row in rows if (offset := self._absent.known(row, changes)) and offset.gone_ms]
-        settled = [one for one in saved if one[1] not in self._absent.undecided and not _has_rest(one[2])]
+        settled = [one for one in saved if one[1] not in self._absent.unclaimed and not _has_rest(one[2])]
         surplus = len(settled) - KEPT_GONE
         for _, row, offset in sorted(settled, key=lambda one: one[0]):
             if surplus <= 0:

@@ -159,7 +159,7 @@ class LogFiles:
     @property
     def needs_scan(self) -> bool:
         """See `Source.needs_scan`."""
-        return self._needs_scan or self._catalog.has_rests
+        return self._needs_scan or self._catalog.has_unclaimed
 
     def plan(self, shares: int) -> Plan:
         """See `Source.plan`."""
@@ -239,7 +239,7 @@ class LogFiles:
     def drained(self) -> bool:
         """See `Source.drained`."""
         waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
-        if waiting or self._planner.in_flight or self._catalog.has_rests:
+        if waiting or self._planner.in_flight or self._catalog.has_unclaimed:
             return False
         self._needs_scan = True  # a glance looks at a part of the files only, and who asks will not look again
         return True

@@ -90,7 +90,7 @@ class Missed:
         if not self._has_looked:
             self._has_looked = True
             absent = self._followed.absent
-            self._before = [*absent.followed_last(changes), *((one, self._followed.offsets[one]) for one in absent.undecided)]
+            self._before = [*absent.followed_last(changes), *((one, self._followed.offsets[one]) for one in absent.unclaimed)]
 
     @property
     def has_pending(self) -> bool:
@@ -134,12 +134,12 @@ class Missed:
                     self.left(offset.path, cut, may_be_cut=has_left and known is not None and known.path == offset.path)
 
     def follow(self, changes: Changes) -> None:
-        """Take up what is owed, as far as that can be said before it is decided what became of unread rests."""
+        """Take up what is owed, as far as that can be said before it is decided what became of unclaimed ranges."""
         if self._rotations:
             self._rotations = self._still_open(changes)
 
     def end(self, changes: Changes) -> None:
-        """Take up the rest once it is decided what became of unread rests. The look is over."""
+        """Take up the rest once it is decided what became of unclaimed ranges. The look is over."""
         self.follow(changes)
         self._last_look.end(self._discovery.unlisted, self._open(), self._discovery.marks, changes)
 
@@ -287,7 +287,7 @@ class Missed:
     def _may_be_rest(self, path: str, read: Reader, size: int, changes: Changes) -> bool:
         """Whether it holds what was read of a file whose rest is missing: `unclaimed` takes it, or the rest is lost. Raises OSError."""
         absent, name = self._followed.absent, rotation_family(path)
-        saved = (absent.known(one, changes) for one in absent.undecided)
+        saved = (absent.known(one, changes) for one in absent.unclaimed)
         offsets = [one for one in saved if one is not None and rotation_family(one.path) == name and one.fingerprint.head_bytes]
         return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
 

@@ -65,7 +65,7 @@ class Origins:
         for fresh in begun:
             saved_as, generation = Identity.parse(fresh.partition.key)
             previous = SourcePartition(fresh.partition.connector, saved_as.key(generation - 1))
-            offset = absent.known(previous, changes) if previous in absent.undecided else None
+            offset = absent.known(previous, changes) if previous in absent.unclaimed else None
             if offset is not None and _has_rest(offset) and fresh.gone_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
                 fresh.held_back()
@@ -90,7 +90,7 @@ class Origins:
     def release(self, *, at_once: bool) -> None:
         """Let files be read whose previous generation was found, is lost, or was looked for long enough."""
         for file, (previous, until) in list(self._held.items()):
-            if at_once or file.removed or previous not in self._followed.absent.undecided or time.monotonic() > until:
+            if at_once or file.removed or previous not in self._followed.absent.unclaimed or time.monotonic() > until:
                 del self._held[file]
                 self._free(file)
 
@@ -102,7 +102,7 @@ class Origins:
     @property
     def is_releasing(self) -> bool:
         """Whether a file is held whose previous generation is found."""
-        return any(previous not in self._followed.absent.undecided for previous, _ in self._held.values())
+        return any(previous not in self._followed.absent.unclaimed for previous, _ in self._held.values())
 
     def _is_told(self, file: TrackedFile, *, at_once: bool) -> bool:
         """Whether there is enough of it to look at."""

@@ -57,7 +57,7 @@ class Search:
     passed_over: PassedOver
 
     def look_for(self, absent: Absent, changes: Changes) -> bool:
-        """Follow what is found, to its end; what is not found becomes undecided. Whether everything that is there could be opened.
+        """Follow what is found, to its end; what is not found becomes unclaimed. Whether everything that is there could be opened.
 
         A file that stands where it stood is let alone: the patterns do not name it any more. So is one whose last name is excluded
         by now; one that was followed and got an excluded name by being renamed is still owed.
@@ -89,7 +89,7 @@ class Search:
             if name is None and self.follow_kept(identity, offset, changes, True):
                 continue
             if name is None or left:
-                absent.note_undecided(partition, offset, self.why)  # gone, or with other content
+                absent.note_unclaimed(partition, offset, self.why)  # gone, or with other content
             else:
                 changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
         return all_opened
@@ -126,8 +126,8 @@ FollowRest = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
 """See `Meeting.follow_rest`."""
 
 
-class Rests:
-    """Decides on what is undecided (see `Absent`), once a whole scan has looked for it among the files that match."""
+class UnclaimedRanges:
+    """Decides on ranges that nobody claims, once a whole scan has looked for them among the files that match."""
 
     def __init__(self, followed: Followed, origins: Origins, opener: Opener, discovery: Discovery, follow: FollowRest) -> None:
         self._followed = followed
@@ -138,7 +138,7 @@ class Rests:
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet, so that nothing can be said about unclaimed ranges of these."""
-        return self._origins.awaited() if self._followed.absent.undecided else set()
+        return self._origins.awaited() if self._followed.absent.unclaimed else set()
 
     def decide(self, changes: Changes, awaited: Collection[str]) -> None:
         """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended.
@@ -147,7 +147,7 @@ class Rests:
         """
         absent, listings, awaited_since = self._followed.absent, _Listings(), self.awaited()
         fresh, absent.fresh = absent.fresh, set()
-        for partition in list(absent.undecided):
+        for partition in list(absent.unclaimed):
             offset = absent.known(partition, changes)
             if offset is None:
                 absent.forget(partition, changes)
