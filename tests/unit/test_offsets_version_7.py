@@ -12,11 +12,9 @@ store, `topic.json` what the topic holds of both agents, and where each connecto
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,46 +23,20 @@ from copycat_agent.model import OFFSETS_TOPIC, LaneId, LanePlan, Place, is_conne
 from copycat_agent.offsets import OffsetStore, schema
 from copycat_agent.transactions.entries import read
 from copycat_agent.transactions.lane_writer import LaneWriter
-from copycat_agent.transactions.protocol import Entry, perform
+from copycat_agent.transactions.protocol import perform
+from tests.unit.old_stores import migrate_dying, old_store, topic_of, upgraded
 from tests.unit.worker.test_names import Host
 
-DATA = Path(__file__).with_name("version_7")
-TOPIC = json.loads((DATA / "topic.json").read_text())
+TOPIC = topic_of(7)
 EXPECTED: dict[str, dict[str, tuple[int, str]]] = {
     name: {key: (at, path) for key, (at, path) in rows.items()} for name, rows in TOPIC["expected"].items()
 }
 EXACT = sorted(EXPECTED.keys() - {"simple", "switched"})
-NOTHING = Entry(b"[]", None)
-
-
-def old_store(state: Path) -> Path:
-    """A state directory as that version has left it."""
-    state.mkdir(mode=0o700)
-    with closing(sqlite3.connect(state / "offsets.db")) as connection:
-        connection.executescript((DATA / "offsets.sql").read_text())
-        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-        connection.execute("PRAGMA user_version = 7")
-    shutil.copy(DATA / "identity.json", state)
-    return state
-
-
-def upgraded(state: Path) -> Host:
-    """The next version on that state directory, and the topic as it is."""
-    host = Host()
-    host.store = OffsetStore.open(state)
-    host.kafka.partitions = TOPIC["partitions"]
-    host.kafka.cluster = host.store.lanes("orders").cluster
-    for partition, offset, key, value in TOPIC["records"]:
-        while len(host.kafka.log) <= offset:  # offsets that the store knows are lower bounds of where entries stand
-            host.kafka.append([NOTHING])
-        host.kafka.append([Entry(key.encode(), None if value is None else value.encode())])
-        assert partition < host.kafka.partitions
-    return host
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    return upgraded(old_store(tmp_path / "state"))
+    return upgraded(7, old_store(7, tmp_path / "state"))
 
 
 def rows(host: Host, name: str) -> dict[str, tuple[int, str]]:
@@ -123,13 +95,13 @@ def test_the_store_may_be_lost_after_the_first_opening(host: Host) -> None:
 
 
 def test_a_copy_of_the_old_store_that_is_put_back_later_goes_on_where_kafka_is(tmp_path: Path) -> None:
-    host = upgraded(old_store(tmp_path / "state"))
+    host = upgraded(7, old_store(7, tmp_path / "state"))
     host.open("orders")
     (key,) = (key for key, (_, path) in EXPECTED["orders"].items() if path == "a.log")
     host.ship("orders", key, 5_000)
     host.store.close()
     identity = (tmp_path / "state" / "identity.json").read_text()
-    backup = old_store(tmp_path / "backup")
+    backup = old_store(7, tmp_path / "backup")
     (backup / "identity.json").write_text(identity)
     host.store = OffsetStore.open(backup)
     host.open("orders")
@@ -161,21 +133,10 @@ def test_the_old_version_refuses_what_stands_under_a_name_now(host: Host) -> Non
     assert is_connector_id(host.store.lanes("orders").id)
 
 
-class KilledError(Exception):
-    """The process ends here."""
-
-
 def test_the_migration_may_be_killed_between_any_two_statements(tmp_path: Path) -> None:
-    state, after = old_store(tmp_path / "state"), None
+    state = old_store(7, tmp_path / "state")
     for count in range(1, 400):
-        with closing(sqlite3.connect(state / "offsets.db", isolation_level=None, factory=Dying)) as connection:
-            assert isinstance(connection, Dying)
-            connection.left = count
-            try:
-                schema.migrate(connection)
-                after = count
-            except KilledError:
-                pass
+        after = count if migrate_dying(state / "offsets.db", count) else None
         with closing(sqlite3.connect(state / "offsets.db")) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'names'").fetchone()[0]
@@ -185,25 +146,6 @@ def test_the_migration_may_be_killed_between_any_two_statements(tmp_path: Path) 
             break
     assert after
     assert after > 5
-    host = upgraded(state)
+    host = upgraded(7, state)
     host.open("orders")
     assert rows(host, "orders") == EXPECTED["orders"]
-
-
-class Dying(sqlite3.Connection):
-    """Its process ends before statement number `left`."""
-
-    left = 0
-
-    def execute(self, *told: Any) -> sqlite3.Cursor:
-        self._die()
-        return super().execute(*told)
-
-    def executemany(self, *told: Any) -> sqlite3.Cursor:
-        self._die()
-        return super().executemany(*told)
-
-    def _die(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KilledError
