@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks import lines
 from benchmarks.tools import describe_machine
 from copycat_agent.definitions import load_file
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import DevBroker
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.options import AgentOptions, Definition, KafkaOptions, TopicOptions
 from copycat_agent.producer import Producers

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.delivery.batch_outcomes import without_answer
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SplitResult, TaskId
 from copycat_agent.producer import Producers
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Results = tuple[SplitResult, ...]
     Run = Callable[[Batch, Producers, Callable[[], bool]], Results]
-    """`delivery.tasks.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
+    """`executor.run_batch`, or what a test puts in its place; pickled by reference, so importable in a worker."""
 
 THREADS = 64
 """Batches of one runner at a time. The driver sends no more: a batch that waited here would use up its time."""

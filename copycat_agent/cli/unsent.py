@@ -20,10 +20,9 @@ from copycat_agent.cli.shown import as_json
 from copycat_agent.cli.stopping import Stopping
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding import letters
 from copycat_agent.errors import CopycatError
-from copycat_agent.executor import InlineExecutor
+from copycat_agent.executor import InlineExecutor, run_batch
 from copycat_agent.masks import Mask
 from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore

@@ -125,7 +125,7 @@ class TaskHalf(Protocol):
         make_run: MakeRun,
         as_value: AsValue,
     ) -> Results:
-        """See `tasks.run_batch`. What it raises came before anything was sent."""
+        """As `executor.run_batch`. What it raises came before anything was sent."""
 
 
 class Opening(Protocol):

@@ -17,8 +17,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.options import Definition
 from copycat_agent.runner import bounded, failed, unpacked, unread
 from copycat_agent.spark.runners import RunnerExecutor

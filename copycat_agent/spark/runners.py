@@ -18,8 +18,8 @@ import time
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import FatalError, RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.runner import PICKLE, THREADS, Answer, Hello, Said, Settle, Work, resident, unpacked, unread
 from copycat_agent.spark.link import Assignments, Door, Link, Pending
 from copycat_agent.turns import FairQueue, went_well

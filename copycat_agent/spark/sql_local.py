@@ -10,8 +10,8 @@ import pyarrow as pa
 from copycat_agent.batch.sql_answers import UNNAMED, Results, failure
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED, RECORD, Table
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError, FatalError
+from copycat_agent.executor import run_batch
 from copycat_agent.options import SparkOptions
 from copycat_agent.spark import sql_words as words
 from copycat_agent.spark.host import SparkHost

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from copycat_agent.batch.sql_run import SqlRun
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.runner import packed, run_safely, shared_producers
 from copycat_agent.spark import cluster_task
 

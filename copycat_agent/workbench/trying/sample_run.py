@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from copycat_agent.batch.policy import RAW_BYTES_CUT
 from copycat_agent.batch.run import BatchRun
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding import letters
 from copycat_agent.errors import DataError, FatalError, FileError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Intact, Message, Place, Producers, TaskProducer

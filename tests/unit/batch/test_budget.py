@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, SourceOffset
 from tests.rig.kafka import create_topic, unique_topic, values
 from tests.unit.batch.rig import after, append, batch_of, definition, never, split_of, write

@@ -12,8 +12,8 @@ from copycat_agent import failpoints
 from copycat_agent.batch import run
 from copycat_agent.batch.tally import Budget
 from copycat_agent.delivery.exactly_once import task as lanes
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import BlockedError, DataError, FatalError, FencedError, FileError, RefusedError, RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, SourceOffset, SourcePartition
 from copycat_agent.producer import keeping
 from copycat_agent.sources.files.reading.stream import Stream

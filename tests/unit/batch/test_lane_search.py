@@ -11,8 +11,8 @@ import pytest
 
 from copycat_agent.batch.progress import Progress
 from copycat_agent.delivery.exactly_once.search import RefusalSearch
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampError
+from copycat_agent.executor import run_batch
 from copycat_agent.formats import LineFrames, LineOptions
 from copycat_agent.sources.files.packing.packed import open_stream
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane

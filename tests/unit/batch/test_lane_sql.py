@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.batch.sql_run import SqlRun
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import DataError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane
 from tests.unit.batch.rig import after, batch_of, definition, never, split_of, write

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from copycat_agent import failpoints
 from copycat_agent.delivery.exactly_once import task as lanes
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, Delivered, Place
 from copycat_agent.producer import Producers, task_producer
 from copycat_agent.producer.kafka_errors import translate

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.batch import policy, run
 from copycat_agent.batch.tally import ENTRIES_MAX, Losses
-from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
 from copycat_agent.sources.files.reading.stream import Stream
 from tests.rig.kafka import consume, create_topic, unique_topic

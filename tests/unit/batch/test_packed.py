@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing import unpacking

@@ -15,8 +15,8 @@ import pytest
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
+from copycat_agent.executor import run_batch
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Counts, SourceOffset, Split
 from copycat_agent.sources import SOURCES

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Split, SplitResult, TaskId
 from copycat_agent.options import Definition
 from tests.rig.kafka import consume

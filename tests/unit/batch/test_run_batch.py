@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from copycat_agent.batch import run
 from copycat_agent.batch.progress import Progress
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.encoding import encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.producer import Producers, TaskProducer, task_producer
 from copycat_agent.sources.files.reading.stream import Stream

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Sample
 from tests.rig.kafka import consume
 from tests.unit.batch.rig import batch_of, definition, never, split_of, write

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.batch import run, tally
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import SplitResult
 from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import OneByOne, after, batch_of, definition, never, split_of, write

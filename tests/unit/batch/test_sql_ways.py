@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
 from copycat_agent.batch.sql_run import SqlRun
 from copycat_agent.batch.sql_table import FAILED
-from copycat_agent.delivery.tasks import run_batch
+from copycat_agent.executor import run_batch
 from copycat_agent.workbench.trying import StandIn, StandIns
 from tests.unit.batch.rig import batch_of, definition, never, split_of
 

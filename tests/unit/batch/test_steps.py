@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding import encoder
 from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Split, SplitResult
 from copycat_agent.transforms import Draft, Steady
 from copycat_agent.transforms.guarding import Guarded

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch import tally
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
+from copycat_agent.executor import run_batch
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Counts, SourceOffset, SourcePartition, Split, TaskId
 from copycat_agent.producer import Message, Refused

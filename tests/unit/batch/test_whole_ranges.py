@@ -14,9 +14,9 @@ import pytest
 from copycat_agent.batch import run as run_module
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.batch.sql_run import SqlRun
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, SentInPartError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import SourceOffset, SourcePartition, Split, Stretch
 from copycat_agent.sources.contract import ENDLESS
 from copycat_agent.sources.contract_stream import Records, RecordStream

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.dev_broker import free_port
 from copycat_agent.dlq import Replay, group_of, latest, saved_progress, survey
 from copycat_agent.dlq.survey import Kind
 from copycat_agent.errors import RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import SourcePartition
 from copycat_agent.producer import Producers, TaskProducer, consuming
 from copycat_agent.producer.consuming import TopicReader

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.producer import Producers
 from tests.rig.kafka import consume, create_topic, unique_topic
 from tests.rig.waiting import wait_until

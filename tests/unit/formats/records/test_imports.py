@@ -10,7 +10,7 @@ def test_the_libraries_of_avro_and_parquet_are_imported_with_their_first_connect
     code = (
         "import sys\n"
         "from copycat_agent.definitions import load_file\n"
-        "from copycat_agent.delivery.tasks import run_batch\n"
+        "from copycat_agent.executor import run_batch\n"
         "from copycat_agent.formats.records import FORMATS, build_format\n"
         "assert not {'pyarrow', 'fastavro'} & set(sys.modules)\n"
         "for name, library in (('avro', 'fastavro'), ('parquet', 'pyarrow')):\n"

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from copycat_agent import logs
-from copycat_agent.delivery.tasks import run_batch
 from copycat_agent.errors import RetriableError
+from copycat_agent.executor import run_batch
 from copycat_agent.formats.records import FORMATS
 from copycat_agent.model import Batch, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition, DeliveryOptions
