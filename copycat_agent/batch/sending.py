@@ -12,8 +12,8 @@ from itertools import islice
 from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt, messages_of
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.tally import Watch
-from copycat_agent.encoding.bulk import BulkEncoder, ChunkEncoding, Encoded
-from copycat_agent.encoding.encoder import SplitEncoder
+from copycat_agent.encoding.bulk import ChunkEncoding, Encoded
+from copycat_agent.encoding.encoder import BulkEncoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DataError, TimestampError
 from copycat_agent.formats import Chunk, Draft, Parsed
 from copycat_agent.masks import NOTHING_SECRET, Mask
@@ -183,7 +183,9 @@ class ChunkSender:
         if bulk is not None:
             if self._tap.is_open:
                 self._send_records(handover, chunk.rows(number), while_open=True)
-            if handover.goes_on and (encoding := bulk.begin(chunk, number)):
+            if handover.goes_on and (values := bulk.values(chunk)) is not None:
+                self._send_values(handover, bulk, values)
+            elif handover.goes_on and (encoding := bulk.begin(chunk, number)):
                 self._send_bulk(handover, bulk, encoding)
         if handover.goes_on:
             self._send_records(handover, islice(chunk.rows(number), handover.begun, None))
@@ -197,6 +199,17 @@ class ChunkSender:
             if progress.sent_position != part.end:
                 break
         return messages
+
+    def _send_values(self, handover: _Handover, bulk: BulkEncoder, values: list[bytes]) -> None:
+        """All of them in one call. Where the client refuses one, it and those behind it are to be sent one by one."""
+        assert bulk.tail is not None
+        going = values[handover.begun :] if handover.begun else values
+        try:
+            self._producer.send(bulk.layout.literal_topic, going, bulk.tail)
+            sent = len(going)
+        except Refused as refused:
+            sent = refused.sent
+        handover.goes(sent, sent, Counts(acknowledged=sent))
 
     def _send_bulk(self, handover: _Handover, bulk: BulkEncoder, encoding: ChunkEncoding) -> None:
         """Without an object for each record, but for bad ones.
@@ -230,7 +243,7 @@ class ChunkSender:
         layout = bulk.layout
         try:
             if layout.is_steady:
-                self._producer.send(layout.literal_topic, encoded.messages, bulk.tail)
+                self._producer.send(layout.literal_topic, encoded.messages, layout.tail)
                 return encoded
             for topic in set() if layout.literal_topic else {message[0] for message in encoded.messages}:
                 self._producer.topics.partitions(topic)

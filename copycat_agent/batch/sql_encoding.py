@@ -11,8 +11,8 @@ from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.sql_answers import NOT_ASKED, Answers, Asked
 from copycat_agent.batch.tally import Watch
 from copycat_agent.converters import Converter
-from copycat_agent.encoding.bulk import AllAtOnce, BulkEncoder, ChunkEncoding, Encoded, places
-from copycat_agent.encoding.encoder import Encoder, SplitEncoder, StageError
+from copycat_agent.encoding.bulk import AllAtOnce, ChunkEncoding, Encoded, places
+from copycat_agent.encoding.encoder import BulkEncoder, Encoder, SplitEncoder, StageError
 from copycat_agent.encoding.layout import Headers
 from copycat_agent.encoding.record_parts import Begun, PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FileError

@@ -1,8 +1,7 @@
-"""The bulk way through a chunk: its records one after the other in one draft, or all at once where no step works on them.
+"""The bulk way through a chunk: its records go through the steps one after the other, in one draft.
 
-Where no step works and messages differ in their values only, the list of values goes to the client as it is.
-It goes as far as the first bad record, which is then looked at by itself, and goes on behind it. Throughput pays for it: an object, two
-calls and a `try` for each record would cost more than all the rest.
+It ends before each bad record, which is then looked at by itself, and goes on behind it: an object, two calls and a `try` for each record
+would cost more than all the rest.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from itertools import accumulate, count, islice, pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from copycat_agent.errors import CopycatError, DataError
-from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
+from copycat_agent.errors import CopycatError
+from copycat_agent.formats import Chunk, Draft, Parsed
 from copycat_agent.model import Counts
 from copycat_agent.producer import Message
 from copycat_agent.transforms import Step
 
 if TYPE_CHECKING:
-    from copycat_agent.encoding.layout import MessageLayout, SplitLayout
+    from copycat_agent.encoding.layout import SplitLayout
 
 Places = Iterator[tuple[Any, tuple[int, int], int]]
 """Value, place (start and end) and number of records."""
@@ -72,68 +71,6 @@ class Encoded:
         """Returns the part of it before the record whose message is the `sent`-th from 0."""
         drops, kept = self.drops[: bisect_right(self.drops, sent)], self.kept[: bisect_left(self.kept, sent)]
         return Encoded(self.messages[:sent], drops, kept, [one for one in self.troubles if one.messages <= sent])
-
-
-class BulkEncoder:
-    """The steps and the layout of one split, for chunks."""
-
-    def __init__(self, layout: MessageLayout, split_layout: SplitLayout, steps: tuple[Step, ...], *, changes_fields: bool) -> None:
-        """`changes_fields`: see `Encoder`. Raises DataError when no message of this split can be made."""
-        self.layout = split_layout
-        self._tail: Message | None = None
-        self._of_definition = layout
-        self._steps = steps
-        self._changes_fields = changes_fields
-        self._is_plain = split_layout.is_steady and not steps and not layout.wants_record and layout.value is None
-        if self._is_plain:
-            self._tail = split_layout.tail()
-
-    @property
-    def tail(self) -> Message:
-        """The result of `SplitLayout.tail`, made once."""
-        if self._tail is None:
-            self._tail = self.layout.tail()
-        return self._tail
-
-    def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
-        """Begin with a chunk whose first record is the `number`-th of its file. None for one that needs a look at each record."""
-        if chunk.partial:
-            return None
-        if self._is_plain:
-            values = self._values(chunk)
-            return None if values is None else AllAtOnce(chunk, number, Encoded(values))
-        if isinstance(chunk, Chunk):
-            return ChunkEncoding(self.layout, self._steps, chunk, number)
-        kinds: set[type] = set(map(type, chunk.values))
-        raw = chunk.raw if self._takes_raw(chunk) else None
-        if Unparsed in kinds or (raw is not None and self._changes_fields and kinds != {dict}):
-            return None
-        # where a step changes fields, they are its own, and no record goes as its raw bytes any more
-        owns = self._changes_fields
-        return ChunkEncoding(self.layout, self._steps, chunk, number, None if owns else raw, owns_fields=owns)
-
-    def _takes_raw(self, chunk: Parsed) -> bool:
-        """Whether records go as their raw bytes where no step makes other fields of them."""
-        return chunk.raw is not None and self._of_definition.takes_raw(as_is=chunk.as_is)
-
-    def _values(self, chunk: Chunk | Parsed) -> list[bytes] | None:
-        """The chunk's records as Kafka gets them, where no step works on them. None when one of them is a bad one."""
-        layout, values = self._of_definition, chunk.values
-        convert = layout.convert_value
-        if convert is None and isinstance(chunk, Chunk):
-            return chunk.values
-        kinds: set[type[Any]] = set(map(type, values))
-        if Unparsed in kinds:
-            return None
-        fields = layout.convert_fields
-        if isinstance(chunk, Parsed) and chunk.raw is not None and self._takes_raw(chunk):
-            values, convert = chunk.raw, None if fields is not None else convert
-        elif fields is not None and kinds == {dict}:
-            convert = fields
-        try:
-            return list(values) if convert is None else [convert(value) for value in values]  # type: ignore[arg-type]
-        except DataError:
-            return None
 
 
 class ChunkEncoding:

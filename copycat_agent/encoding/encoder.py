@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS
-from copycat_agent.encoding.bulk import BulkEncoder
+from copycat_agent.encoding.bulk import ChunkEncoding
 from copycat_agent.encoding.layout import Headers, MessageLayout, SplitLayout, host_name
 from copycat_agent.encoding.record_parts import Begun, PartOfRecord, PartSteps
 from copycat_agent.encoding.window import window_of
 from copycat_agent.errors import DataError, FatalError
-from copycat_agent.formats import Draft, Unparsed
+from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
 from copycat_agent.producer import Message
 from copycat_agent.registry import told
 from copycat_agent.sources import SOURCES
@@ -232,6 +232,60 @@ class SplitEncoder:
             return self.layout.value(draft, topic)  # type: ignore[no-any-return]
         except DataError as error:
             raise StageError("convert", error) from None
+
+
+class BulkEncoder:
+    """Makes messages of whole chunks of one split: `values` where no record has to be looked at, `begin` for all others."""
+
+    def __init__(self, layout: MessageLayout, split_layout: SplitLayout, steps: tuple[Step, ...], *, changes_fields: bool) -> None:
+        """`changes_fields`: see `Encoder`. Raises DataError when no message of this split can be made."""
+        self.layout = split_layout
+        self._of_definition = layout
+        self._steps = steps
+        self._changes_fields = changes_fields
+        self.tail: Message | None = None
+        """What follows the value in every message; None where messages differ in more than their values, or a step works on records."""
+        if split_layout.is_steady and not steps and not layout.wants_record and layout.value is None:
+            self.tail = split_layout.tail
+
+    def values(self, chunk: Chunk | Parsed) -> list[bytes] | None:
+        """The chunk's records as Kafka gets them, each with `tail`. None where there is no `tail`, or a record has to be looked at."""
+        layout, values = self._of_definition, chunk.values
+        convert = layout.convert_value
+        if self.tail is None or chunk.partial:
+            return None
+        if convert is None and isinstance(chunk, Chunk):
+            return chunk.values
+        kinds: set[type[Any]] = set(map(type, values))
+        if Unparsed in kinds:
+            return None
+        fields = layout.convert_fields
+        if isinstance(chunk, Parsed) and chunk.raw is not None and self._takes_raw(chunk):
+            values, convert = chunk.raw, None if fields is not None else convert
+        elif fields is not None and kinds == {dict}:
+            convert = fields
+        try:
+            return list(values) if convert is None else [convert(value) for value in values]  # type: ignore[arg-type]
+        except DataError:
+            return None
+
+    def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
+        """Begin with a chunk whose first record is the `number`-th of its file. None where each has to be looked at by itself."""
+        if chunk.partial:
+            return None
+        if isinstance(chunk, Chunk):
+            return ChunkEncoding(self.layout, self._steps, chunk, number)
+        kinds: set[type] = set(map(type, chunk.values))
+        raw = chunk.raw if self._takes_raw(chunk) else None
+        if Unparsed in kinds or (raw is not None and self._changes_fields and kinds != {dict}):
+            return None
+        # where a step changes fields, they are its own, and no record goes as its raw bytes any more
+        owns = self._changes_fields
+        return ChunkEncoding(self.layout, self._steps, chunk, number, None if owns else raw, owns_fields=owns)
+
+    def _takes_raw(self, chunk: Parsed) -> bool:
+        """Whether records go as their raw bytes where no step makes other fields of them."""
+        return chunk.raw is not None and self._of_definition.takes_raw(as_is=chunk.as_is)
 
 
 def _good(begun: Begun) -> Begun:

@@ -6,7 +6,7 @@ import re
 import socket
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
@@ -124,8 +124,9 @@ class SplitLayout:
             partition = zlib.crc32(spread) % self._partitions(topic)
         return topic, key, partition, timestamp, self._headers_of(draft, extra)
 
+    @cached_property
     def tail(self) -> Message:
-        """Returns what follows the value in every message of a layout that `is_steady`, for `TaskProducer.send`."""
+        """What follows the value in every message of a layout that `is_steady`, for `TaskProducer.send`. Raises DataError as `outline`."""
         _, key, partition, timestamp, headers = self.outline(_NOTHING)
         is_plain = (key, partition, timestamp, headers) == (None, ANY_PARTITION, 0, None)
         return () if is_plain else (key, partition, None, None, timestamp, headers)
