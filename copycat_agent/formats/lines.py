@@ -6,12 +6,12 @@ Every step reads from the start of a line, so there is no state between steps bu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, Unpack
 
 from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.formats.framing import FrameLimits, Framing
 from copycat_agent.formats.holes import Holes
-from copycat_agent.formats.model import Cut, Frame, OnTooLong, Reader
+from copycat_agent.formats.model import Cut, Frame, How, OnTooLong, Reader
 from copycat_agent.options import ByteSize, Duration, Field, Options
 
 BLOCK_BYTES = 2**20
@@ -59,24 +59,12 @@ class LineFrames:
         self._encoding = Encoding(encoding, options.delimiter, is_raw=raw)
         self._limits = FrameLimits(options.max_bytes, block_bytes, options.skip_empty, self.on_too_long == "split")
 
-    def frames(  # noqa: PLR0913 - how to read
-        self,
-        read: Reader,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = False,
-        flush: bool = False,
-        block_bytes: int | None = None,
-        cut: str = "",
-    ) -> Iterator[Frame]:
+    def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `Frames.frames`. Every line is complete by itself, so `flush` changes nothing."""
-        del flush
         layout = self._encoding.of(read, start)
-        framing = Framing(layout, self._limits, read, end, final=final, little=block_bytes)
-        held = Cut.parse(cut, start) if self._limits.splits else None
-        return framing.frames(start, skipping=skipping and held is None, cut=held)
+        framing = Framing(layout, self._limits, read, end, final=how.get("final", False), little=how.get("block_bytes"))
+        held = Cut.parse(how.get("cut", ""), start) if self._limits.splits else None
+        return framing.frames(start, skipping=how.get("skipping", False) and held is None, cut=held)
 
     def layout(self, read: Reader, position: int) -> Layout:
         """What a file that is read from byte `position` looks like as bytes."""

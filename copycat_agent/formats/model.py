@@ -8,7 +8,7 @@ where it begins, and reading can go on at any of them with what `Cut` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 from copycat_agent.formats.draft import Draft, Parsed
 
@@ -246,6 +246,21 @@ class Part(NamedTuple):
 Frame = Chunk | Parsed | LongLine | SkippedRest | Part | Gap
 
 
+class How(TypedDict, total=False):
+    """How `Frames.frames` and `RecordFormat.frames` read. All of it may be absent."""
+
+    skipping: bool
+    """`start` lies inside an over-long record. Absent: it does not."""
+    final: bool
+    """What stands before `end` without a delimiter is a record, or damage. Absent: see the method."""
+    flush: bool
+    """An open group of whole lines before `end` is a record. Absent: it waits for more."""
+    block_bytes: int | None
+    """Read about that little at a time; a record that is longer comes alone. Absent or None: as much as is usual."""
+    cut: str
+    """`start` lies between two parts of a record, see `Cut.parse`. Given only to those that split records."""
+
+
 class Frames(Protocol):
     """Finds the records of one connector's files. Stateless: one object serves any number of files and threads."""
 
@@ -253,24 +268,10 @@ class Frames(Protocol):
     def on_too_long(self) -> OnTooLong:
         """What becomes of a record over the limit."""
 
-    def frames(  # noqa: PLR0913 - how to read
-        self,
-        read: Reader,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = False,
-        flush: bool = False,
-        block_bytes: int | None = None,
-        cut: str = "",
-    ) -> Iterator[Frame]:
+    def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """Frames from byte `start`, none of them reaching beyond byte `end`; each begins where the one before it ended.
 
-        `skipping`: `start` lies inside an over-long record. `cut`: between two parts of it, see `Cut.parse`; given only to those that
-        split records. `final`: what stands before `end` without a delimiter is a record. `flush`: an open group of whole lines before
-        `end` is a record. `block_bytes`: read that little at a time; a record that is longer comes alone. Ends when no complete record
-        is left. Raises what `read` raises.
+        `final` is False unless it is given. Ends when no complete record is left. Raises what `read` raises.
         """
 
 
@@ -321,22 +322,11 @@ class RecordFormat(Protocol):
     def makes_fields(self) -> bool:
         """Whether values are fields, which become JSON when no converter is named. Else they are bytes."""
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """Frames from position `start`, which is 0 or where a frame or one of its records ended; none reaches beyond `end`.
 
-        `final`: the file ends at `end`; what is unfinished there is a record or damage. Else it is left for later. `block_bytes`:
-        read about that little at a time. Raises what `file` raises, and DamageError, with the byte or the record in its words, where
-        nothing behind can be read: every record before it has been yielded then.
+        `final` is True unless it is given: the file ends at `end`. Raises what `file` raises, and DamageError, with the byte or the
+        record in its words, where nothing behind can be read: every record before it has been yielded then.
         """
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import sub
+from typing import Unpack
 
 from copycat_agent.formats.encoding import AS_IT_STANDS, Layout
 from copycat_agent.formats.group_parts import GroupParts
 from copycat_agent.formats.grouping import GroupMarks, GroupState
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Cut, Frame, Gap, LongLine, Part, Reader, SkippedRest, Text, part_bytes
+from copycat_agent.formats.model import TAIL_BYTES, Chunk, Cut, Frame, Gap, How, LongLine, Part, Reader, SkippedRest, Text, part_bytes
 from copycat_agent.formats.multiline_options import MultilineOptions
 
 _READ_BACK_BYTES = 2**15
@@ -40,31 +41,20 @@ class MultilineFrames:
         self.max_lines = options.max_lines
         self.max_bytes = options.max_bytes
 
-    def frames(  # noqa: PLR0913 - how to read
-        self,
-        read: Reader,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = False,
-        flush: bool = False,
-        block_bytes: int | None = None,
-        cut: str = "",
-    ) -> Iterator[Frame]:
+    def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `Frames.frames`. A `skipping` start at a line's beginning lies between two lines of a group."""
-        held = Cut.parse(cut, start) if self.splits else None
-        skipping = skipping and held is None
+        held = Cut.parse(how.get("cut", ""), start) if self.splits else None
+        skipping = how.get("skipping", False) and held is None
         in_line = skipping and not self.lines.is_line_start(read, start)
         walk = _Walk(self, self.lines.layout(read, start), read, start, skipping=skipping)
         if held is not None:
             walk.go_on_behind(held)
         elif skipping and not in_line:
             walk.look_back()
-        cut = cut if held is not None and held.in_line else ""
-        for frame in self.lines.frames(read, start, end, skipping=in_line, final=final, block_bytes=block_bytes, cut=cut):
+        how |= {"skipping": in_line, "cut": how.get("cut", "") if held is not None and held.in_line else ""}
+        for frame in self.lines.frames(read, start, end, **how):
             yield from walk.take(frame)
-        if flush or final:
+        if how.get("flush") or how.get("final"):
             yield from walk.close()
 
 

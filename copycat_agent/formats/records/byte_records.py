@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, Unpack
 
 from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.encoding import Layout, encoding_problem, split_problem
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
-from copycat_agent.formats.model import TAIL_BYTES, Frame, LongLine, OnTooLong, RecordFile
+from copycat_agent.formats.model import TAIL_BYTES, Frame, How, LongLine, OnTooLong, RecordFile
 from copycat_agent.formats.records.base import FormatKind, FormatOptions, one_line
 from copycat_agent.options import ByteSize, Field
 
@@ -41,20 +41,10 @@ class LinesFormat:
         self._frames = LineFrames(options.line, encoding=options.encoding)
         self.on_too_long: OnTooLong = options.line.on_too_long
 
-    def frames(  # noqa: PLR0913 - how to read
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-        cut: str = "",
-    ) -> Iterator[Frame]:
-        """See `RecordFormat.frames`, and `Frames.frames` for `cut`."""
-        return self._frames.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes, cut=cut)
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
+        """See `RecordFormat.frames`."""
+        how.setdefault("final", True)
+        return self._frames.frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
         """See `RecordFormat.cuts`."""
@@ -135,21 +125,11 @@ class BinaryFormat:
         self._max_bytes = options.max_bytes
         self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        del skipping, flush
+        final = how.get("final", True)
         if self._chunk is not None:
-            return _chunks(file, self._chunk, start, end, max(self._chunk, block_bytes or BLOCK_BYTES), final=final)
+            return _chunks(file, self._chunk, start, end, max(self._chunk, how.get("block_bytes") or BLOCK_BYTES), final=final)
         return self._whole(file, start, end) if final else iter(())
 
     def _whole(self, file: RecordFile, start: int, end: int) -> Iterator[Frame]:

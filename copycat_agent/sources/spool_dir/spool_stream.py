@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from copycat_agent.errors import DamageError
-from copycat_agent.formats import Frame, Frames, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
+from copycat_agent.formats import Frame, Frames, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing.compressions import OUTPUT_BYTES
 from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.address import is_remote
-from copycat_agent.sources.files.reading.stream import Handle, How, Stream, open_handle
+from copycat_agent.sources.files.reading.stream import Handle, Stream, open_handle
 from copycat_agent.sources.spool_dir.rows import is_part
 
 if TYPE_CHECKING:
@@ -83,20 +83,9 @@ class LimitedFormat:
         self.alone = getattr(form, "alone", None)  # only some formats can, see `dlq.rows`
         self.as_is = bool(getattr(form, "as_is", False))
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-        **cut: str,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        return self._form.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes, **cut)
+        return self._form.frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
         """See `RecordFormat.cuts`."""
@@ -164,7 +153,7 @@ class _Spooled(Stream):
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `Stream.frames`."""
         del framing
-        return self._form.frames(self, start, end, **how)  # type: ignore[misc] # a cut is for formats that split records only
+        return self._form.frames(self, start, end, **how)
 
     def is_still(self, position: int) -> bool:
         """See `Stream.is_still`: nobody has written to it while it was read."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from io import BytesIO
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import fastavro
 from fastavro import _read_py as slow
@@ -17,7 +17,7 @@ from fastavro.read import LOGICAL_READERS
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import BLOCK_BYTES
-from copycat_agent.formats.model import Frame, RecordFile
+from copycat_agent.formats.model import Frame, How, RecordFile
 from copycat_agent.formats.records.avro.blocks import CODECS, Block, Header, Marks, blocks, damaged, header_of, payload
 from copycat_agent.formats.records.schemas import AvroType, avro_columns, clocks, day, moments
 from copycat_agent.model import Schema
@@ -215,26 +215,15 @@ class AvroFormat:
     def __init__(self, max_block_bytes: int) -> None:
         self._max_bytes = max_block_bytes
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        del skipping, final, flush
         kept = self._kept(file)
         if kept is None or start >= end:
             return
         for block in blocks(file, kept.header, kept.marks, start, self._max_bytes):
             if block.record >= end:
                 return
-            yield from self._runs(file, kept, block, start, end, block_bytes or BLOCK_BYTES)
+            yield from self._runs(file, kept, block, start, end, how.get("block_bytes") or BLOCK_BYTES)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
         """See `RecordFormat.cuts`: at blocks. Damage is left to those who read."""

@@ -13,14 +13,14 @@ import io
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from copycat_agent.errors import CopycatError, DamageError
 from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.model import Frame, RecordFile
+from copycat_agent.formats.model import Frame, How, RecordFile
 from copycat_agent.formats.records.parquet.parquet_values import instants, rows_of, values
 from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema
@@ -153,19 +153,9 @@ class ParquetFormat:
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`. `block_bytes` changes nothing: so few rows are read at a time that it need not."""
-        del skipping, final, flush, block_bytes
+        del how
         reading = self._reading(file)
         if reading is None:
             return

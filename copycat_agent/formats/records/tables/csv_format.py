@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.encoding import Layout
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import Chunk, Frame, Gap, LongLine, RecordFile, SkippedRest
+from copycat_agent.formats.model import Chunk, Frame, Gap, How, LongLine, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.fields.columns import Columns, Rules, numbered
@@ -191,19 +191,9 @@ class CsvFormat:
         self._rows = RowReader(options)
         self._heads = HeadReader(options, self._rules, self._lines, self._rows)
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        del flush
+        final = how.setdefault("final", True)
         head = self._heads.head(file, end, final=final)
         if head is None:
             return
@@ -212,7 +202,7 @@ class CsvFormat:
             start = head.end
         if head.columns is None or start >= end:
             return
-        lines = self._body_lines.frames(file, start, end, skipping=skipping, final=final, block_bytes=block_bytes)
+        lines = self._body_lines.frames(file, start, end, **how)
         table = CsvTable(self._rows, head.columns, self._lines.layout(file, start))
         yield from of_lines(table, lines, start, final=final)
 

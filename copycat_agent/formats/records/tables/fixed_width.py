@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.encoding import Layout, encoding_problem
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, LongLine, Part, RecordFile, SkippedRest
+from copycat_agent.formats.model import TAIL_BYTES, Frame, Gap, How, LongLine, Part, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind, OptionProblem
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.fields.columns import Columns, Rules, Value
@@ -147,20 +147,9 @@ class ByteWidths:
         self._codec = "utf-8" if options.encoding == "auto" else options.encoding
         self._cutter = Cutter(options)
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`. What is left at the end of the file is a bad record."""
-        del skipping, flush
-        position = start
+        final, block_bytes, position = how.get("final", True), how.get("block_bytes"), start
         for position in self._passed(file, start, min(end, self._skipped), final=final):
             begin = max(start, position - TAIL_BYTES)
             yield Gap(start, position, file(begin, position - begin), "header")
@@ -242,19 +231,9 @@ class LineWidths:
         self._lines = LineFrames(options.line.as_lines(), BLOCK_BYTES, encoding=options.encoding, raw=True)
         self._cutter = Cutter(options)
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        del flush
+        final = how.setdefault("final", True)
         begin = self._begin(file, end, final=final)
         if begin is None:
             return
@@ -262,7 +241,7 @@ class LineWidths:
             yield header_gap(file, start, min(begin, end))
             start = begin
         if start < end:
-            lines = self._lines.frames(file, start, end, skipping=skipping, final=final, block_bytes=block_bytes)
+            lines = self._lines.frames(file, start, end, **how)
             yield from of_lines(_Table(self._cutter, self._lines.layout(file, start)), lines, start, final=final)
 
     def _begin(self, file: RecordFile, end: int, *, final: bool) -> int | None:

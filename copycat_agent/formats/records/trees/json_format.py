@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
-from typing import Literal, TypeGuard
+from typing import Literal, TypeGuard, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
-from copycat_agent.formats.model import Chunk, Frame, Gap, RecordFile
+from copycat_agent.formats.model import Chunk, Frame, Gap, How, RecordFile
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
 from copycat_agent.formats.records.fields.types import TreeOptions, Typing
@@ -55,19 +55,10 @@ class JsonlFormat:
         self._typing = Typing(options)
         self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        for frame in self._lines.frames(file, start, end, skipping=skipping, final=final, flush=flush, block_bytes=block_bytes):
+        how.setdefault("final", True)
+        for frame in self._lines.frames(file, start, end, **how):
             if isinstance(frame, Chunk):
                 yield from _parsed(frame, self._typing.read(parse_all(frame.values)), as_is=not self._typing.changes)
             else:
@@ -135,23 +126,13 @@ class JsonFormat:
         self.as_is = not self._typing.changes
         self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        del skipping, flush
-        cursor = Cursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes or BLOCK_BYTES))
+        final, block_bytes = how.get("final", True), how.get("block_bytes") or BLOCK_BYTES
+        cursor = Cursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes))
         is_array = self._is_array(file, end)  # reads the beginning: of a packed file, before what lies behind it
         before = last_before(file, start) if start else NOTHING
-        limits = JsonLimits(self._max_bytes, block_bytes or BLOCK_BYTES, final=final)
+        limits = JsonLimits(self._max_bytes, block_bytes, final=final)
         elements = Elements(cursor, limits, self._path, is_array=is_array)
         try:
             yield from elements.begin(before) if start else elements.header()

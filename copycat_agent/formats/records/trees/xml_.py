@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
-from copycat_agent.formats.model import Frame, Gap, LongLine, RecordFile
+from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.fields.types import TreeOptions, Typing, Value
 from copycat_agent.formats.records.trees.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree
@@ -64,36 +64,25 @@ class XmlFormat:
         self._typing = Typing(options)
         self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
 
-    def frames(
-        self,
-        file: RecordFile,
-        start: int,
-        end: int,
-        *,
-        skipping: bool = False,
-        final: bool = True,
-        flush: bool = False,
-        block_bytes: int | None = None,
-    ) -> Iterator[Frame]:
+    def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
         """See `RecordFormat.frames`."""
-        del skipping, flush
         kept = file.memo.get("pass")
         one = kept if isinstance(kept, _Pass) and kept.goes_on_at(start) else self._new(start)
         file.memo["pass"] = one
         user = one.user = object()
-        size = max(_LEAST_BLOCK_BYTES, min(block_bytes or _BLOCK_BYTES, _BLOCK_BYTES))
+        size = max(_LEAST_BLOCK_BYTES, min(how.get("block_bytes") or _BLOCK_BYTES, _BLOCK_BYTES))
         while True:
             for frame in one.frames(start):
                 yield frame
                 start = frame.end
                 if one.user is not user:  # another reading has gone on with the parser meanwhile
-                    yield from self.frames(file, start, end, final=final, block_bytes=block_bytes)
+                    yield from self.frames(file, start, end, **how)
                     return
             if one.is_read:
                 file.memo.pop("pass", None)
                 one.end()
                 return
-            if not one.read(file, end, size, final=final):
+            if not one.read(file, end, size, final=how.get("final", True)):
                 file.memo.pop("pass", None)  # what is held back is handed out now, and does not end where it would
                 yield from one.held()
                 return

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from typing import Protocol, TypedDict, Unpack, cast
+from typing import Protocol, Unpack, cast
 
 from copycat_agent.errors import FileError
-from copycat_agent.formats import TAIL_BYTES, Frame, Frames, RecordFormat
+from copycat_agent.formats import TAIL_BYTES, Frame, Frames, How, RecordFormat
 from copycat_agent.model import Fingerprint, SourceOffset, Split, SplitResult
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.reading.address import Info, is_remote
@@ -105,16 +105,6 @@ def open_handle(split: Split) -> Handle:
     from copycat_agent.sources.files.reading.remote_objects import RemoteHandle  # noqa: PLC0415 - imports pyarrow, 0.15 s
 
     return RemoteHandle(split.open_path)
-
-
-class How(TypedDict, total=False):
-    """How to frame, see `Frames.frames`."""
-
-    skipping: bool
-    cut: str
-    final: bool
-    flush: bool
-    block_bytes: int | None
 
 
 class Stream:
