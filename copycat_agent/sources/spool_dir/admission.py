@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import resource
-import signal
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.files.paths.opening import SPARE, why_not
+from copycat_agent.sources.files.paths.opening import SPARE, is_open_for_writing, why_not
 
 if TYPE_CHECKING:
     from copycat_agent.sources.planner import TurnQueue
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
-_F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 AGAIN_SECONDS = 0.5
 """When a file that is not where it was is asked for again; a scan finds it before, under another name, or forgets it."""
 WRITER_SECONDS = 60.0
@@ -199,7 +195,7 @@ class Admission:
         """
         quiet = time.monotonic() - file.seen.unchanged_since
         is_over = file.size and quiet > self._ready.min_age + WRITER_SECONDS
-        if is_over or not self._ready.min_age or not _is_open_for_writing(file.fd):
+        if is_over or not self._ready.min_age or not is_open_for_writing(file.fd):
             return False
         file.wait("somebody has it open for writing", has_writer=True)
         self._ready.look_at(file, min(1.0, self._ready.min_age))
@@ -229,14 +225,3 @@ class Admission:
 def _was_changed(file: SpoolFile) -> bool:
     known = file.parts[0].offset if file.parts else file.offset
     return (known.size, known.mtime_ns) != file.version
-
-
-def _is_open_for_writing(fd: int) -> bool:
-    """A read lease is refused then, and only then with this word. See `TrackedFile.has_no_writer`."""
-    try:
-        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError as error:
-        return error.errno in (errno.EAGAIN, errno.EWOULDBLOCK)
-    return False

@@ -28,12 +28,13 @@ from copycat_agent.sources.planner import Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir import ranges
 from copycat_agent.sources.spool_dir.admission import Admission
 from copycat_agent.sources.spool_dir.catalog import Catalog
+from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner
+from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.outcomes import Outcomes
 from copycat_agent.sources.spool_dir.ready import Ready, queue
 from copycat_agent.sources.spool_dir.rows import KEPT_GONE, Row, Rows
 from copycat_agent.sources.spool_dir.settling import saved
-from copycat_agent.sources.spool_dir.spending import Spending
 from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.sources.spool_dir.spool_stream import LimitedFormat, open_spooled
@@ -66,13 +67,14 @@ class SpoolDir:
         self._cuts = delivery.ordering == "none"
         self._admission = Admission(options, self._catalog, self._ready, self._queue, self._listing, cuts=self._cuts)
         self._outcomes = Outcomes(options, self._form, self._planner, self._catalog, self._rows, self._admission, log)
-        self._spending = Spending(connector, options, done_files, log, counts_records=self._form.counts_records)
+        cleaner = Cleaner(connector, options.dir, options.cleanup, log, recursive=options.recursive)
+        self._cleanup = CleanupQueue(cleaner, done_files, log, self._want_look, counts_records=self._form.counts_records)
         self._unsaved = UnsavedChanges()
         self._settled_by_scan: list[tuple[Changes, list[SpoolFile]]] = []
         self._is_first = self._needs_look = True
         self._look_anyway = self._has_looked = self._told_early = False
-        self._views = Views(self._catalog, self._listing, self._spending, self._admission, counts_records=self._form.counts_records)
-        self._lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._spending.troubled)
+        self._views = Views(self._catalog, self._listing, self._cleanup, self._admission, counts_records=self._form.counts_records)
+        self._lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._cleanup.troubled)
 
     @property
     def directories(self) -> Collection[str]:
@@ -87,22 +89,25 @@ class SpoolDir:
     @property
     def needs_scan(self) -> bool:
         """See `Source.needs_scan`."""
-        return self._needs_look or self._spending.needs_look or self._admission.needs_look or self._admission.has_news
+        return self._needs_look or self._admission.needs_look or self._admission.has_news
 
     def scan(self) -> Changes:
         """See `Source.scan`."""
         changes = Changes()
-        self._spending.check()
+        self._cleanup.check()
         if self.needs_look or not self._listing.suffices():
-            self._needs_look = self._look_anyway = self._admission.needs_look = self._spending.needs_look = False
+            self._needs_look = self._look_anyway = self._admission.needs_look = False
             self._look(changes)
         self._settle_news(changes)
         self._note_cleaned(changes)
-        self._spending.expire()
+        self._cleanup.expire()
         if self._rows.forget_old(changes, self._catalog.is_gone):
             self._tell_early()
         self._rows.note(changes)
         return self._unsaved.add(changes)
+
+    def _want_look(self) -> None:
+        self._needs_look = True
 
     def _tell_early(self) -> None:
         """Once."""
@@ -116,15 +121,14 @@ class SpoolDir:
     @property
     def needs_look(self) -> bool:
         """Whether the directory has to be listed with the next scan, changed or not."""
-        return self._needs_look or self._look_anyway or self._spending.needs_look or self._admission.needs_look
+        return self._needs_look or self._look_anyway or self._admission.needs_look
 
     def _note_cleaned(self, changes: Changes) -> None:
         """Rows of files that were cleaned up; they are kept until `forget_after`."""
-        for row in self._spending.cleaned:
+        for row in self._cleanup.take_cleaned():
             self._catalog.done.pop(row.partition, None)
             if row.partition not in changes.forget:
                 self._rows.gone(row, changes)
-        self._spending.cleaned = []
 
     def _look(self, changes: Changes) -> None:
         news, gone = self._catalog.scan(self._listing.look(), changes)
@@ -135,9 +139,9 @@ class SpoolDir:
         for row in gone:
             self._catalog.lose(row, changes)
             if row.offset.done and self._is_first:
-                self._spending.add(row)  # what a crash has left half done is finished
+                self._cleanup.add(row)  # what a crash has left half done is finished
             else:
-                self._spending.discard(row)
+                self._cleanup.discard(row)
             self._rows.gone(row, changes)
         self._is_first, self._has_looked = False, True
 
@@ -233,8 +237,8 @@ class SpoolDir:
             self._let_go(file)
         if self._has_looked and not results:
             self._has_looked = False
-            self._spending.add_all(self._catalog.done.values())
-        self._spending.work()
+            self._cleanup.add(*self._catalog.done.values())
+        self._cleanup.work()
         if failure is not None:
             raise failure
 
@@ -256,7 +260,7 @@ class SpoolDir:
         if self._catalog.let_go(file) and not file.gone:
             row = Row(file.partition, file.identity, file.key.generation, None, file.offset)
             self._catalog.done[row.partition] = row
-            self._spending.add(row)
+            self._cleanup.add(row)
         if file.former is not None and file.offset.fingerprint == file.former.fingerprint:
             self._log.info("file repeats what was sent, it is not sent again", path=file.path, bytes=file.size)
         else:
@@ -265,13 +269,13 @@ class SpoolDir:
     def ripen(self, *, at_once: bool) -> float:
         """See `Source.ripen`. A file that is not complete is waited for in a run to the end, too."""
         del at_once
-        if self._spending.is_busy:
-            self._spending.work()
-        return min(self._admission.ripen(), self._spending.next_at)
+        if self._cleanup.is_busy:
+            self._cleanup.work()
+        return min(self._admission.ripen(), self._cleanup.next_at)
 
     def drained(self) -> bool:
         """See `Source.drained`. Not waited for: files without their done file, set aside, or empty and open for writing."""
-        if self._planner.in_flight or self.needs_scan or self._queue or self._spending.is_busy:
+        if self._planner.in_flight or self.needs_scan or self._queue or self._cleanup.is_busy:
             return False
         waiting = (file for file in self._catalog.files.values() if not file.is_set_aside and file.backoff.errors < HOPELESS_ERRORS)
         if any(not (self._ready.waits_for_done_file(file) or file.is_being_begun) for file in waiting):
@@ -313,7 +317,7 @@ class SpoolDir:
 
     def close(self) -> None:
         """See `Source.close`."""
-        self._spending.close()
+        self._cleanup.close()
         for file in self._catalog.files.values():
             file.close()
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from copycat_agent.model import SourcePartition, Split
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.catalog import Catalog
+    from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.rows import Row
-    from copycat_agent.sources.spool_dir.spending import Spending
     from copycat_agent.sources.spool_dir.spool_file import SpoolFile
 
 CROWD = 1000
@@ -85,10 +85,10 @@ class LagView:
 class Views:
     """The files of a connector, for people."""
 
-    def __init__(self, catalog: Catalog, listing: Listing, spending: Spending, admission: Admission, *, counts_records: bool) -> None:
+    def __init__(self, catalog: Catalog, listing: Listing, cleanup: CleanupQueue, admission: Admission, *, counts_records: bool) -> None:
         self._catalog = catalog
         self._listing = listing
-        self._spending = spending
+        self._cleanup = cleanup
         self._admission = admission
         self._counts_records = counts_records
 
@@ -115,7 +115,7 @@ class Views:
         return Closeup(view_of(file), (path,), split.offset if split else file.offset, split)
 
     def _done(self, row: Row) -> FileView:
-        return done_view(row, self._spending.why(row) or row.offset.trouble, counts_records=self._counts_records)
+        return done_view(row, self._cleanup.why(row) or row.offset.trouble, counts_records=self._counts_records)
 
     def _split(self, file: SpoolFile, most_bytes: int) -> Split | None:
         """What a task would be given next of it, about `most_bytes` where that can be told; None when it is not its turn."""

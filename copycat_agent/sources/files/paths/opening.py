@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from copycat_agent.sources.files.paths.matching import fixed_part, path_regex
 SYSCTL = Path("/proc/sys/fs/protected_hardlinks")
 """1: nobody can link a file that is not his own and that he may not write to. A test names another file here."""
 _OPENED = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_F_SETSIG = 10  # fcntl.h; Python's fcntl does not name it
 _WRITABLE_FOR_OTHERS = 0o022
 _NOBODY = 65534
 """Whom a user namespace (systemd's PrivateUsers=) has no number for: any user of the host."""
@@ -238,3 +241,14 @@ def _path_of(fd: int) -> str:
 
 def _is_below(path: str, directory: str) -> bool:
     return path.startswith(directory if directory == "/" else f"{directory}/")
+
+
+def is_open_for_writing(fd: int) -> bool:
+    """Whether somebody has the open file open for writing; False as well where that cannot be told (not the owner, or no leases)."""
+    try:
+        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False

@@ -6,15 +6,16 @@ import errno
 import json
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from copycat_agent import __version__
-from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder
-from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import NAME_BYTES, PREFIX, Item, first_free, rename_new
-from copycat_agent.sources.spool_dir.cleanup.spent import moment
+from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, Folder
+from copycat_agent.sources.spool_dir.cleanup.moves import NAME_BYTES, Item, first_free, rename_new
 
 SUFFIX = ".error.json"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 ROOM_BYTES = NAME_BYTES - len(SUFFIX)
 """The longest name of a bad file, so that its explanation has a name too."""
 _MOST_BYTES = 64 * 1024
@@ -44,6 +45,14 @@ def explanation(facts: Mapping[str, Any], item: Item, why: str) -> bytes:
 
 def _text(when: datetime) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(time_ns: int) -> datetime:
+    """A file's time in UTC, the same on every host. One beyond the calendar, as some file systems keep, is the calendar's end."""
+    try:
+        return _EPOCH + timedelta(microseconds=time_ns // 1000)
+    except OverflowError:
+        return _LAST if time_ns > 0 else _FIRST
 
 
 def free_pair(goal: Folder, item: Item) -> str:

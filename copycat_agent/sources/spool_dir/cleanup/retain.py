@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder
-from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import PREFIX
+from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, Folder
 
 PASS_FILES = 1000
 PASS_SECONDS = 0.2

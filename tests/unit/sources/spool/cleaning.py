@@ -10,8 +10,8 @@ from unittest import mock
 
 from copycat_agent import logs
 from copycat_agent.sources.files.identity import identify
-from copycat_agent.sources.spool_dir.cleanup import cleanup_moves
-from copycat_agent.sources.spool_dir.cleanup.cleanup import Cleaner, Outcome, Spent
+from copycat_agent.sources.spool_dir.cleanup import moves
+from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, FinishedFile, Outcome
 from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Spool:
         os.utime(path, (mtime, mtime))
         return path
 
-    def clean(self, *files: Spent) -> list[Outcome]:
+    def clean(self, *files: FinishedFile) -> list[Outcome]:
         """Until nothing asks to be called at once."""
         for _ in range(1000):
             outcomes = self.cleaner.clean(files)
@@ -70,12 +70,12 @@ class Spool:
         return found
 
 
-def spent(path: Path, **over: Any) -> Spent:
+def finished(path: Path, **over: Any) -> FinishedFile:
     """The file as it is now, read to its end."""
     fd = os.open(path, os.O_RDONLY)
     try:
         info = os.fstat(fd)
-        return Spent(str(path), identify(fd, info), info.st_size, info.st_mtime_ns, **over)
+        return FinishedFile(str(path), identify(fd, info), info.st_size, info.st_mtime_ns, **over)
     finally:
         os.close(fd)
 
@@ -97,14 +97,14 @@ def killed_at(step: int) -> Iterator[list[str]]:
     with ExitStack() as patched:
         for name in CHANGING:
             patched.enter_context(mock.patch.object(os, name, guard(name, getattr(os, name))))
-        if renameat2 := cleanup_moves._renameat2():
+        if renameat2 := moves._renameat2():
             guarded = guard("renameat2", renameat2)
-            patched.enter_context(mock.patch.object(cleanup_moves, "_renameat2", return_value=guarded))
+            patched.enter_context(mock.patch.object(moves, "_renameat2", return_value=guarded))
         yield made
 
 
 @contextmanager
 def without_renameat2() -> Iterator[None]:
     """A file system that cannot rename without overwriting, as NFS."""
-    with mock.patch.object(cleanup_moves, "_renameat2", return_value=None):
+    with mock.patch.object(moves, "_renameat2", return_value=None):
         yield

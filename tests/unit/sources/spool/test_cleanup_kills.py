@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.sources.spool.cleaning import KilledError, Spool, killed_at, spent, without_renameat2
+from tests.unit.sources.spool.cleaning import KilledError, Spool, finished, killed_at, without_renameat2
 
 ELSEWHERE = Path("/dev/shm")
 MOST_STEPS = 120
@@ -47,7 +47,7 @@ def run(root: Path, target: Path, case: str, step: int | None, *, links: bool, t
         (target / directory / "x.csv.gz.error.json").write_text("{}")
     path, done = spool.drop("a/x.csv.gz", "data"), spool.drop("a/x.csv.gz.done", "")
     spool.drop("a/other.csv", "other")
-    file = spent(path, done_file=str(done), **over)
+    file = finished(path, done_file=str(done), **over)
     killed = False
     with ExitStack() as held:
         if links:

@@ -10,8 +10,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.sources.spool_dir.cleanup.cleanup import Spent
-from tests.unit.sources.spool.cleaning import DAY, KilledError, Spool, killed_at, spent, without_renameat2
+from copycat_agent.sources.spool_dir.cleanup.cleaner import FinishedFile
+from tests.unit.sources.spool.cleaning import DAY, KilledError, Spool, finished, killed_at, without_renameat2
 
 NAMES = st.sampled_from(["x.csv", "a/x.csv", "a/b/x.csv", "x-1.csv", "x.csv.gz", "y"])
 STEPS = st.lists(
@@ -38,12 +38,12 @@ def test_no_file_is_lost_doubled_or_overwritten(steps: list[tuple[str, object, b
             keep_directories=False,
         )  # fmt: skip
         expected: Counter[str] = Counter()
-        waiting: dict[str, Spent] = {}
+        waiting: dict[str, FinishedFile] = {}
         for number, (what, which, flag) in enumerate(steps):
             content = f"content {number}"
             if what == "drop" and not (spool.input / str(which)).exists():
                 path = spool.drop(str(which), content, mtime=DAY + 86_400 * (number % 2))
-                waiting[content] = spent(path, trouble="broken" if flag else "")
+                waiting[content] = finished(path, trouble="broken" if flag else "")
                 expected[content] += 1
             elif what == "put":
                 path = target / ("bad" if flag else "fin") / str(which)
@@ -70,7 +70,7 @@ def test_no_file_is_lost_doubled_or_overwritten(steps: list[tuple[str, object, b
         assert not list(spool.input.rglob("*"))
 
 
-def _mark(waiting: dict[str, Spent], spool: Spool) -> None:
+def _mark(waiting: dict[str, FinishedFile], spool: Spool) -> None:
     """What a source does: rows whose files are away are rows no more."""
     files = list(waiting.items())
     for (content, _), outcome in zip(files, spool.clean(*(file for _, file in files)), strict=True):

@@ -8,15 +8,15 @@ from unittest import mock
 
 import pytest
 
-from copycat_agent.sources.spool_dir.cleanup import cleanup, retain
-from tests.unit.sources.spool.cleaning import Spool, spent
+from copycat_agent.sources.spool_dir.cleanup import cleaner, retain
+from tests.unit.sources.spool.cleaning import Spool, finished
 
 DAY = 86_400
 
 
 @pytest.fixture(autouse=True)
 def _at_any_time() -> object:
-    with mock.patch.object(cleanup, "_EXPIRE_SECONDS", 0.0):
+    with mock.patch.object(cleaner, "EXPIRE_SECONDS", 0.0):
         yield
 
 
@@ -26,9 +26,9 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def test_what_was_put_there_is_deleted_when_it_is_old_enough_and_not_before(spool: Spool) -> None:
-    spool.clean(spent(spool.drop("a/x.csv")), spent(spool.drop("y.csv"), trouble="broken"))
+    spool.clean(finished(spool.drop("a/x.csv")), finished(spool.drop("y.csv"), trouble="broken"))
     spool.now += 13 * DAY
-    spool.clean(spent(spool.drop("z.csv")))
+    spool.clean(finished(spool.drop("z.csv")))
     spool.cleaner.expire()
     assert sorted(spool.tree()) == ["bad/y.csv", "bad/y.csv.error.json", "fin/2024-01-02/a/x.csv", "fin/2024-01-02/z.csv"]
     spool.now += DAY
@@ -42,7 +42,7 @@ def test_what_was_put_there_is_deleted_when_it_is_old_enough_and_not_before(spoo
 
 
 def test_nothing_that_others_put_there_is_deleted(spool: Spool) -> None:
-    spool.clean(spent(spool.drop("x.csv")), spent(spool.drop("y.csv")), spent(spool.drop("z.csv")))
+    spool.clean(finished(spool.drop("x.csv")), finished(spool.drop("y.csv")), finished(spool.drop("z.csv")))
     there = spool.root / "fin/2024-01-02"
     (there / "theirs.csv").write_text("theirs")
     (there / "x.csv").write_text("changed since")
@@ -58,7 +58,7 @@ def test_nothing_that_others_put_there_is_deleted(spool: Spool) -> None:
 
 
 def test_a_restart_forgets_nothing(spool: Spool) -> None:
-    spool.clean(spent(spool.drop("x.csv")))
+    spool.clean(finished(spool.drop("x.csv")))
     spool.now += 15 * DAY
     spool.restarted().expire()
     assert spool.tree() == {}
@@ -66,7 +66,7 @@ def test_a_restart_forgets_nothing(spool: Spool) -> None:
 
 def test_without_retain_nothing_is_deleted_or_listed(tmp_path: Path) -> None:
     spool = Spool(tmp_path, policy="move", to=str(tmp_path / "fin"))
-    spool.clean(spent(spool.drop("x.csv")))
+    spool.clean(finished(spool.drop("x.csv")))
     spool.now += 10_000 * DAY
     spool.cleaner.expire()
     assert sorted(spool.tree(hidden=True)) == ["fin/x.csv"]
@@ -80,7 +80,7 @@ def test_without_retain_nothing_is_deleted_or_listed(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_list_that_somebody_wrote_into_deletes_nothing_outside(spool: Spool, line: bytes) -> None:
-    spool.clean(spent(spool.drop("x.csv")))
+    spool.clean(finished(spool.drop("x.csv")))
     victim = spool.root / "victim"
     victim.write_text("precious")
     info = victim.stat()
@@ -95,7 +95,7 @@ def test_a_list_that_somebody_wrote_into_deletes_nothing_outside(spool: Spool, l
 
 
 def test_a_pass_is_bounded_and_the_next_one_goes_on(spool: Spool) -> None:
-    files = [spent(spool.drop(f"{number}.csv")) for number in range(20)]
+    files = [finished(spool.drop(f"{number}.csv")) for number in range(20)]
     spool.clean(*files)
     spool.now += 15 * DAY
     with mock.patch.object(retain, "PASS_FILES", 10), mock.patch.object(retain, "_REWRITE_BYTES", 0):
@@ -111,7 +111,7 @@ def test_a_pass_is_bounded_and_the_next_one_goes_on(spool: Spool) -> None:
 
 
 def test_what_cannot_be_deleted_now_is_tried_again(spool: Spool) -> None:
-    spool.clean(spent(spool.drop("x.csv")))
+    spool.clean(finished(spool.drop("x.csv")))
     spool.now += 15 * DAY
     with mock.patch.object(os, "unlink", side_effect=PermissionError(13, "Permission denied")):
         spool.cleaner.expire()
@@ -126,9 +126,9 @@ def test_two_connectors_in_one_directory_keep_to_their_own(tmp_path: Path) -> No
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     both = [Spool(tmp_path / name, policy="move", to=str(tmp_path / "fin"), retain=age) for name, age in (("one", "1d"), ("other", "9d"))]
-    both[1].cleaner = cleanup.Cleaner("other", str(both[1].input), both[1].options, both[1].cleaner._log, clock=lambda: both[1].now)
+    both[1].cleaner = cleaner.Cleaner("other", str(both[1].input), both[1].options, both[1].cleaner._log, clock=lambda: both[1].now)
     for number, spool in enumerate(both):
-        spool.clean(spent(spool.drop("x.csv", str(number))))
+        spool.clean(finished(spool.drop("x.csv", str(number))))
     for spool in both:
         spool.now += 2 * DAY
         spool.cleaner.expire()

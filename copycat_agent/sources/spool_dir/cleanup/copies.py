@@ -14,14 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from copycat_agent.sources.files.identity import identify
-from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder, Unsynced, folder
-from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import (
+from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, Folder, KeptError, Unsynced, folder
+from copycat_agent.sources.spool_dir.cleanup.moves import (
     NO_LINK,
-    PREFIX,
-    ChangedError,
     Choose,
     Item,
-    KeptError,
     Seen,
     delete,
     free_name,

@@ -1,13 +1,14 @@
-"""Names for files whose own name is taken: `orders-1.csv.gz` beside `orders.csv.gz`. Nothing is ever overwritten."""
+"""Moves and deletions within one file system, in steps that the next call can finish, and names for files whose own name is taken.
+
+Nothing is ever overwritten: `orders-1.csv.gz` goes beside `orders.csv.gz`.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import re
-import signal
 import stat
 from collections.abc import Callable
 from enum import Enum
@@ -16,7 +17,8 @@ from typing import NamedTuple
 
 from copycat_agent.sources.files.identity import Identity, identify
 from copycat_agent.sources.files.paths.beneath import find_beneath
-from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder
+from copycat_agent.sources.files.paths.opening import is_open_for_writing
+from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, ChangedError, Folder, KeptError
 
 NAME_BYTES = 255
 """The longest name that file systems take."""
@@ -73,28 +75,12 @@ def first_free(name: str, taken: Callable[[str], bool], most_bytes: int = NAME_B
     return numbered(name, high, most_bytes)
 
 
-PREFIX = ".copycat-"
-"""Of every name that cleanup uses for itself; names with a dot are never read."""
 _RENAME_NOREPLACE = 1
 _NO_RENAME = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 NO_LINK = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 """What file systems answer that have no hard links."""
 _TRIES = 16
-_F_SETSIG = 10
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
-
-
-class ChangedError(Exception):
-    """What is there is not what was read: it is left alone. The argument says what it is."""
-
-
-class KeptError(Exception):
-    """It cannot be done now: the reason, and after how many seconds to try again (None: with growing pauses)."""
-
-    def __init__(self, why: str, retry_seconds: float | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.retry_seconds = retry_seconds
 
 
 class Item(NamedTuple):
@@ -247,14 +233,9 @@ def is_written(folder: Folder, name: str) -> bool:
     except OSError:
         return False
     try:
-        fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)  # breaking a lease sends SIGIO, which kills; SIGURG is ignored
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError as error:
-        return error.errno == errno.EAGAIN
+        return is_open_for_writing(fd)
     finally:
         os.close(fd)
-    return False
 
 
 def rename_new(home: Folder, name: str, goal: Folder, new: str) -> None:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError
@@ -20,40 +20,61 @@ from copycat_agent.logs import Log
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.cleanup import quarantine
-from copycat_agent.sources.spool_dir.cleanup.cleanup_copy import Copies, Put, remove_done_file
-from copycat_agent.sources.spool_dir.cleanup.cleanup_folders import Folder, Unsynced, folder, target
-from copycat_agent.sources.spool_dir.cleanup.cleanup_moves import (
-    ChangedError,
-    Item,
-    KeptError,
-    Seen,
-    delete,
-    finish_deletion,
-    free_name,
-    is_written,
-    seen,
-)
-from copycat_agent.sources.spool_dir.cleanup.cleanup_targets import Targets
+from copycat_agent.sources.spool_dir.cleanup.copies import Copies, Put, remove_done_file
+from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, CleanupTargets, Folder, KeptError, Unsynced, folder, target
+from copycat_agent.sources.spool_dir.cleanup.moves import Item, Seen, delete, finish_deletion, free_name, is_written, seen
 from copycat_agent.sources.spool_dir.cleanup.retain import Retention
-from copycat_agent.sources.spool_dir.cleanup.spent import Outcome, Spent, item_of, moment
 from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
-
-__all__ = ["Cleaner", "Outcome", "Spent"]
 
 CALL_SECONDS = 0.25
 """What does not fit into a call waits for the next one, so that reading goes on."""
-_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
-_EXPIRE_SECONDS = 60.0
-_REMEMBERED = 1000
-"""Files that nobody asks for any more, and whose pauses are remembered all the same."""
+EXPIRE_SECONDS = 60.0
+"""How often it is looked for files that are past `retain`."""
 
 
-class _Wait(NamedTuple):
-    """A file that could not be cleaned up: not to be tried again before `until` (monotonic)."""
+class FinishedFile(NamedTuple):
+    """A file that is done, and whose row says so on disk.
 
-    until: float
-    pause_seconds: float
-    outcome: Outcome
+    `path` is at or below the source's directory; `identity`, `size` and `mtime_ns` are those of what was read, `saved_as` is the identity
+    in its row's key. `done_file` is the path of the one that says that this file, and no other, is complete; "" for none. `trouble` is why
+    it could not be read to its end; "": it was delivered. The rest is for the explanation of a bad file: `position` is the byte reached, or
+    with `counts_records` the record.
+    """
+
+    path: str
+    identity: Identity
+    size: int
+    mtime_ns: int
+    done_file: str = ""
+    trouble: str = ""
+    position: int = 0
+    records: int = 0
+    counts_records: bool = False
+    saved_as: Identity | None = None
+
+    @property
+    def item(self) -> Item:
+        """The file as the steps want it."""
+        return Item(self.path.rpartition("/")[2], self.identity, self.size, self.mtime_ns, self.saved_as)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it could not be read to its end."""
+        return bool(self.trouble)
+
+
+class Outcome(NamedTuple):
+    """What became of a file.
+
+    cleaned: as the policy says, durably; `target` is where it is now, "" when it was deleted. gone: somebody else took it away. changed:
+    at its path is something that was not read; it is left alone. kept: not now, `why` says it; ask again after `retry_seconds`, or with
+    growing pauses when that is None. stays: the policy leaves it where it is.
+    """
+
+    state: Literal["cleaned", "gone", "changed", "kept", "stays"]
+    target: str = ""
+    why: str = ""
+    retry_seconds: float | None = 0.0
 
 
 class Cleaner:
@@ -76,11 +97,10 @@ class Cleaner:
         self._directory = normalise(directory)
         self._options = options
         self._log = log
-        self._targets = Targets(self._directory, options, recursive=recursive)
+        self._targets = CleanupTargets(self._directory, options, recursive=recursive)
         self._retain = {path: Retention(connector, options.retain, clock) for path in self._targets.paths} if options.retain else {}
         self._copies = Copies(connector)
         self._swept: set[str] = set()
-        self._waiting: dict[tuple[str, Identity], _Wait] = {}
         self._unsynced = Unsynced()
         self._next_expiry = 0.0
         self._was_good = False
@@ -98,19 +118,16 @@ class Cleaner:
         """Whether anything is to be done with such files at all."""
         return self._targets.path_of(troubled=troubled) is not None or (not troubled and self._options.policy == "delete")
 
-    def clean(self, files: Sequence[Spent]) -> list[Outcome]:
+    def clean(self, files: Sequence[FinishedFile]) -> list[Outcome]:
         """Do what is to be done, in order, for `CALL_SECONDS` at most. What is cleaned or gone stays so after a power cut."""
         until = time.monotonic() + CALL_SECONDS
-        self._copies.keep_only({item_of(file) for file in files})
-        if len(self._waiting) > len(files) + _REMEMBERED:
-            asked = {file[:2] for file in files}
-            self._waiting = {key: wait for key, wait in self._waiting.items() if key in asked}
-        outcomes = [self._clean(file) if time.monotonic() < until else self._put_off(file) for file in files]
+        self._copies.keep_only({file.item for file in files})
+        outcomes = [self._clean(file) if time.monotonic() < until else Outcome("kept", why="waits for its turn") for file in files]
         try:
             self._unsynced.flush()
         except OSError as error:
-            why = f"the disk did not confirm it: {error.strerror}"
-            return [Outcome("kept", why=why, retry_seconds=_PAUSE_SECONDS) if one.state in ("cleaned", "gone") else one for one in outcomes]
+            unsure = Outcome("kept", why=f"the disk did not confirm it: {error.strerror}", retry_seconds=None)
+            return [unsure if one.state in ("cleaned", "gone") else one for one in outcomes]
         if any(one.state == "cleaned" for one in outcomes):
             failpoints.hit("cleaned")
         return outcomes
@@ -119,7 +136,7 @@ class Cleaner:
         """Delete what was put into the targets `retain` ago. Call it with every scan; it looks once a minute, at a bounded number."""
         if not self._retain or time.monotonic() < self._next_expiry:
             return
-        self._next_expiry = time.monotonic() + _EXPIRE_SECONDS
+        self._next_expiry = time.monotonic() + EXPIRE_SECONDS
         for path, retention in self._retain.items():
             try:
                 with target(path, make=False) as root:
@@ -136,60 +153,38 @@ class Cleaner:
         """The connector stops. A copy under way is begun anew by the next one."""
         self._copies.close()
 
-    def _put_off(self, file: Spent) -> Outcome:
-        wait = self._waiting.get(file[:2])
-        return wait.outcome if wait else Outcome("kept", why="waits for its turn")
-
-    def _clean(self, file: Spent) -> Outcome:
-        wait = self._waiting.get(file[:2])
-        now = time.monotonic()
-        if wait is not None and now < wait.until:
-            return wait.outcome._replace(retry_seconds=wait.until - now)
+    def _clean(self, file: FinishedFile) -> Outcome:
         try:
-            outcome = self._settle(file)
+            return self._clean_up(file)
         except ChangedError as error:
-            outcome = Outcome("changed", why=str(error))
+            self._log.warning("a file has changed since it was read; it is not cleaned up", path=file.path, why=error)
+            return Outcome("changed", why=str(error))
         except KeptError as error:
-            return self._keep(file, error.why, error.retry_seconds)
+            return Outcome("kept", why=error.why, retry_seconds=error.retry_seconds)
         except OSError as error:
-            return self._keep(file, self._targets.words(error, troubled=bool(file.trouble)), None)
-        self._waiting.pop(file[:2], None)
-        if outcome.state == "changed":
-            self._log.warning("a file has changed since it was read; it is not cleaned up", path=file.path, why=outcome.why)
-        return outcome
+            return Outcome("kept", why=self._targets.words(error, troubled=file.is_bad), retry_seconds=None)
 
-    def _keep(self, file: Spent, why: str, retry_seconds: float | None) -> Outcome:
-        if retry_seconds is not None:
-            return Outcome("kept", why=why, retry_seconds=retry_seconds)
-        before = self._waiting.get(file[:2])
-        pause = min(before.pause_seconds * 2, _LONGEST_PAUSE_SECONDS) if before else _PAUSE_SECONDS
-        outcome = Outcome("kept", why=why, retry_seconds=pause)
-        self._waiting[file[:2]] = _Wait(time.monotonic() + pause, pause, outcome)
-        self._log.warning("a file that is done cannot be cleaned up; it is not read again", path=file.path, why=why)
-        return outcome
-
-    def _settle(self, file: Spent) -> Outcome:
+    def _clean_up(self, file: FinishedFile) -> Outcome:
         """One file, once. Raises ChangedError, KeptError, OSError."""
-        troubled = bool(file.trouble)
-        if not self.does(troubled=troubled) or not file.path.startswith(self._directory.rstrip("/") + "/"):
+        below = f"{self._directory.rstrip('/')}/"
+        if not self.does(troubled=file.is_bad) or not file.path.startswith(below):
             return Outcome("stays")
-        item = item_of(file)
+        item, above = file.item, file.path.removeprefix(below).rpartition("/")[0]
         with ExitStack() as held:
             top = held.enter_context(folder(self._directory))
-            above = file.path[len(self._directory.rstrip("/")) + 1 :].rpartition("/")[0]
             try:
                 home = held.enter_context(top.below(above))
             except FileNotFoundError:
                 return self._gone(file, item)
             self._unsynced.add(home)
-            outcome = self._settle_in(home, above, file, item)
+            outcome = self._clean_in(home, above, file, item)
             if outcome.state == "cleaned":
                 failpoints.hit("moved")
             if outcome.state in ("cleaned", "gone") and not self._options.keep_directories:
                 top.prune(above)
             return outcome
 
-    def _settle_in(self, home: Folder, above: str, file: Spent, item: Item) -> Outcome:
+    def _clean_in(self, home: Folder, above: str, file: FinishedFile, item: Item) -> Outcome:
         state = seen(home, item.name, item)
         if state is not Seen.IT and finish_deletion(home, item):
             self._forget_copy(file, item)
@@ -198,10 +193,10 @@ class Cleaner:
             return self._gone(file, item)
         if state is Seen.OTHER:
             self._forget_copy(file, item)
-            return Outcome("changed", why="it was replaced or written to since it was read")
+            raise ChangedError("it was replaced or written to since it was read")
         if is_written(home, item.name):  # what is written to it when it is away would never be read
             raise KeptError("a program has it open for writing")
-        path = self._targets.path_of(troubled=bool(file.trouble))
+        path = self._targets.path_of(troubled=file.is_bad)
         if path is None:
             remove_done_file(file.done_file, self._unsynced)
             delete(home, item, unless_written=True)
@@ -209,14 +204,14 @@ class Cleaner:
             return Outcome("cleaned")
         return self._set_aside(home, above, file, item, path)
 
-    def _set_aside(self, home: Folder, above: str, file: Spent, item: Item, path: str) -> Outcome:
+    def _set_aside(self, home: Folder, above: str, file: FinishedFile, item: Item, path: str) -> Outcome:
         with target(path) as root:
             self._targets.refuse(root, home)
             if path not in self._swept:
                 self._copies.sweep(root)
                 self._swept.add(path)
-            dated = self._options.policy == "move_by_date" and not file.trouble
-            rest = "/".join(filter(None, (f"{moment(file.mtime_ns):%Y-%m-%d}" if dated else "", above)))
+            dated = self._options.policy == "move_by_date" and not file.is_bad
+            rest = "/".join(filter(None, (f"{quarantine.moment(file.mtime_ns):%Y-%m-%d}" if dated else "", above)))
             with root.made(rest) as goal:
                 self._unsynced.add(goal)
                 put = Put(root, rest, goal, self._retain.get(path), self._copies)
@@ -224,15 +219,15 @@ class Cleaner:
                 name = put.file(home, item, lambda: self._choose(put, file, item))
                 self._unsynced.add(goal)
         where = f"{goal.path}/{name}"
-        if file.trouble:
+        if file.is_bad:
             self._log.error("a bad file is set aside", path=file.path, target=where, why=file.trouble)
         else:
             self._log.debug("moved a file", path=file.path, target=where)
         return Outcome("cleaned", where)
 
-    def _choose(self, put: Put, file: Spent, item: Item) -> str:
+    def _choose(self, put: Put, file: FinishedFile, item: Item) -> str:
         """A free name; beside that of a bad file its explanation stands from now on."""
-        if not file.trouble:
+        if not file.is_bad:
             return free_name(put.goal, item.name)
         while True:
             name = quarantine.free_pair(put.goal, item)
@@ -243,21 +238,17 @@ class Cleaner:
             put.note(name + quarantine.SUFFIX)
             return name
 
-    def _facts(self, file: Spent) -> dict[str, object]:
+    def _facts(self, file: FinishedFile) -> dict[str, object]:
         reached = {"record_reached": file.records, "byte_reached": None if file.counts_records else file.position}
-        counts = file.counts
-        became = (
-            {name: getattr(counts, name) for name in ("read", "acknowledged", "dead_lettered", "dropped", "rejected")} if counts else None
-        )
         printable = os.fsencode(file.path).decode("utf-8", "backslashreplace")
-        return {"connector": self._connector, "file": printable, **reached, "records": became, "digest": file.digest}
+        return {"connector": self._connector, "file": printable, **reached}
 
-    def _gone(self, file: Spent, item: Item) -> Outcome:
+    def _gone(self, file: FinishedFile, item: Item) -> Outcome:
         self._forget_copy(file, item)
         return Outcome("gone")
 
-    def _forget_copy(self, file: Spent, item: Item) -> None:
-        path = self._targets.path_of(troubled=bool(file.trouble))
+    def _forget_copy(self, file: FinishedFile, item: Item) -> None:
+        path = self._targets.path_of(troubled=file.is_bad)
         if path is not None and self._options.across_devices == "copy":
             try:
                 with target(path, make=False) as root:

@@ -1,0 +1,169 @@
+"""Files that are done and have to leave: handed to cleanup strictly after their rows are saved, again and again until they are away."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from copycat_agent.sources.files.backoff import wait_seconds
+from copycat_agent.sources.spool_dir.cleanup.cleaner import FinishedFile
+from copycat_agent.sources.spool_dir.rows import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from copycat_agent.logs import Log
+    from copycat_agent.model import SourcePartition
+    from copycat_agent.sources.spool_dir.cleanup.cleaner import Cleaner, Outcome
+    from copycat_agent.sources.spool_dir.listing import DoneFiles
+    from copycat_agent.sources.spool_dir.rows import Row
+
+AT_ONCE = 128
+"""Files that are handed over at a time."""
+PAUSE_SECONDS = (1.0, 60.0)
+"""First and longest pause between two tries of a file that cannot be cleaned up."""
+
+
+class _Due(NamedTuple):
+    """A file that has to leave. `number` is that of its turn; `why` it is still there, after so many `failures`."""
+
+    row: Row
+    number: int
+    why: str = ""
+    failures: int = 0
+
+
+class CleanupQueue:
+    """For one connector, in its thread."""
+
+    def __init__(
+        self,
+        cleaner: Cleaner,
+        done_files: DoneFiles,
+        log: Log,
+        changed: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        counts_records: bool,
+    ) -> None:
+        """`changed` is called when something else is where a file was."""
+        self._cleaner = cleaner
+        self._done_files = done_files
+        self._log = log
+        self._changed = changed
+        self._clock = clock
+        self._counts_records = counts_records
+        self._due: dict[SourcePartition, _Due] = {}
+        self._turns: list[tuple[float, int, SourcePartition]] = []
+        self._numbers = itertools.count()
+        self._told = ""
+        self._cleaned: list[Row] = []
+
+    def check(self) -> None:
+        """Say what is wrong with the targets, once: files are read all the same, and kept where they are until it is repaired."""
+        problem = self._cleaner.check()
+        words = str(problem or "")
+        if words and words != self._told:
+            self._log.error("files cannot be cleaned up, they are kept", why=words)
+        self._told = words
+
+    def add(self, *rows: Row) -> None:
+        """Their files are done, and the rows are saved. Without effect for those that the policy leaves where they are."""
+        does = {troubled: self._cleaner.does(troubled=troubled) for troubled in (False, True)}
+        for row in rows if any(does.values()) else ():
+            if row.partition not in self._due and does[bool(row.offset.trouble)]:
+                self._put(_Due(row, 0), 0.0)
+
+    def _put(self, due: _Due, at: float) -> None:
+        number = next(self._numbers)
+        self._due[due.row.partition] = due._replace(number=number)
+        heapq.heappush(self._turns, (at, number, due.row.partition))
+
+    def discard(self, row: Row) -> None:
+        """Its file is not there any more."""
+        self._due.pop(row.partition, None)
+
+    def why(self, row: Row) -> str:
+        """What keeps the file where it is, "" when nothing does."""
+        due = self._due.get(row.partition)
+        return due.why if due else ""
+
+    @property
+    def troubled(self) -> int:
+        """Files that could not be cleaned up, bad ones apart."""
+        return sum(bool(due.why) and not due.row.offset.trouble for due in self._due.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether more could be done at once."""
+        return self.next_at <= self._clock()
+
+    @property
+    def next_at(self) -> float:
+        """When there is something to do, as `time.monotonic()` tells it; infinite for never."""
+        while self._turns and self._is_over(*self._turns[0]):
+            heapq.heappop(self._turns)
+        return self._turns[0][0] if self._turns else float("inf")
+
+    def _is_over(self, _: float, number: int, partition: SourcePartition) -> bool:
+        due = self._due.get(partition)
+        return due is None or due.number != number
+
+    def work(self) -> None:
+        """Clean up what is due, as much as a short call allows."""
+        now = self._clock()
+        tried: list[_Due] = []
+        while self.next_at <= now and len(tried) < AT_ONCE:
+            tried.append(self._due[heapq.heappop(self._turns)[2]])
+        if tried:
+            for due, outcome in zip(tried, self._cleaner.clean([self._finished(due.row) for due in tried]), strict=True):
+                self._take_in(due, outcome)
+
+    def _take_in(self, due: _Due, outcome: Outcome) -> None:
+        if outcome.state == "kept":
+            self._keep(due, outcome)
+            return
+        self.discard(due.row)
+        if outcome.state == "changed":
+            self._changed()
+        elif outcome.state != "stays":
+            self._cleaned.append(due.row)
+
+    def _keep(self, due: _Due, outcome: Outcome) -> None:
+        seconds = outcome.retry_seconds
+        if seconds is None:
+            seconds = wait_seconds(PAUSE_SECONDS, due.failures)
+            due = due._replace(failures=due.failures + 1, why=outcome.why)
+            path = due.row.offset.path
+            self._log.warning("a file that is done cannot be cleaned up; it is not read again", path=path, why=outcome.why)
+        self._put(due, self._clock() + seconds)
+
+    def _finished(self, row: Row) -> FinishedFile:
+        offset = row.offset
+        return FinishedFile(
+            offset.path,
+            row.identity,
+            offset.size,
+            offset.mtime_ns,
+            self._done_files.own(offset.path),
+            offset.trouble,
+            offset.position,
+            offset.records,
+            counts_records=self._counts_records,
+            saved_as=parse(row.partition.key)[0],
+        )
+
+    def take_cleaned(self) -> list[Row]:
+        """Rows whose files are away since this was asked last: a scan saves that."""
+        cleaned, self._cleaned = self._cleaned, []
+        return cleaned
+
+    def expire(self) -> None:
+        """Delete what was put away longer than `retain` ago."""
+        self._cleaner.expire()
+
+    def close(self) -> None:
+        """End a copy under way."""
+        self._cleaner.close()
