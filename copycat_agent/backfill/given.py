@@ -40,14 +40,14 @@ BLOCKED_SECONDS = (5.0, 5.0)
 def maker(kind: SourceKind, paths: Sequence[str], delivered: Delivered | None) -> Callable[..., Source]:
     """In place of `kind.make`: exactly these files (absolute). `delivered` None: whatever was sent before is sent again."""
 
-    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> GivenFiles:
-        return GivenFiles(connector, kind, options, delivery, offsets, log, paths=paths, delivered=delivered)
+    def make(connector: str, options: SourceOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> _GivenFiles:
+        return _GivenFiles(connector, kind, options, delivery, offsets, log, paths=paths, delivered=delivered)
 
     return make
 
 
-class GivenFiles:
-    """See `sources.base.Source`."""
+class _GivenFiles:
+    """A `sources.base.Source`."""
 
     directories: Collection[str] = ()
     scan_seconds = 3600.0
@@ -84,7 +84,7 @@ class GivenFiles:
         self._finished_bytes = 0
 
     def scan(self) -> Changes:
-        """See `Source.scan`. What was named is all there is: only the first look changes anything."""
+        """What was named is all there is: only the first look changes anything."""
         changes = Changes()
         if not self._is_met:
             self._is_met = True
@@ -157,12 +157,11 @@ class GivenFiles:
                 file.after, before.before = before, file
 
     def wake(self, paths: Collection[str]) -> bool:
-        """See `Source.wake`."""
         del paths
         return True
 
     def plan(self, shares: int) -> Plan:
-        """See `Source.plan`: as many files as make a batch, and no more than this task's share of those that can be read now."""
+        """As many files as make a batch, and no more than this task's share of those that can be read now."""
         firsts = self._planner.ready((file for file in self._waiting.values() if file.is_first), shares)
         chosen = self._planner.fill(firsts, lambda file: file.unread, self._follower, PER_BATCH - len(firsts))
         for file in chosen:
@@ -176,7 +175,6 @@ class GivenFiles:
         return younger if younger is not None and not younger.is_over and self._planner.may_follow(younger) else None
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
-        """See `Source.settle`."""
         changes = Changes()
         for result in results:
             file = self._planner.in_flight[result.split.partition]
@@ -240,7 +238,6 @@ class GivenFiles:
         changes.accounts[file.partition] = Account(path=file.path, state="failed", why=why)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """See `Source.finish`."""
         self._unsaved.confirm(changes)
         for result in results:
             partition = result.split.partition
@@ -251,32 +248,29 @@ class GivenFiles:
                 self._waiting.pop(partition, None)
 
     def ripen(self, *, at_once: bool) -> float:
-        """See `Source.ripen`: nothing waits for its time."""
+        """Nothing waits for its time."""
         del at_once
         return math.inf
 
     def drained(self) -> bool:
-        """See `Source.drained`."""
         return self._is_met and not self._waiting
 
     def finalise(self) -> None:
-        """See `Source.finalise`: it is so from the beginning."""
+        """It is so from the beginning."""
 
     def files(self) -> tuple[FileView, ...]:
-        """See `Source.files`."""
         return tuple(file.view() for _, file in sorted(self._files.items(), key=lambda one: one[1].path))
 
     def passed_over(self) -> Mapping[str, str]:
-        """See `Source.passed_over`."""
         return {}
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """See `Source.look_closely`: nobody asks for one of these."""
+        """Nobody asks for one of these."""
         del path, most_bytes
         return None
 
     def lag(self) -> Lag:
-        """See `Source.lag`. Files that are left out are troubled ones."""
+        """Files that are left out are troubled ones."""
         unread = sum(file.unread for file in self._waiting.values())
         failed = sum(file.state == "failed" or bool(file.offset.trouble) for file in self._files.values())
         blocked = sum(file.backoff.blocked > 0 for file in self._waiting.values())
@@ -284,10 +278,8 @@ class GivenFiles:
         return Lag(unread, len(self._waiting), len(self._files), opened, blocked_files=blocked, troubled_files=failed)
 
     def leave(self) -> Changes:
-        """See `Source.leave`."""
         return self._unsaved.joined()
 
     def close(self) -> None:
-        """See `Source.close`."""
         for file in self._files.values():
             file.close()

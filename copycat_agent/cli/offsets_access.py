@@ -95,110 +95,90 @@ class Access(Protocol):
         """The newest entries of the ledger, newest first, and its totals."""
 
 
-class ByFile:
+class _ByFile:
     """No agent runs: this process holds its lock."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
     def connectors(self) -> tuple[str, ...]:
-        """See `Access`."""
         return self._store.connectors()
 
     def known(self) -> tuple[str, ...]:
-        """See `Access`."""
         return self._store.connectors()
 
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
-        """See `Access`."""
         return self._store.read(name)
 
     def lanes(self, name: str) -> Mapping[str, Any] | None:
-        """See `Access`."""
         return to_lanes_document(self._store.lanes(name))
 
     def line_rules(self, name: str) -> LineRules | None:  # noqa: ARG002 - nobody knows it
-        """See `Access`."""
         return None
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
-        """See `Access`."""
         given = {partition: offset for partition, offset in changes.items() if offset is not None}
         self._store.reset(given, [partition for partition in changes if partition not in given])
 
     def reset(self, name: str, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
-        """See `Access`."""
         self._store.begin_anew(name)
 
     def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:  # noqa: ARG002 - nothing runs
-        """See `Access`."""
         if agent:
             self._store.take_over(name, agent)
             return ""
         return self._store.adopt(name, which)
 
     def rename(self, old: str, new: str, *, force: bool) -> int:  # noqa: ARG002 - nothing runs
-        """See `Access`."""
         return self._store.rename(old, new)
 
     def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
-        """See `Access`."""
         return self._store.losses(name, limit), {key: sums for key, sums in self._store.loss_totals().items() if name in {None, key[0]}}
 
 
-class BySocket:
+class _BySocket:
     """The agent runs, and has the lock."""
 
     def __init__(self, client: AgentClient) -> None:
         self._client = client
 
     def connectors(self) -> tuple[str, ...]:
-        """See `Access`."""
         return tuple(self._client.get("/v1/offsets")["connectors"])
 
     def known(self) -> tuple[str, ...]:
-        """See `Access`."""
         running = {one["name"] for one in self._client.get("/v1/connectors")["connectors"]}
         return tuple(sorted(running.union(self.connectors())))
 
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
-        """See `Access`."""
         documents = self._client.get(address("offsets", name))["offsets"]
         found = dict(from_document(name, document) for document in documents)
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
     def lanes(self, name: str) -> Mapping[str, Any] | None:
-        """See `Access`."""
         found: Mapping[str, Any] | None = self._client.get(address("offsets", name))["lanes"]
         return found
 
     def line_rules(self, name: str) -> LineRules | None:
-        """See `Access`."""
         try:
             return rules_of(self._client.get(address("connectors", name, "/definition"))["definition"]["source"])
         except UnknownConnectorError:
             return None
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:
-        """See `Access`."""
         documents = [to_document(one, offset) if offset else {"key": one.key, "offset": None} for one, offset in changes.items()]
         self._client.put(address("offsets", name), {"offsets": documents, "force": force})
 
     def reset(self, name: str, *, force: bool) -> None:
-        """See `Access`."""
         self._client.delete(address("offsets", name), {"force": force})
 
     def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:
-        """See `Access`."""
         asked = {"from": which, "agent": agent, "force": force}
         return str(self._client.post(address("offsets", name, "/adopt"), asked)["identity"])
 
     def rename(self, old: str, new: str, *, force: bool) -> int:
-        """See `Access`."""
         return int(self._client.post(address("offsets", old, "/rename"), {"to": new, "force": force})["renamed"])
 
     def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
-        """See `Access`."""
         only = f"&connector={urllib.parse.quote(name, safe='')}" if name else ""
         found = self._client.get(f"/v1/losses?limit={limit}{only}")
         sums = {
@@ -216,7 +196,7 @@ def access(socket: Path | None, state_dir: Path | None, config: Path | None, *, 
     """
     client = find_agent(socket, state_dir, config)
     if _is_the_one(client, state_dir, asked_for=socket is not None):
-        yield BySocket(client)
+        yield _BySocket(client)
         return
     directory = state_directory(state_dir, load_agent(config) if config else AgentOptions())
     try:
@@ -227,7 +207,7 @@ def access(socket: Path | None, state_dir: Path | None, config: Path | None, *, 
         hint = f"it does not answer at {client.socket_path}: it is starting, or hangs; else name its socket with --socket"
         raise CopycatError(error.message, hint) from error
     with store:
-        yield ByFile(store)
+        yield _ByFile(store)
 
 
 def read_documents(name: str, source: str) -> Changes:

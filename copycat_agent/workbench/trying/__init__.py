@@ -6,9 +6,20 @@
 from __future__ import annotations
 
 from copycat_agent.workbench.trying.cases import ABSENT, CaseMismatch, CaseOutcome, Difference, run_tests, take_case
-from copycat_agent.workbench.trying.results import Fate, Fields, Output, StepTrace, Stopped, TrialResult, TriedRecord, stopped
-from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, StandIn, StandIns, likely_path, take
-from copycat_agent.workbench.trying.tracing import QueryStep, Where
+from copycat_agent.workbench.trying.results import (
+    Fate,
+    Fields,
+    Output,
+    StepTrace,
+    Stopped,
+    TrialResult,
+    TriedRecord,
+    Where,
+    likely_path,
+    stopped,
+)
+from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, StandIn, StandIns, take
+from copycat_agent.workbench.trying.tracing import QueryStep
 
 __all__ = [
     "ABSENT",

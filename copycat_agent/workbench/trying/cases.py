@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 from copycat_agent.errors import CopycatError
 from copycat_agent.options import CaseOptions, Definition, ExpectedLetterOptions, ExpectedOptions, WrittenFloat, epoch_ms
 from copycat_agent.templates import time_text
-from copycat_agent.workbench.trying.results import Output, TrialResult, TriedRecord
-from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, likely_path, take
-from copycat_agent.workbench.trying.tracing import QueryStep, Where
+from copycat_agent.workbench.trying.results import Output, TrialResult, TriedRecord, Where, likely_path
+from copycat_agent.workbench.trying.sample_run import MOST_RECORDS, take
+from copycat_agent.workbench.trying.tracing import QueryStep
 
 ABSENT: Final = object()
 """Stands for what is not there, on either side."""

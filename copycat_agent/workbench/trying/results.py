@@ -1,18 +1,52 @@
-"""What became of sample records: the steps they went through, what came out, and where the pattern of a step stopped matching."""
+"""Where a sample is taken to lie, and what became of its records: steps, what came out, where a step's pattern stopped matching."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from copycat_agent.errors import CopycatError, DataError
 from copycat_agent.model import Record
 from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.patterns import where_it_stopped
+from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.templates import MISSING, compile_path
 from copycat_agent.transforms.grok import GrokOptions
 from copycat_agent.transforms.grok.expanding import GrokReference, expand, field_path, pattern_set
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What templates and steps should know of the file and the host in place of what is: None leaves what is.
+
+    `path` is how the file is called, `mtime_ms` when it was changed last, `read_ms` when it is read (epoch milliseconds).
+    """
+
+    path: str | None = None
+    mtime_ms: int | None = None
+    inode: int | None = None
+    host: str | None = None
+    read_ms: int | None = None
+
+
+def likely_path(definition: Definition) -> str:
+    """A path that the source would read: its first pattern, with what is open filled in."""
+    source = definition.source
+    if isinstance(source, PolledOptions):
+        return source.type
+    patterns = getattr(source, "include", None) or [f"{source.dir.rstrip('/')}/{source.pattern[0]}"]  # type: ignore[attr-defined]
+    return "/".join(_likely(part, definition.name) for part in patterns[0].split("/") if part != "**")
+
+
+def _likely(part: str, name: str) -> str:
+    plain = part.replace("*", "").replace("?", "0")
+    for group in ("[", "{"):
+        if group in plain:
+            return f"{name}.log"
+    return plain if plain and not plain.startswith(".") else name + plain if "*" in part else plain
+
 
 Fields = bytes | dict[str, Any]
 """A record's value on its way: the framed bytes, or fields."""

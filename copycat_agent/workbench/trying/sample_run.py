@@ -1,36 +1,43 @@
-"""A sample through the real pipeline: `run_batch` over a file, with a stand-in for producers that keeps what would be sent."""
+"""A sample through the real pipeline: `run_batch` over a file, with a stand-in for producers that keeps what would be sent.
+
+The samples of a source without files are what it gives next, or records that somebody wrote down, one JSON object a line.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from copycat_agent import logs
 from copycat_agent.batch.policy import RAW_BYTES_CUT
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding import letters
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
-from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, TaskId
+from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, Stretch, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
-from copycat_agent.producer import Intact, Message, Place, Producers, TaskProducer
-from copycat_agent.sources.contract import PolledOptions
+from copycat_agent.producer import Intact, Message, Producers, TaskProducer
+from copycat_agent.sources import SOURCES, LooksLater, only_looking
+from copycat_agent.sources.contract import ENDLESS, PolledOptions
+from copycat_agent.sources.contract_stream import Records
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 from copycat_agent.transforms import StepError
-from copycat_agent.workbench.trying.polled_samples import given, upcoming
-from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord
-from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage, Where
+from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord, Where, likely_path
+from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage
+
+if TYPE_CHECKING:
+    from copycat_agent.sources.contract import Position, Record
 
 _RUN_BYTES = 2**20
 """What is taken comes in runs of this size, once the pipeline has settled them."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _SECONDS = 600.0
-_ORIGIN = ("copycat.file", "copycat.offset", "copycat.end")
 _ANY_DLQ = DlqOptions(topic="dead-letters")
 MOST_RECORDS = 10_000
 """Of a sample that should be taken: each is kept with all its steps."""
@@ -41,8 +48,16 @@ _run = partial(BatchRun)
 """Without Spark, also where the definition has a query: the encoder keeps what waits for it, see `TracedSplit.ask`."""
 
 
+def _nothing(*_: object, **__: object) -> None:
+    """What a stand-in does where a producer would talk to Kafka."""
+
+
 class StandIn(TaskProducer):
-    """Stands in for a task's producer. `kept` is what would have been sent, in order."""
+    """Stands in for a task's producer: all has arrived, as far as the pipeline is told. `kept` is what would have been sent, in order."""
+
+    run_bytes = _RUN_BYTES
+    hand_over = begin = attribute = settle = weigh = partly_sent = cast("Any", _nothing)
+    smaller_batches = take_view = attend = on_delivery = on_statistics = close = cast("Any", _nothing)
 
     def __init__(self) -> None:
         self.kept: list[Message] = []
@@ -50,60 +65,17 @@ class StandIn(TaskProducer):
         self.broken = False
         self.batch_bytes = self.next_batch_bytes = 0
 
-    def hand_over(self) -> None:
-        """See `TaskProducer.hand_over`: nothing is known of another task."""
-
-    def begin(self, stopping: Callable[[], bool]) -> None:
-        """See `TaskProducer.begin`."""
-        del stopping
-
-    def attribute(self, place: Place) -> None:
-        """See `TaskProducer.attribute`: nothing comes to lie anywhere."""
-
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
-        """See `TaskProducer.send`."""
+        """Keep a message for each value."""
         self.send_each((topic, value, *tail) for value in values)
 
     def send_each(self, messages: Iterable[Message]) -> None:
-        """See `TaskProducer.send_each`."""
+        """Keep the messages."""
         self.kept += messages
 
-    def settle(self) -> None:
-        """See `TaskProducer.settle`: all has arrived, as far as the pipeline is concerned."""
-
-    @property
-    def run_bytes(self) -> int:
-        """See `TaskProducer.run_bytes`."""
-        return _RUN_BYTES
-
-    def weigh(self, size_bytes: int) -> None:
-        """See `TaskProducer.weigh`."""
-
-    def may_send(self, source: Intact, end: int) -> bool:
-        """See `TaskProducer.may_send`."""
-        del source, end
+    def may_send(self, source: Intact, end: int) -> bool:  # noqa: ARG002 - no file changes meanwhile
+        """Always."""
         return True
-
-    def partly_sent(self, reason: DataError) -> None:
-        """See `TaskProducer.partly_sent`."""
-
-    def smaller_batches(self) -> None:
-        """See `TaskProducer.smaller_batches`."""
-
-    def take_view(self) -> None:
-        """See `TaskProducer.take_view`."""
-
-    def attend(self) -> None:
-        """See `TaskProducer.attend`."""
-
-    def on_delivery(self, error: object, _record: object) -> None:
-        """See `TaskProducer.on_delivery`: no client calls back."""
-
-    def on_statistics(self, text: str) -> None:
-        """See `TaskProducer.on_statistics`."""
-
-    def close(self) -> None:
-        """See `TaskProducer.close`."""
 
 
 class StandIns(Producers):
@@ -114,12 +86,11 @@ class StandIns(Producers):
         self._make = make
 
     def take(self, task: TaskId, options: KafkaOptions, *, tracked: bool = False) -> TaskProducer:
-        """See `Producers.take`."""
+        """Make one, whatever the options."""
         del options, tracked
         return self._make(task.connector)
 
-    def give_back(self, task: TaskId, options: KafkaOptions, producer: TaskProducer) -> None:
-        """See `Producers.give_back`."""
+    give_back = cast("Any", _nothing)
 
 
 class _AnyTopic:
@@ -287,18 +258,52 @@ def _headers(message: Message) -> dict[str, bytes]:
     return dict(reversed(list(headers)))
 
 
-def likely_path(definition: Definition) -> str:
-    """A path that the source would read: its first pattern, with what is open filled in."""
-    source = definition.source
-    if isinstance(source, PolledOptions):
-        return source.type
-    patterns = getattr(source, "include", None) or [f"{source.dir.rstrip('/')}/{source.pattern[0]}"]  # type: ignore[attr-defined]
-    return "/".join(_likely(part, definition.name) for part in patterns[0].split("/") if part != "**")
+KEY = "sample"
 
 
-def _likely(part: str, name: str) -> str:
-    plain = part.replace("*", "").replace("?", "0")
-    for group in ("[", "{"):
-        if group in plain:
-            return f"{name}.log"
-    return plain if plain and not plain.startswith(".") else name + plain if "*" in part else plain
+class _Given:
+    """An `AuthorSource` of which only `read` is asked, for the lines in the stretch's `work`."""
+
+    look = plan = apply = committed = close = cast("Any", _nothing)
+
+    def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
+        for number, line in enumerate(stretch.work.splitlines(), 1):
+            if line.strip():
+                yield _fields(line, number), number
+
+
+def _fields(line: bytes, number: int) -> dict[str, Any]:
+    """Raises FatalError for a line that is no JSON object."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise FatalError(f"line {number} of the sample is no JSON object", "a record of this source is written as one, on a line")
+    return fields
+
+
+def given(definition: Definition, content: bytes | Path, name: str) -> tuple[Split, Records]:
+    """Lines of JSON as what a task of the source would be given. Raises FileError."""
+    try:
+        lines = content if isinstance(content, bytes) else content.read_bytes()
+    except OSError as error:
+        raise FileError(f"{str(content)!r} cannot be read: {error.strerror}") from None
+    stretch = Stretch(KEY, name, 0, work=lines)
+    split = Split(SourcePartition(definition.name, KEY), name, "", SourceOffset(0, path=name), ENDLESS, stretch=stretch)
+    return split, Records(_Given(), "the sample")
+
+
+def upcoming(definition: Definition) -> Split:
+    """What a task of the source would be given first, had it never run. Raises what the source does; FatalError where nothing is there."""
+    kind, log = SOURCES[definition.source.type], logs.get("try")
+    source = kind.make(definition.name, only_looking(definition.source), definition.delivery, {}, log)
+    try:
+        if isinstance(source, LooksLater):
+            source.look_now()
+        splits = source.plan(1).splits
+    finally:
+        source.close()
+    if not splits:
+        raise FatalError("the source has nothing to read", "give a file with sample records, a JSON object a line")
+    return splits[0]

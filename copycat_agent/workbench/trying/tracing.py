@@ -18,7 +18,7 @@ from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.producer import Message
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms import Guarded, Step, StepError, StepOptions, Transform, action_of, build_transform, kind_of
-from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrace
+from copycat_agent.workbench.trying.results import Fields, StepOutcome, StepTrace, Where
 
 
 class TracedMessage(NamedTuple):
@@ -65,20 +65,6 @@ class QueryStep(Protocol):
 
     def rows(self, records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]] | DataError]:
         """For each record, in order, what it becomes: none, one or many; or why it is bad."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """What templates and steps should know of the file and the host in place of what is: None leaves what is.
-
-    `path` is how the file is called, `mtime_ms` when it was changed last, `read_ms` when it is read (epoch milliseconds).
-    """
-
-    path: str | None = None
-    mtime_ms: int | None = None
-    inode: int | None = None
-    host: str | None = None
-    read_ms: int | None = None
 
 
 class TracedEncoder(Encoder):
@@ -277,7 +263,6 @@ class _Traced:
     trace: Trace
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         inner = self.inner
         if isinstance(inner, Guarded):  # which hides errors that are kept, and whether its condition held
             inner = replace(inner, inner=_Spied(inner.inner, self.trace))
@@ -307,7 +292,6 @@ class _Spied:
     trace: Trace
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         step, trace = self.inner.bind(meta), self.trace
 
         def spied(draft: Draft) -> bool:
