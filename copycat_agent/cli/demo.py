@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
 from rich.console import Console, Group
@@ -20,9 +20,8 @@ from rich.text import Text
 from copycat_agent import logs
 from copycat_agent.agent import Agent, Settings
 from copycat_agent.cli import exits
-from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.common_options import NoColor, leave
-from copycat_agent.cli.stopping import Stopping
+from copycat_agent.cli.running import Stopping, settle_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.demo import TOPICS, Proof, Traffic, prove, write_definitions
 from copycat_agent.dev_broker import KAFKA_VERSION, DevBroker, fetch_kafka
@@ -42,32 +41,7 @@ _CATCH_UP_SECONDS = 60.0
 """Without any progress for so long, what is missing is taken to be lost."""
 
 
-class View(Protocol):
-    """All methods are called from one thread, in the order `begin`, `show`..., `end`, `verdict`; `say` and `end` at any time."""
-
-    def say(self, text: str) -> None:
-        """A line of words."""
-
-    def begin(self, bootstrap: str) -> None:
-        """The broker is up at `bootstrap`."""
-
-    def show(self, statuses: Sequence[Status], written: int, rotations: int) -> None:
-        """How things are now: the connectors, lines written to the logs and rotations of them so far."""
-
-    def end(self) -> None:
-        """Nothing more is shown live. Safe to call twice."""
-
-    def verdict(self, proofs: Sequence[Proof]) -> None:
-        """The comparison and what it means."""
-
-
-def make_view(*, no_color: bool) -> View:
-    """A live view when stdout is a terminal, else a plain one."""
-    console = Console(no_color=no_color or None, highlight=False)
-    return LiveView(console) if console.is_terminal else PlainView()
-
-
-class DemoRates:
+class _Rates:
     """Records per second over the last moments, by connector."""
 
     def __init__(self) -> None:
@@ -83,24 +57,24 @@ class DemoRates:
         return (after - before) / (now - then) if now > then else 0.0
 
 
-class PlainView:
-    """Lines, for logs and pipes."""
+class _View:
+    """Lines, for logs and pipes. Called from one thread in the order `begin`, `show`..., `end`, `verdict`; `say` and `end` at any time."""
 
     def __init__(self) -> None:
-        self._rates = DemoRates()
+        self._rates = _Rates()
         self._began = self._next = 0.0
 
     def say(self, text: str) -> None:
-        """See `View.say`."""
+        """A line of words."""
         typer.echo(text)
 
     def begin(self, bootstrap: str) -> None:
-        """See `View.begin`."""
+        """The broker is up at `bootstrap`."""
         self._began = time.monotonic()
         self.say(f"broker: {bootstrap}")
 
     def show(self, statuses: Sequence[Status], written: int, rotations: int) -> None:
-        """See `View.show`."""
+        """How things are now: the connectors, lines written to the logs and rotations of them so far."""
         now = time.monotonic()
         rates = {status.name: self._rates.of(status.name, status.counts.acknowledged, now) for status in statuses}
         if now < self._next:
@@ -116,10 +90,10 @@ class PlainView:
             )
 
     def end(self) -> None:
-        """See `View.end`."""
+        """Nothing more is shown live. Safe to call twice."""
 
     def verdict(self, proofs: Sequence[Proof]) -> None:
-        """See `View.verdict`."""
+        """The comparison and what it means."""
         for proof in proofs:
             self.say(
                 f"{proof.log}: written {proof.written:,}, arrived {proof.arrived:,}, lost {proof.lost:,}, "
@@ -128,41 +102,31 @@ class PlainView:
         self.say(words_of(proofs))
 
 
-class LiveView:
+class _LiveView(_View):
     """A table that changes in place."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
-        self._rates = DemoRates()
-        self._live: Live | None = None
+        self._live = Live(console=console, auto_refresh=False)
         self._bootstrap = ""
-        self._began = 0.0
 
     def say(self, text: str) -> None:
-        """See `View.say`."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def begin(self, bootstrap: str) -> None:
-        """See `View.begin`."""
         self._bootstrap, self._began = bootstrap, time.monotonic()
-        self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
 
     def show(self, statuses: Sequence[Status], written: int, rotations: int) -> None:
-        """See `View.show`."""
-        if self._live:
-            now = time.monotonic()
-            head = f"broker {self._bootstrap}   {now - self._began:.0f} s   {written:,} lines written   {rotations} rotations"
-            self._live.update(Group(Text(head), self._table(statuses, now)), refresh=True)
+        now = time.monotonic()
+        head = f"broker {self._bootstrap}   {now - self._began:.0f} s   {written:,} lines written   {rotations} rotations"
+        self._live.update(Group(Text(head), self._table(statuses, now)), refresh=True)
 
     def end(self) -> None:
-        """See `View.end`."""
-        if self._live:
-            self._live.stop()
-            self._live = None
+        self._live.stop()
 
     def verdict(self, proofs: Sequence[Proof]) -> None:
-        """See `View.verdict`."""
         table = _empty_table("log", "written", "arrived", "lost", "duplicated", "out of order", "unknown")
         for proof in proofs:
             numbers = (proof.written, proof.arrived, proof.lost, proof.duplicated, proof.out_of_order, proof.unknown)
@@ -216,7 +180,8 @@ def demo(
     Exits 0 only when every line that was written arrived exactly once, in order. Ctrl-C ends it cleanly at any time.
     """
     stop = Stopping()
-    view = make_view(no_color=no_color)
+    console = Console(no_color=no_color or None, highlight=False)
+    view = _LiveView(console) if console.is_terminal else _View()
     try:
         with ExitStack() as until_end:
             root = _directory(directory, until_end)
@@ -240,7 +205,7 @@ def _directory(wanted: Path | None, until_end: ExitStack) -> Path:
     return wanted.absolute()
 
 
-def _run(root: Path, seconds: float, rate: int, view: View, until_end: ExitStack, stop: Stopping) -> tuple[Proof, ...]:
+def _run(root: Path, seconds: float, rate: int, view: _View, until_end: ExitStack, stop: Stopping) -> tuple[Proof, ...]:
     """Everything, up to the comparison. What is started here ends with `until_end`."""
     broker = DevBroker(root / "kafka")
     until_end.callback(broker.stop)
@@ -266,7 +231,7 @@ def _run(root: Path, seconds: float, rate: int, view: View, until_end: ExitStack
     return _compare(settings, traffic, stop)
 
 
-def _grow(agent: Agent, traffic: Traffic, view: View, seconds: float, stop: Stopping) -> None:
+def _grow(agent: Agent, traffic: Traffic, view: _View, seconds: float, stop: Stopping) -> None:
     """The part to watch."""
     end = time.monotonic() + seconds
     _look(agent, traffic, view, lambda: time.monotonic() >= end, stop)
@@ -275,7 +240,7 @@ def _grow(agent: Agent, traffic: Traffic, view: View, seconds: float, stop: Stop
         raise FatalError(f"the made-up logs cannot be written: {traffic.error.strerror}", "give the demo a directory with --dir")
 
 
-def _catch_up(agent: Agent, traffic: Traffic, view: View, stop: Stopping) -> None:
+def _catch_up(agent: Agent, traffic: Traffic, view: _View, stop: Stopping) -> None:
     """Until everything is acknowledged, or nothing moves any more: then the comparison shows what is missing."""
     best, since = -1, time.monotonic()
 
@@ -289,7 +254,7 @@ def _catch_up(agent: Agent, traffic: Traffic, view: View, stop: Stopping) -> Non
     _look(agent, traffic, view, done, stop)
 
 
-def _look(agent: Agent, traffic: Traffic, view: View, done: Callable[[], bool], stop: Stopping) -> None:
+def _look(agent: Agent, traffic: Traffic, view: _View, done: Callable[[], bool], stop: Stopping) -> None:
     """Show how things are until `done`. Raises FatalError when Spark is given up, or a connector is."""
     while not done():
         stop.check()
