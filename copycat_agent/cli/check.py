@@ -1,11 +1,16 @@
-"""`copycat check` and `copycat schema`: definitions without a broker, without Spark, without the files they name."""
+"""`copycat check` and `copycat schema`: definitions without a broker and without the files they name.
+
+The queries of definitions are answered by a Spark in this process: for `check`, for `try` and `test`, and for a dry run.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,49 +18,117 @@ import typer
 
 from copycat_agent.cli import exits
 from copycat_agent.cli.common_options import Format, Output, say_problems
-from copycat_agent.cli.query_checks import with_queries
 from copycat_agent.definitions import (
     NO_ADDRESS,
     Finding,
     Loaded,
     LoadedFile,
     find_agent_file,
+    lines_of,
     load_agent,
     load_directory,
     printable,
     problem_in,
 )
 from copycat_agent.definitions.models import definition_schema
-from copycat_agent.errors import CopycatError, DefinitionError, Problem
+from copycat_agent.errors import CopycatError, DefinitionError, FatalError, Problem
 from copycat_agent.options import AgentOptions
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess, UnusableReaderError
 from copycat_agent.sources.datasource.source import DataSourceOptions
+from copycat_agent.transforms.queries import sql_step
+from copycat_agent.transforms.sql import sql_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from copycat_agent.options import Definition
+    from copycat_agent.options import Definition, SparkOptions
+    from copycat_agent.spark.sql_local import LocalSql
+    from copycat_agent.workbench.trying import QueryStep
+
+
+@contextlib.contextmanager
+def spark_sql(options: SparkOptions | None) -> Iterator[LocalSql]:
+    """Spark in this process, started with the first query; people hear that it is."""
+    from copycat_agent.spark.sql_local import LocalSql  # noqa: PLC0415 - imports pyspark, which few definitions need
+
+    def tell(words: str) -> None:
+        typer.echo(words, err=True)
+
+    with tempfile.TemporaryDirectory(prefix="copycat-") as directory, LocalSql(Path(directory) / "run", options, tell) as sql:
+        yield sql
+
+
+class Queries(contextlib.ExitStack):
+    """The queries of definitions, answered by a Spark of this process. A context manager: it ends Spark."""
+
+    _sql: LocalSql | None = None
+
+    def of(self, definition: Definition, path: Path, options: SparkOptions) -> QueryStep | None:
+        """The query of the definition in the file `path`, None when it has none. Raises DefinitionError for one that is refused."""
+        if sql_at(definition.transforms) is None:
+            return None
+        try:
+            self._sql = self._sql or self.enter_context(spark_sql(options))
+            return self._sql.query(definition)
+        except DefinitionError:
+            raise
+        except CopycatError as error:
+            raise DefinitionError((Problem(str(path), 0, 0, "sql", error.message, error.hint),)) from None
+
+
+@contextlib.contextmanager
+def answering(definitions: Iterable[Definition], options: SparkOptions | None) -> Iterator[Callable[..., Any] | None]:
+    """What runs batches in this process in place of `run_batch`: None when no definition has a query, and no Spark is needed."""
+    if not any(sql_step(definition) for definition in definitions):
+        yield None
+        return
+    with spark_sql(options) as sql:
+        yield sql.run
+
 
 _NAMES_SHOWN = 3
 
 
-def with_readers(loaded: Loaded) -> Loaded:
-    """The same, with a problem for each data source of which no reader can be made. It is asked nothing but its schema."""
-    files = tuple(_looked_at(file) for file in loaded.files)
-    found = tuple(problem for file, before in zip(files, loaded.files, strict=True) if file is not before for problem in file.problems)
-    return dataclasses.replace(loaded, files=files, problems=(*loaded.problems, *found))
+def _with(loaded: Loaded, look: Callable[[Definition, Path], Problem | None]) -> Loaded:
+    """The same, with the problem that `look` finds: a file that has one has no definition."""
+    found = {file.path: look(file.definition, file.path) for file in loaded.files if file.definition is not None}
+    problems = {path: problem for path, problem in found.items() if problem is not None}
+    files = tuple(
+        dataclasses.replace(file, definition=None, problems=(*file.problems, problems[file.path])) if file.path in problems else file
+        for file in loaded.files
+    )
+    return dataclasses.replace(loaded, files=files, problems=(*loaded.problems, *problems.values()))
 
 
-def _looked_at(file: LoadedFile) -> LoadedFile:
-    source = file.definition.source if file.definition is not None else None
-    if not isinstance(source, DataSourceOptions) or file.definition is None:
-        return file
-    try:
-        ReaderProcess(source.class_, dict(source.options), source.timeout).close()
-    except CopycatError as error:
-        finding = _finding(file.definition, error)
-        return dataclasses.replace(file, definition=None, problems=(*file.problems, problem_in(file.path, finding)))
-    return file
+def _reader_problem(definition: Definition, path: Path) -> Problem | None:
+    """Why no reader of its data source can be made, if it has one. The reader is asked nothing but its schema."""
+    source = definition.source
+    if isinstance(source, DataSourceOptions):
+        try:
+            ReaderProcess(source.class_, dict(source.options), source.timeout).close()
+        except CopycatError as error:
+            return problem_in(path, _finding(definition, error))
+    return None
+
+
+def _with_queries(loaded: Loaded, options: SparkOptions) -> Loaded:
+    """With a problem for each query that cannot be run. Starts Spark when there is a query."""
+    if not any(file.definition is not None and sql_step(file.definition) for file in loaded.files):
+        return loaded
+    with spark_sql(options) as sql:
+        return _with(loaded, lambda definition, path: _query_problem(definition, path, sql))
+
+
+def _query_problem(definition: Definition, path: Path, sql: LocalSql) -> Problem | None:
+    step = sql_step(definition)
+    if step is not None:
+        try:
+            sql.query(definition)
+        except FatalError as error:
+            lines = lines_of(path, "transforms")
+            line = lines[step.number] if step.number < len(lines) else 0
+            return Problem(str(path), line, 1 if line else 0, "sql", error.message, error.hint)
+    return None
 
 
 def _finding(definition: Definition, error: CopycatError) -> Finding:
@@ -85,8 +158,8 @@ def check(
         agent_problems = error.problems
     loaded = load_directory(directory, agent, resolve_env=not no_env)
     loaded = _with_addresses(loaded, directory)
-    loaded = loaded if no_env else with_readers(loaded)
-    loaded = with_queries(loaded, agent.spark, lambda words: typer.echo(words, err=True))
+    loaded = loaded if no_env else _with(loaded, _reader_problem)
+    loaded = _with_queries(loaded, agent.spark)
     problems = (*agent_problems, *loaded.problems)
     if output is Format.JSON:
         typer.echo(json.dumps(_report(loaded, problems), indent=2))

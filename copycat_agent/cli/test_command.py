@@ -18,8 +18,8 @@ from rich.text import Text
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
+from copycat_agent.cli.check import Queries
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, leave, say_problems, use_color
-from copycat_agent.cli.query_checks import Queries
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.shown import as_json, plain, type_of, value_text, visible
 from copycat_agent.cli.try_view import assumed_words, hidden_in, masked

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from copycat_agent import logs
 from copycat_agent.cli import exits
+from copycat_agent.cli.check import Queries
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, say_problems, use_color
-from copycat_agent.cli.query_checks import Queries
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
 from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable

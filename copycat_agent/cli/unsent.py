@@ -14,10 +14,10 @@ import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.cli import exits
+from copycat_agent.cli.check import answering
 from copycat_agent.cli.common_options import say_problems
-from copycat_agent.cli.query_checks import answering
+from copycat_agent.cli.running import Stopping
 from copycat_agent.cli.shown import as_json
-from copycat_agent.cli.stopping import Stopping
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions import load_directory
 from copycat_agent.encoding import letters
