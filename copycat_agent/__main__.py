@@ -25,7 +25,7 @@ def main() -> None:
     command, *options = sys.argv[1:] or [""]
     is_work = command in {"run", "backfill"}
     to_the_end = command == "backfill" or not {"--until-idle", "--dry-run"}.isdisjoint(options)
-    if is_work:  # until `cli.stopping` takes over: a stop that is asked for before anything is started
+    if is_work:  # until `cli.running` takes over: a stop that is asked for before anything is started
         leave = _leave_with(exits.INTERRUPTED if to_the_end else exits.GOOD)
         signal.signal(signal.SIGTERM, leave)
         if before is not signal.SIG_IGN:  # whoever started us may want it ignored

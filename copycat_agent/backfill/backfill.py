@@ -1,4 +1,8 @@
-"""One backfill at work: who carries its batches, and store, executor and worker for one connector, run until nothing is left."""
+"""One backfill at work: who carries its batches, and store, executor and worker for one connector, run until nothing is left.
+
+What a run that came to its end leaves in the offsets topic is nothing: its keys get tombstones, and compaction drops them. Nothing of
+it is in flight any more, and its store is dropped as well: nobody asks for its heads again.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +14,99 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
 
-from copycat_agent.backfill.leaving import clear_lanes
+from copycat_agent import logs
 from copycat_agent.backfill.summary import RunPart, Summary, summarise
+from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
-from copycat_agent.errors import BusyError, FatalError
-from copycat_agent.model import SplitResult
+from copycat_agent.errors import BusyError, CopycatError, FatalError
+from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Place, Position, SplitResult
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.spark.cluster import ClusterExecutor
 from copycat_agent.spark.cluster_host import ClusterHost, is_cluster
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
+from copycat_agent.transactions.entries import head_entry, id_entry, name_entry, partition_of, position_entry, transactional_id
+from copycat_agent.transactions.protocol import Entry, Lines, Step, Steps, perform
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from copycat_agent.delivery.exactly_once.attempts import World
     from copycat_agent.executor import Executor, Results
     from copycat_agent.model import Batch, TaskId
+    from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.options import AgentOptions, Definition, SparkOptions
     from copycat_agent.sources import FileView, Source
+
+MOST = 5000
+"""Tombstones in one transaction: about 1 MiB."""
+_log = logs.get("backfill")
+
+
+def clear_lanes(definition: Definition, store: OffsetStore, make_world: MakeWorld = kafka_world) -> None:
+    """Delete all that is in Kafka of the lanes of a run with a store of its own. Raises nothing: where it fails, some KB stay.
+
+    Should the run be gone on with all the same, what is saved in its store counts.
+    """
+    try:
+        kept = store.lanes(definition.name)
+        if kept.place is not None:
+            store.leave_lanes(definition.name)
+            world = make_world(definition, lambda: False)
+            try:
+                home = _home(definition, store, kept, world)
+                for place, entries in ((kept.place, _tombstones(definition, store, kept)), (home, _of_name(definition, store))):
+                    _tell(transactional_id(_lane(store, kept, 0), 0), place, entries, world)
+            finally:
+                world.close()
+    except CopycatError as error:
+        _log.warning("positions of this run stay in the offsets topic, which costs some KB", connector=definition.name, why=str(error))
+
+
+def _lane(store: OffsetStore, kept: KeptLanes, number: int) -> LaneId:
+    return LaneId(store.agent_uuid, kept.id, number)
+
+
+def _home(definition: Definition, store: OffsetStore, kept: KeptLanes, world: World) -> Place:
+    """Where it stands which id the run's connector has."""
+    count = store.partitions(kept.cluster, world.ensure_topic(OFFSETS_TOPIC))
+    return Place(OFFSETS_TOPIC, partition_of(store.agent_uuid, definition.name, count))
+
+
+def _tombstones(definition: Definition, store: OffsetStore, kept: KeptLanes) -> list[Entry]:
+    """Of every key that it may have: heads go last, so that what is left when this fails is still whole."""
+    name, agent = definition.name, store.agent_uuid
+    untold = store.unpublished(name, MOST)  # what it has forgotten, and Kafka has not
+    positions = [position_entry(agent, kept.id, Position(one, 0, 0, None)) for one in {**store.read(name), **untold}]
+    heads = [head_entry(_lane(store, kept, number), head)._replace(value=None) for number, head in kept.heads.items()]
+    return [*positions, name_entry(agent, kept.id, None), *heads]
+
+
+def _of_name(definition: Definition, store: OffsetStore) -> list[Entry]:
+    """What stands under the name: which id it has, and the lane by which that was asked for."""
+    asked_by = LaneId(store.agent_uuid, definition.name, 0)
+    return [id_entry(store.agent_uuid, definition.name, None), head_entry(asked_by, Head())._replace(value=None)]
+
+
+def _tell(transactional_id: str, place: Place, entries: Sequence[Entry], world: World) -> None:
+    for begin in range(0, len(entries), MOST):
+        perform(_transaction(transactional_id, place, entries[begin : begin + MOST]), cast("Steps", world))
+
+
+def _transaction(transactional_id: str, place: Place, entries: Sequence[Entry]) -> Lines[None]:
+    handle = yield Step("prepare", (transactional_id,))
+    try:
+        yield Step("ready", (handle,))
+        yield Step("begin", (handle,))
+        yield Step("send", (handle, place, entries))
+        yield Step("flush", (handle,))
+        yield Step("commit", (handle,))
+    finally:
+        yield Step("close", (handle,))
 
 
 MOST_LOCAL_TASKS = 16
@@ -84,8 +161,8 @@ def on_master(master: str, tasks: int) -> Choose:
     return choose
 
 
-class LateExecutor:
-    """See `executor.Executor`. Starts the real one with the first batch: a run that finds everything delivered needs no Spark."""
+class _LateExecutor:
+    """An `executor.Executor` that starts the real one with the first batch: a run that finds everything delivered needs no Spark."""
 
     def __init__(self, carrier: Carrier, on_failure: Callable[[FatalError], None]) -> None:
         self._carrier = carrier
@@ -94,7 +171,6 @@ class LateExecutor:
         self._started: tuple[Executor, Host] | None = None
 
     def submit(self, batch: Batch) -> Results:
-        """See `Executor.submit`."""
         with self._lock:
             if self._started is None:
                 try:
@@ -107,12 +183,10 @@ class LateExecutor:
         return self._started[0].submit(batch)
 
     def settle(self, task: TaskId) -> None:
-        """See `Executor.settle`."""
         if self._started is not None:
             self._started[0].settle(task)
 
     def close(self) -> None:
-        """See `Executor.close`; the host's end as well."""
         if self._started is not None:
             executor, host = self._started
             executor.close()
@@ -151,7 +225,7 @@ class Backfill:
             rebuild = job.definition.delivery.guarantee == "exactly_once"
             self.store = undo.enter_context(OffsetStore.open(job.home, rebuild=rebuild))
             carrier = choose(agent.spark, job.home / "run", self._give_up)
-            executor = LateExecutor(carrier, self._give_up)
+            executor = _LateExecutor(carrier, self._give_up)
             undo.callback(executor.close)
             watcher = Watcher()
             undo.callback(watcher.close)

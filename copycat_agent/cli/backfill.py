@@ -16,7 +16,6 @@ from copycat_agent.agent import Settings
 from copycat_agent.backfill.backfill import Backfill, Choose, Job, on_master, on_this_host
 from copycat_agent.backfill.path_runs import Run, finish, rows_of
 from copycat_agent.cli import exits
-from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, settle_run, show_plan, window_of
 from copycat_agent.cli.common_options import (
     BootstrapServers,
@@ -33,8 +32,8 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.run_progress import follow
+from copycat_agent.cli.running import Stopping, settle_settings
 from copycat_agent.cli.shown import size, visible
-from copycat_agent.cli.stopping import Stopping
 from copycat_agent.definitions import NO_ADDRESS, load_file
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.producer.probing import ClusterProbe

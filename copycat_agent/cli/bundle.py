@@ -14,12 +14,11 @@ import typer
 
 from copycat_agent import __version__, logs
 from copycat_agent.agent import Settings
-from copycat_agent.bundle import BundlePart, Sought, known_secrets, line_of, packed, parts
-from copycat_agent.bundle.collecting import PART_SECONDS, is_hanging
+from copycat_agent.bundle import PART_SECONDS, BundlePart, Sought, is_hanging, known_secrets, line_of, packed, parts
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
-from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.common_options import Config, Socket, StateDir, leave, state_directory
+from copycat_agent.cli.running import settle_settings
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import find_agent_file
 from copycat_agent.definitions.secret_values import Masker

@@ -17,7 +17,6 @@ from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.api.client import is_name
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
-from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.common_options import (
     BootstrapServers,
     Config,
@@ -31,7 +30,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.dlq_view import letter_entry, letter_text, report_entry, report_text, survey_entry, survey_text
-from copycat_agent.cli.stopping import Stopping
+from copycat_agent.cli.running import Stopping, settle_settings
 from copycat_agent.definitions import load_directory
 from copycat_agent.dlq import Replay, ReplayProgress, Survey, group_of, latest, saved_progress, survey
 from copycat_agent.errors import BlockedError, RetriableError

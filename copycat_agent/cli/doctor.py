@@ -15,8 +15,8 @@ import typer
 from copycat_agent import logs
 from copycat_agent.api.server import socket_path
 from copycat_agent.cli import exits
-from copycat_agent.cli.agent_settings import settle_settings
 from copycat_agent.cli.common_options import BootstrapServers, Config, Directory, Format, NoColor, Output, Socket, StateDir
+from copycat_agent.cli.running import settle_settings
 from copycat_agent.definitions import load_directory, printable
 from copycat_agent.workbench.doctor import CheckStep, CheckVerdict, Examined, examine, find_user, only_unreachable, worst
 

@@ -21,8 +21,7 @@ from copycat_agent.definitions.yaml_tree import FILE_BYTES_MAX, SyntaxProblem
 from copycat_agent.errors import Problem
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.small_files import read_small_file
-from copycat_agent.workbench.formatting import Changed, format_text
-from copycat_agent.workbench.formatting.rewriting import rewrite
+from copycat_agent.workbench.formatting import Changed, format_text, rewrite
 
 _HERE = Path("connectors.d")
 _STDIN = "-"

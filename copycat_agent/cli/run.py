@@ -14,7 +14,6 @@ from copycat_agent import logs
 from copycat_agent.agent import Agent, DefinitionFiles, WantedDefinitions
 from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
-from copycat_agent.cli.agent_settings import overrides, settle_settings
 from copycat_agent.cli.common_options import (
     BootstrapServers,
     Config,
@@ -32,7 +31,7 @@ from copycat_agent.cli.common_options import (
     use_color,
 )
 from copycat_agent.cli.run_progress import UntilIdle, as_document, failed_files
-from copycat_agent.cli.stopping import Stopping
+from copycat_agent.cli.running import Stopping, overrides, settle_settings
 from copycat_agent.cli.unsent import show_records
 from copycat_agent.definitions import NO_ADDRESS
 from copycat_agent.systemd import ServiceManager

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from copycat_agent.agent import Agent
     from copycat_agent.cli.progress_bars import Bars
     from copycat_agent.cli.rates import FollowedRun
-    from copycat_agent.cli.stopping import Stopping
+    from copycat_agent.cli.running import Stopping
 
 LOOK_SECONDS = 0.2
 LINE_SECONDS = 60.0

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
-from copycat_agent.logs.events import Event, event_of, text_line
-from copycat_agent.logs.repeats import Repeats
+from copycat_agent.logs.events import Event, Repeats, event_of, text_line
 
 PATIENCE_SECONDS = 1.0
 """How long a line waits for a reader that does not read. After one waited in vain, later lines do not wait until one gets through."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.bundle import collecting
+from copycat_agent import bundle
 from tests.rig.kafka import consume
 from tests.rig.waiting import wait_until
 
@@ -103,7 +103,7 @@ def test_nothing_is_overwritten_and_no_link_followed(copycat: Callable[..., Done
 
 
 def test_a_part_that_hangs_or_fails_is_named_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "PART_SECONDS", 0.05)
+    monkeypatch.setattr(bundle, "PART_SECONDS", 0.05)
 
     def slow() -> str:
         time.sleep(1)
@@ -112,8 +112,8 @@ def test_a_part_that_hangs_or_fails_is_named_and_stops_nothing(monkeypatch: pyte
     def fails() -> str:
         raise ZeroDivisionError("by nothing")
 
-    hung = collecting.make_part("slow", "what hangs", slow)
+    hung = bundle.make_part("slow", "what hangs", slow)
     assert (hung.content, hung.why) == ("", "it was not had within 0 s")
-    assert collecting.is_hanging()
-    assert collecting.make_part("bad", "what fails", fails).why == "ZeroDivisionError: by nothing"
-    assert collecting.make_part("good", "what works", lambda: "x").content == "x"
+    assert bundle.is_hanging()
+    assert bundle.make_part("bad", "what fails", fails).why == "ZeroDivisionError: by nothing"
+    assert bundle.make_part("good", "what works", lambda: "x").content == "x"

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
-from copycat_agent.logs import repeats
-from copycat_agent.logs.events import Event, json_line
+from copycat_agent.logs.events import Event, Repeats, json_line
 from copycat_agent.logs.handler import Handler, Sink
 from tests.rig.waiting import wait_until
 
@@ -310,7 +309,7 @@ def test_a_change_is_written_each_time_and_nothing_is_added_to_its_line() -> Non
 
 def test_the_memory_of_repeats_is_bounded() -> None:
     clock = Clock()
-    seen, written = repeats.Repeats(clock), []
+    seen, written = Repeats(clock), []
     for number in range(3000):
         event = Event(clock(), logging.WARNING, "worker", f"event {number}")
         written += [*seen.admit(event), *seen.admit(event)]
@@ -358,7 +357,7 @@ def test_a_count_carries_the_fields_that_all_it_counts_share() -> None:
 
 
 def test_a_count_is_written_when_its_minute_is_over_even_if_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "REPEAT_SECONDS", 0.2)
+    monkeypatch.setattr("copycat_agent.logs.events.REPEAT_SECONDS", 0.2)
     stream, log = lines_of()
     log.warning("broker unreachable")
     log.warning("broker unreachable")

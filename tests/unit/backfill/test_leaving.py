@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.backfill.leaving import clear_lanes
+from copycat_agent.backfill.backfill import clear_lanes
 from copycat_agent.errors import RetriableError
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.watch import Watcher

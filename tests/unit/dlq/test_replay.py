@@ -271,7 +271,7 @@ def test_a_crash_between_sending_and_remembering_repeats_and_loses_nothing(post:
 
 
 def test_nothing_is_remembered_of_a_group_that_was_not_acknowledged(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.dlq.replay.GROUP_LETTERS", 2)
+    monkeypatch.setattr("copycat_agent.dlq.GROUP_LETTERS", 2)
     post.fill(*[b"%d" % number for number in range(6)])
     settle, calls = TaskProducer.settle, []
 
@@ -289,7 +289,7 @@ def test_nothing_is_remembered_of_a_group_that_was_not_acknowledged(post: Post, 
 
 
 def test_a_stop_request_ends_after_a_group_that_is_remembered(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.dlq.replay.GROUP_LETTERS", 2)
+    monkeypatch.setattr("copycat_agent.dlq.GROUP_LETTERS", 2)
     post.fill(*[b"%d" % number for number in range(6)])
     report = Replay(post.mended(), lambda: True).run()
     assert (report.sent, report.stopped) == (2, True)
@@ -348,7 +348,7 @@ def test_a_new_name_does_not_send_again_what_went_under_the_old_one(post: Post) 
 
 
 def test_large_letters_go_in_small_groups(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.dlq.replay.GROUP_BYTES", 1000)
+    monkeypatch.setattr("copycat_agent.dlq.GROUP_BYTES", 1000)
     post.fill(*[b"%0400d" % number for number in range(7)])
     told: list[int] = []
     assert Replay(post.mended()).run(limit=5, told=lambda report: told.append(report.tried)).sent == 5

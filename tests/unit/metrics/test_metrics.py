@@ -13,9 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from copycat_agent.control import Reload
 from copycat_agent.errors import RetriableError
-from copycat_agent.metrics import health_app
+from copycat_agent.metrics import PREFIX, health_app
 from copycat_agent.metrics.families import FAMILIES
-from copycat_agent.metrics.web import PREFIX
 from copycat_agent.model import BrokerView, ClientView, Counts, LossTotal
 from copycat_agent.sources import Lag
 from copycat_agent.worker import State, Status

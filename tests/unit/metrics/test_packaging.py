@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from copycat_agent.metrics import PREFIX
 from copycat_agent.metrics.families import FAMILIES
-from copycat_agent.metrics.web import PREFIX
 
 PROJECT = Path(__file__).parents[3]
 ALERTS = PROJECT / "packaging/prometheus/alerts.yml"

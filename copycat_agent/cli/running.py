@@ -1,7 +1,8 @@
-"""SIGTERM and SIGINT: the first asks to stop, the second exits at once. SIGHUP: reload.
+"""What commands that run parts of an agent share: settings out of options, agent.yaml and environment, and the end by a signal.
 
-Nothing is raised out of the signal handler: KeyboardInterrupt between two arbitrary instructions can leave a lock taken
-(Python's import lock was seen to be), and whoever ends threads afterwards waits for ever.
+SIGTERM and SIGINT: the first asks to stop, the second exits at once. SIGHUP: reload. Nothing is raised out of the signal handler:
+KeyboardInterrupt between two arbitrary instructions can leave a lock taken (Python's import lock was seen to be), and whoever ends
+threads afterwards waits for ever.
 """
 
 from __future__ import annotations
@@ -10,8 +11,28 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
+from copycat_agent.agent import Settings
+from copycat_agent.api.server import socket_path
 from copycat_agent.cli import exits
+from copycat_agent.cli.common_options import state_directory
+from copycat_agent.definitions import find_agent_file, load_agent
+
+
+def overrides(servers: str | None) -> dict[str, object]:
+    """What the command line says over agent.yaml, by dotted option; None says nothing."""
+    return {"kafka.bootstrap_servers": tuple(one.strip() for one in servers.split(",") if one.strip()) if servers else None}
+
+
+def settle_settings(
+    directory: Path, config: Path | None, state_dir: Path | None, servers: str | None, socket: Path | None = None
+) -> Settings:
+    """Options of the command line over agent.yaml over the environment over defaults. Raises DefinitionError."""
+    agent = load_agent(find_agent_file(directory, config), overrides(servers))
+    kept_in = state_directory(state_dir, agent)
+    return Settings(agent, kept_in, socket_path(socket, agent.api.socket, kept_in))
+
 
 _LOOK_SECONDS = 0.1
 
