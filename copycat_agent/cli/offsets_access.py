@@ -14,7 +14,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
 from copycat_agent.cli.agent_client import find_agent
@@ -61,83 +61,62 @@ def rules_of(source: Mapping[str, Any]) -> LineRules | None:
     return LineRules(**{name: value for name, value in said.items() if value}, unpacks=source.get("compression") != "none")
 
 
-class Access(Protocol):
-    """What the commands need. Everything raises `CopycatError`, `BusyError` when a connector runs and `force` is not given."""
-
-    def connectors(self) -> tuple[str, ...]:
-        """Names with saved offsets."""
-
-    def known(self) -> tuple[str, ...]:
-        """Names with saved offsets, and of connectors that run without any yet."""
-
-    def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
-        """What is saved for a connector; empty for one that is not known."""
-
-    def lanes(self, name: str) -> Mapping[str, Any] | None:
-        """`to_lanes_document` of a connector's exactly-once lanes, None for one that has none."""
-
-    def line_rules(self, name: str) -> LineRules | None:
-        """What a line is for the connector; None when nobody here knows its definition."""
-
-    def save(self, name: str, changes: Changes, *, force: bool) -> None:
-        """Save and delete; what is not named stays."""
-
-    def reset(self, name: str, *, force: bool) -> None:
-        """Delete everything; what Kafka says of the connector does not count any more either."""
-
-    def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:
-        """Decide which positions it goes on from. Returns the agent's new uuid where it got one, else ""."""
-
-    def rename(self, old: str, new: str, *, force: bool) -> int:
-        """Returns how many moved."""
-
-    def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
-        """The newest entries of the ledger, newest first, and its totals."""
-
-
 class _ByFile:
-    """No agent runs: this process holds its lock."""
+    """No agent runs: this process holds the lock of the store.
+
+    Everything raises `CopycatError`, of an agent `BusyError` when a connector runs and `force` is not given.
+    """
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
     def connectors(self) -> tuple[str, ...]:
+        """Names with saved offsets."""
         return self._store.connectors()
 
     def known(self) -> tuple[str, ...]:
+        """Names with saved offsets, and of connectors that run without any yet."""
         return self._store.connectors()
 
     def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+        """What is saved for a connector; empty for one that is not known."""
         return self._store.read(name)
 
     def lanes(self, name: str) -> Mapping[str, Any] | None:
+        """`to_lanes_document` of a connector's exactly-once lanes, None for one that has none."""
         return to_lanes_document(self._store.lanes(name))
 
     def line_rules(self, name: str) -> LineRules | None:  # noqa: ARG002 - nobody knows it
+        """What a line is for the connector; None when nobody here knows its definition."""
         return None
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
+        """Save and delete; what is not named stays."""
         given = {partition: offset for partition, offset in changes.items() if offset is not None}
         self._store.reset(given, [partition for partition in changes if partition not in given])
 
     def reset(self, name: str, *, force: bool) -> None:  # noqa: ARG002 - nothing runs
+        """Delete everything; what Kafka says of the connector does not count any more either."""
         self._store.begin_anew(name)
 
     def adopt(self, name: str, which: Adopt, agent: str, *, force: bool) -> str:  # noqa: ARG002 - nothing runs
+        """Decide which positions it goes on from. Returns the agent's new uuid where it got one, else ""."""
         if agent:
             self._store.take_over(name, agent)
             return ""
         return self._store.adopt(name, which)
 
     def rename(self, old: str, new: str, *, force: bool) -> int:  # noqa: ARG002 - nothing runs
+        """Returns how many moved."""
         return self._store.rename(old, new)
 
     def losses(self, name: str | None, limit: int) -> tuple[tuple[Loss, ...], Totals]:
+        """The newest entries of the ledger, newest first, and its totals."""
         return self._store.losses(name, limit), {key: sums for key, sums in self._store.loss_totals().items() if name in {None, key[0]}}
 
 
 class _BySocket:
-    """The agent runs, and has the lock."""
+    """The agent runs, and has the lock. The methods are those of `_ByFile`."""
 
     def __init__(self, client: AgentClient) -> None:
         self._client = client
@@ -186,6 +165,9 @@ class _BySocket:
             for one in found["totals"]
         }
         return tuple(map(_loss, found["losses"])), sums
+
+
+Access = _ByFile | _BySocket
 
 
 @contextlib.contextmanager
