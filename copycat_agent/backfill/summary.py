@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from copycat_agent.model import Account, Counts, LossReason, LossTotal, SourceOffset, SourcePartition
+from copycat_agent.templates import time_text
 from copycat_agent.worker import State, Status
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def summarise(definition: Definition, books: Books, part: RunPart, *, before: To
         "state": "interrupted" if part.interrupted else "finished" if is_over else "failed",
         "complete": is_over and _is_complete(definition, totals, losses, status),
         "problem": problem,
-        "began": _time(part.began),
-        "ended": _time(part.ended),
+        "began": time_text(1000 * part.began, "seconds"),
+        "ended": time_text(1000 * part.ended, "seconds"),
         "seconds": round(seconds, 3),
         "records_per_second": round(status.counts.read / seconds, 1),
         "bytes_per_second": round(status.counts.read_bytes / seconds, 1),
@@ -170,7 +170,3 @@ def _losses(name: str, totals: Totals, before: Totals) -> list[Summary]:
             sizes = {field: getattr(total, field) - getattr(old, field) for field in LossTotal._fields}
             found.append({"reason": reason, **sizes})
     return found
-
-
-def _time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

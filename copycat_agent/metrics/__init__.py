@@ -10,7 +10,6 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.metrics.families import FAMILIES, Family, Snapshot
 from copycat_agent.metrics.health import Health, Trouble, Verdict
 from copycat_agent.metrics.processes import Processes
+from copycat_agent.templates import time_text
 from copycat_agent.worker.status import BOUNDS_SECONDS, Timing
 
 if TYPE_CHECKING:
@@ -133,12 +133,8 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     """The body of an answer: status (ok, starting, stopping, unhealthy), troubles, resting."""
     kinds = {trouble.kind for trouble in verdict.troubles}
     passing = next((kind for kind in ("stopping", "starting") if kind in kinds), "unhealthy")
-    troubles = [{**trouble._asdict(), "since": _time(trouble.since)} for trouble in verdict.troubles]
+    troubles = [{**trouble._asdict(), "since": time_text(1000 * trouble.since, "seconds")} for trouble in verdict.troubles]
     return {"status": "ok" if verdict.good else passing, "troubles": troubles, "resting": dict(verdict.resting)}
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _answer(start_response: StartResponse, status: str, body: dict[str, Any], method: str) -> Iterable[bytes]:
