@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -55,8 +55,7 @@ def ls(
     no_color: NoColor = False,
 ) -> None:
     """Count the dead letters in the topics that the definitions name, by connector, stage and error."""
-    where, name = _where(of or [], config, state_dir, socket, bootstrap_servers)
-    chosen = _chosen(where, name, no_color=no_color)
+    chosen, name = _chosen(of or [], config, state_dir, socket, bootstrap_servers, no_color=no_color, one=False)
     with _kafka():
         found = [_survey(group, name) for group in _by_topic(chosen)]
     if output is Format.JSON:
@@ -83,8 +82,7 @@ def show(  # noqa: PLR0913, PLR0917 - the command's options
     Control characters are escaped, long records are cut. With --format json one letter per line, whole; what is not UTF-8 as
     base64. With --raw letters without bytes are left out.
     """
-    where, name = _where(of, config, state_dir, socket, bootstrap_servers, needs_name=True)
-    (definition,) = _chosen(where, name, no_color=no_color)
+    (definition,), name = _chosen(of, config, state_dir, socket, bootstrap_servers, no_color=no_color, one=True)
     with _kafka(), TopicReader(definition.kafka, _topic(definition), group_of(definition.name)) as reader, _progress() as told:
         letters = latest(reader, _names(definition), limit, told)
     for letter in letters:
@@ -116,8 +114,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
     fails again stays for the next time. Exits 0 when all went, 3 when some are left, 130 when it was interrupted. Do not run two
     at once.
     """
-    where, name = _where(of, config, state_dir, socket, bootstrap_servers, needs_name=True)
-    (definition,) = _chosen(where, name, no_color=no_color)
+    (definition,), _ = _chosen(of, config, state_dir, socket, bootstrap_servers, no_color=no_color, one=True)
     stop = Stopping()
     work = Replay(definition, lambda: stop.asked, dry_run=dry_run)
     ended = False
@@ -135,33 +132,37 @@ def replay(  # noqa: PLR0913, PLR0917 - the command's options
         raise typer.Exit(exits.DEGRADED)
 
 
-class _Where(NamedTuple):
-    """Where the definitions are, and what goes over them."""
+def _chosen(
+    words: list[str], config: Path | None, state_dir: Path | None, socket: Path | None, servers: str | None, *, no_color: bool, one: bool
+) -> tuple[list[Definition], str]:
+    """Definitions with a dead-letter topic, all of them or the one that `[DIR] [NAME]` names, and the name; leaves when there is none.
 
-    directory: Path
-    config: Path | None
-    servers: str | None
-
-
-def _where(
-    words: list[str], config: Path | None, state_dir: Path | None, socket: Path | None, servers: str | None, *, needs_name: bool = False
-) -> tuple[_Where, str | None]:
-    """What `[DIR] [NAME]` says: a lone word is a NAME unless it only can be, or is, a directory."""
+    A lone word is a NAME where `one` is wanted, and unless it only can be, or is, a directory.
+    """
     if len(words) > 2:  # noqa: PLR2004 - DIR and NAME
         raise typer.BadParameter("at most a directory and a connector's name")
-    named = words[-1:] if len(words) > 1 or needs_name or not _is_directory("".join(words)) else []
-    rest = words[: len(words) - len(named)]
+    alone = "".join(words)
+    name = words[-1] if len(words) > 1 or one or (is_name(alone) and not Path(alone).is_dir()) else ""
+    rest = words[: len(words) - bool(name)]
+    directory = Path(rest[0]) if rest else Path()
     if not rest:
-        return _of_agent(find_agent(socket, state_dir, config), config, servers), "".join(named) or None
-    return _Where(Path(rest[0]), config, servers), "".join(named) or None
+        directory, config, servers = _of_agent(find_agent(socket, state_dir, config), config, servers)
+    loaded = load_directory(directory, settle_settings(directory, config, None, servers).agent)
+    say_problems(loaded.problems, color=use_color(no_color=no_color))
+    if name and name not in loaded.definitions:
+        broken = any(file.problems and file.name in {name, None, ""} for file in loaded.files)
+        leave(f"no definition named {name} loads from {directory}", exits.DEFINITION_ERROR if broken else exits.USAGE)
+    if not name and loaded.problems and not loaded.definitions:
+        raise typer.Exit(exits.DEFINITION_ERROR)
+    chosen = [each for each in loaded.definitions.values() if name in {"", each.name} and each.errors.dlq is not None]
+    if not chosen:
+        who = f"{name} has no" if name else f"no definition in {directory} has a"
+        leave(f"{who} dead-letter topic: set errors.dlq.topic", exits.FAILED)
+    return chosen, name
 
 
-def _is_directory(word: str) -> bool:
-    return not is_name(word) or Path(word).is_dir()
-
-
-def _of_agent(client: AgentClient, config: Path | None, servers: str | None) -> _Where:
-    """As the running agent has it, the addresses that it was started with included."""
+def _of_agent(client: AgentClient, config: Path | None, servers: str | None) -> tuple[Path, Path | None, str | None]:
+    """Directory, agent.yaml and servers as the running agent has them, the addresses that it was started with included."""
     try:
         agent = client.get("/v1")
     except AgentUnreachableError as error:
@@ -170,27 +171,7 @@ def _of_agent(client: AgentClient, config: Path | None, servers: str | None) -> 
     values = client.get(address("connectors", connectors[0], "/definition"))["values"] if connectors else []
     said = [one["value"] for one in values if one["option"] == "kafka.bootstrap_servers" and one["from"] == "command line"]
     file = config or (Path(agent["agent_file"]) if agent["agent_file"] else None)
-    return _Where(Path(agent["directory"]), file, servers or (",".join(said[0]) if said else None))
-
-
-def _chosen(where: _Where, name: str | None, *, no_color: bool) -> list[Definition]:
-    """Definitions with a dead-letter topic: all of them, or the one of this name. Leaves when there is none."""
-    directory = where.directory
-    settings = settle_settings(directory, where.config, None, where.servers)
-    loaded = load_directory(directory, settings.agent)
-    color = use_color(no_color=no_color)
-    say_problems(loaded.problems, color=color)
-    if name is not None and name not in loaded.definitions:
-        broken = any(file.problems and file.name in {name, None, ""} for file in loaded.files)
-        leave(f"no definition named {name} loads from {directory}", exits.DEFINITION_ERROR if broken else exits.USAGE)
-    if name is None and loaded.problems and not loaded.definitions:
-        raise typer.Exit(exits.DEFINITION_ERROR)
-    wanted = [one for one in loaded.definitions.values() if name in {None, one.name}]
-    chosen = [one for one in wanted if one.errors.dlq is not None]
-    if not chosen:
-        who = f"no definition in {directory} has a" if name is None else f"{name} has no"
-        leave(f"{who} dead-letter topic: set errors.dlq.topic", exits.FAILED)
-    return chosen
+    return Path(agent["directory"]), file, servers or (",".join(said[0]) if said else None)
 
 
 def _topic(definition: Definition) -> str:
@@ -207,16 +188,15 @@ def _by_topic(definitions: list[Definition]) -> list[list[Definition]]:
     """Definitions that share a topic of one cluster."""
     groups: list[list[Definition]] = []
     for one in definitions:
-        same = (group for group in groups if _topic(group[0]) == _topic(one) and group[0].kafka == one.kafka)
-        found = next(same, None)
-        if found is None:
+        same = next((group for group in groups if (_topic(group[0]), group[0].kafka) == (_topic(one), one.kafka)), None)
+        if same is None:
             groups.append([one])
         else:
-            found.append(one)
+            same.append(one)
     return groups
 
 
-def _survey(definitions: list[Definition], name: str | None) -> Survey:
+def _survey(definitions: list[Definition], name: str) -> Survey:
     kafka, topic = definitions[0].kafka, _topic(definitions[0])
     replayed: dict[str, dict[int, ReplayProgress]] = {}
     for one in definitions:
@@ -224,7 +204,7 @@ def _survey(definitions: list[Definition], name: str | None) -> Survey:
             replayed |= dict.fromkeys(_names(one), saved_progress(reader, one))
     with TopicReader(kafka, topic, "copycat-dlq") as reader, _progress() as told:
         found = survey(reader, replayed, told)
-    if name is not None:
+    if name:
         found.tallies = {kind: tally for kind, tally in found.tallies.items() if kind.connector in replayed}
     return found
 

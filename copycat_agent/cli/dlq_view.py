@@ -23,7 +23,7 @@ def survey_text(found: Survey) -> str:
         what = f"{visible(kind.connector)}  stage {visible(kind.stage)}  {visible(kind.error)}"
         lines.append(f"  {what}  {tally.letters:,}{_waiting(tally)}  {_moment(tally.first_ms) or '-'} to {_moment(tally.last_ms) or '-'}")
     if found.foreign:
-        lines.append(f"  {_several(found.foreign, 'record')} in it {_are(found.foreign)} no dead letter of this agent")
+        lines.append(f"  {_several(found.foreign, 'record')} in it {'is' if found.foreign == 1 else 'are'} no dead letter of this agent")
     return "\n".join(lines)
 
 
@@ -130,7 +130,3 @@ def _moment(at_ms: int | None) -> str | None:
 
 def _several(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
