@@ -101,7 +101,8 @@ LATE: dict[tuple[str, str], str] = {
     ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
-    ("cli", "copycat_agent.cli.progress_bars"): "imports rich, which only a run to the end on a terminal needs",
+    ("cli", "rich.console"): "0.1 s, which only a run to the end on a terminal needs",
+    ("cli", "rich.progress"): "as above",
     ("api", "copycat_agent.api.app"): "imports werkzeug, 0.1 s that the first record should not wait for",
     ("api", "copycat_agent.api.port_access"): "imports ssl, only for a port with users or TLS",
 }

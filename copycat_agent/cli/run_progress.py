@@ -6,42 +6,132 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, Self
 
 import typer
 
 from copycat_agent.backfill.summary import VERSION, RunPart, Summary, summarise
-from copycat_agent.cli.rates import RunPace
-from copycat_agent.cli.shown import rate, size, visible
+from copycat_agent.cli.shown import age, rate, size, visible
 from copycat_agent.errors import CopycatError
 from copycat_agent.model import Counts
 from copycat_agent.sources import FileView, Lag
 from copycat_agent.worker import State, Status
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from copycat_agent.agent import Agent
-    from copycat_agent.cli.progress_bars import Bars
-    from copycat_agent.cli.rates import FollowedRun
     from copycat_agent.cli.running import Stopping
 
+BARS = 8
+"""Files in progress that are shown one by one."""
 LOOK_SECONDS = 0.2
 LINE_SECONDS = 60.0
 """Between two lines where there is no terminal."""
 _FAILED_SHOWN = 10
+_SMOOTH_SECONDS = 10.0
+"""Rates are means over about so long."""
 
 
-def bars_of(work: FollowedRun, *, color: bool) -> Bars:
-    """Bars on stderr, a terminal. To be used as a context manager."""
-    from copycat_agent.cli.progress_bars import Bars  # noqa: PLC0415 - imports rich, which nobody else needs
+class FollowedRun(Protocol):
+    """What is followed."""
 
-    return Bars(work, color=color)
+    def wait(self, seconds: float) -> bool:
+        """At most so long; True once it is over."""
+
+    @property
+    def status(self) -> Status:
+        """How it is now."""
+
+    def trouble(self) -> str:
+        """Why nothing moves now, "" while it does."""
+
+    def files(self) -> Sequence[FileView]:
+        """How far it is in each file."""
+
+
+class RunPace:
+    """Rates and what is left, from looks now and then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._at = clock()
+        self._records = self._left = 0
+        self._is_first = True
+        self.records_per_second = self.bytes_per_second = 0.0
+
+    def look(self, status: Status) -> None:
+        """Take in how it stands."""
+        now = self._clock()
+        records, left = status.counts.read, status.lag.bytes
+        if not self._is_first and now > self._at:
+            share = min(1.0, (now - self._at) / _SMOOTH_SECONDS) if self.records_per_second or self.bytes_per_second else 1.0
+            self.records_per_second += share * ((records - self._records) / (now - self._at) - self.records_per_second)
+            self.bytes_per_second += share * (max(0, self._left - left) / (now - self._at) - self.bytes_per_second)
+        self._is_first = False
+        self._at, self._records, self._left = now, records, left
+
+    def left(self) -> str:
+        """How long what is left takes at this pace; "" when nobody knows."""
+        if self._left and self.bytes_per_second > 1:
+            return f"about {age(self._left / self.bytes_per_second)} left"
+        return ""
+
+
+class Bars:
+    """On a terminal: one bar for everything, and one for each of a few files that are being read."""
+
+    def __init__(self, work: FollowedRun, *, color: bool) -> None:
+        self._work = work
+        self._pace = RunPace()
+        self._shown: dict[str, TaskID] = {}
+        self._files_at = 0.0
+        from rich.console import Console  # noqa: PLC0415 - only a run to the end on a terminal needs rich
+        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
+
+        console = Console(stderr=True, no_color=not color)
+        columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%")]
+        self._progress = Progress(*columns, TextColumn("{task.fields[words]}"), console=console, transient=True)
+        self._all = self._progress.add_task("all files", total=None, words="")
+        self._most = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def look(self) -> None:
+        """Show how far it is."""
+        status = self._work.status
+        self._pace.look(status)
+        self._most = max(self._most, status.lag.bytes)
+        pace = f"{rate(self._pace.records_per_second)}/s, {size(self._pace.bytes_per_second)}/s"
+        words = ", ".join(one for one in (f"{status.counts.read:,} records", pace, self._pace.left()) if one)
+        self._progress.update(self._all, total=self._most or None, completed=self._most - status.lag.bytes, words=words)
+        if time.monotonic() >= self._files_at:
+            begun = time.monotonic()
+            self._show(self._work.files())
+            self._files_at = time.monotonic() + max(1.0, 20 * (time.monotonic() - begun))
+
+    def _show(self, files: Sequence[FileView]) -> None:
+        reading = [file for file in files if file.is_open and file.unread][:BARS]
+        for path in set(self._shown) - {file.path for file in reading}:
+            self._progress.remove_task(self._shown.pop(path))
+        for file in reading:
+            if file.path not in self._shown:
+                name = visible(file.path.rpartition("/")[2])
+                self._shown[file.path] = self._progress.add_task(f"  {name}".replace("[", "\\["), total=max(1, file.size), words="")
+            words = f"{file.records:,} records"
+            self._progress.update(self._shown[file.path], completed=max(0, file.size - file.unread), words=words)
 
 
 def follow(work: FollowedRun, stop: Stopping, *, quiet: bool, color: bool) -> None:
     """Until it is over, or a stop is asked for. Trouble is told even when `quiet`, once for each kind and then once a minute."""
     shows_bars = os.isatty(2) and not quiet
-    teller = bars_of(work, color=color) if shows_bars else ProgressLines(work, quiet=quiet)
+    teller = Bars(work, color=color) if shows_bars else ProgressLines(work, quiet=quiet)
     trouble = _Trouble()
     with teller:
         while not stop.asked and not work.wait(LOOK_SECONDS):
@@ -107,7 +197,7 @@ class UntilIdle:
         self._agent = agent
         self._began = time.time()
         self._before = dict(agent.loss_totals())
-        self._bars = bars_of(self, color=color) if bars else None
+        self._bars = Bars(self, color=color) if bars else None
         if self._bars:
             self._bars.__enter__()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from copycat_agent.api import AgentClient, AgentUnreachableError, address
-from copycat_agent.cli.rates import Rates
 
 GAP = 2
 """Blanks between two columns."""
 WRAP_CELLS = 20
 """What a column that wraps needs at least."""
 _ENDLESS = 10_000
+HISTORY = 60
+"""Rates remembered by connector, one per look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,33 @@ def table(columns: Sequence[TableColumn], width: int) -> Table:
     for row in zip(*(column.cells for column in kept), strict=True):
         made.add_row(*row)
     return made
+
+
+class Rates:
+    """Fed with every look at the connectors."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, int]] = {}
+        self._history: dict[str, deque[float]] = {}
+
+    def look(self, connectors: Iterable[Mapping[str, Any]], now: float) -> None:
+        """Connectors as the API shows them, at `now` (monotonic seconds). A count that shrank began anew."""
+        for one in connectors:
+            name, count = one["name"], one["counts"]["acknowledged"]
+            then, before = self._last.get(name, (now, count))
+            self._last[name] = (now, count)
+            if now > then:
+                moved = count - before if count >= before else count
+                self._history.setdefault(name, deque(maxlen=HISTORY)).append(moved / (now - then))
+
+    def of(self, name: str) -> float | None:
+        """Acknowledged records per second between the last two looks, None before there were two."""
+        history = self._history.get(name)
+        return history[-1] if history else None
+
+    def history(self, name: str) -> list[float]:
+        """The rates of the last looks, oldest first."""
+        return list(self._history.get(name, ()))
 
 
 @dataclass(slots=True)

@@ -17,8 +17,7 @@ from copycat_agent.api import address
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import Name, SomeName, find_agent
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, Socket, StateDir
-from copycat_agent.cli.rates import Rates
-from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, make_console, show, table
+from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn, make_console, show, table
 from copycat_agent.cli.shown import (
     EXACTLY_ONCE,
     age,

@@ -11,8 +11,7 @@ from rich.console import Console, RenderableType
 
 from copycat_agent.api import AgentClient, AgentUnreachableError
 from copycat_agent.cli import status, top
-from copycat_agent.cli.rates import Rates
-from copycat_agent.cli.screen import AgentWatch, LookAtAgent, TableColumn, fitting, table
+from copycat_agent.cli.screen import AgentWatch, LookAtAgent, Rates, TableColumn, fitting, table
 from copycat_agent.cli.shown import age, exactly_once_facts, rate, size, spark, visible
 from copycat_agent.cli.status import connectors_table, is_degraded
 from copycat_agent.cli.top import body, head
