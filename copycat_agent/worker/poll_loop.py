@@ -1,9 +1,10 @@
 """The poll loop: runs all connectors on a few threads.
 
 A connector is a generator: it does what is to be done now and yields a `Wait`. It owns no thread, so a thousand idle connectors need
-no more threads than one: a thread for each cost 33 % of a core with a thousand idle connectors. A step that takes long, because a file
-system hangs, keeps its thread; the loop then adds another one, so that no connector waits behind it. So hung threads are bounded by the
-number of connectors that hang.
+no more threads than one: a thread for each cost 33 % of a core with a thousand idle connectors. Waits that end together are served by
+one thread, one after the other: a step of an idle connector takes less time than waking a thread for it. A step that takes long,
+because a file system hangs, keeps its thread; another one then goes on with what is ready, so that no connector waits behind it.
+So hung threads are bounded by the number of connectors that hang.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ THREADS = 8
 """Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""
 SLOW_SECONDS = 0.5
 """A step that has taken this long may hang: another thread takes its place."""
+PATIENCE_SECONDS = 0.01
+"""A connector that has been ready for so long gets another thread, as long as there are fewer than `THREADS`."""
 LONG_SECONDS = 1.0
-"""A wait that is longer ends together with others, at the next multiple of `SLOT_SECONDS`."""
-SLOT_SECONDS = 0.1
+"""A wait that is longer ends together with others, later by an eighth of its length at most."""
 
 _log = logs.get("worker")
 
@@ -69,7 +71,8 @@ class PollLoop:
         self._has_news = threading.Condition(self._lock)  # for the thread that keeps the time
         self._ready: deque[Running] = deque()
         self._waits: list[tuple[float, int, Running]] = []  # a heap; those that ended early stay in it for a while
-        self._waiting = self._threads = self._idle = 0
+        self._waiting = self._threads = 0
+        self._idle = 0  # threads that wait in `_has_ready` and have not been notified yet
         self._busy: set[Running] = set()
         self._numbers = itertools.count(1)
         self._timer: threading.Thread | None = None
@@ -94,53 +97,76 @@ class PollLoop:
             self._has_news.notify_all()
 
     def _make_ready(self, running: Running) -> None:
+        """Has a thread run its next step: an idle one, or one that the timer finds or starts."""
+        self._append(running)
+        if not self._notify_idle():
+            self._has_news.notify()
+
+    def _append(self, running: Running) -> None:
         running.busy_since = time.monotonic()
         self._ready.append(running)
-        if len(self._ready) <= self._idle:
-            self._has_ready.notify()
-        else:
-            self._has_news.notify()
+
+    def _notify_idle(self) -> bool:
+        if not self._idle:
+            return False
+        self._idle -= 1
+        self._has_ready.notify()
+        return True
 
     def _go_on(self, running: Running, wait: int) -> None:
         """Ends wait number `wait`, unless it has ended before."""
         with self._lock:
             if running.wait == wait:
                 self._end_wait(running)
+                self._make_ready(running)
 
     def _end_wait(self, running: Running) -> None:
         running.wait = 0
         self._waiting -= 1
-        self._make_ready(running)
 
     def _keep_time(self) -> None:
-        """Thread: ends waits whose time has come, and starts threads when there are too few."""
+        """Thread: ends waits whose time has come, and sees to it that what is ready does not wait for a thread."""
         with self._lock:
             while not self._closed:
                 now = time.monotonic()
-                while self._waits and self._waits[0][0] <= now:
-                    _, wait, running = heapq.heappop(self._waits)
-                    if running.wait == wait:
-                        self._end_wait(running)
+                if self._end_waits(now):
+                    self._notify_idle()  # one for all of them
                 left = self._waits[0][0] - now if self._waits else math.inf
-                if len(self._ready) > self._idle and not self._add_threads(now):
-                    left = min(left, SLOW_SECONDS / 2)
+                if self._ready:
+                    left = min(left, self._help(now))
                 self._has_news.wait(min(left, threading.TIMEOUT_MAX))
 
-    def _add_threads(self, now: float) -> bool:
-        """Starts threads for connectors that are ready. Returns whether there is one for each. Threads with a slow step do not count."""
+    def _end_waits(self, now: float) -> bool:
+        """Makes those ready whose time has come. Returns whether there are any."""
+        has_ended = False
+        while self._waits and self._waits[0][0] <= now:
+            _, wait, running = heapq.heappop(self._waits)
+            if running.wait == wait:
+                self._end_wait(running)
+                self._append(running)
+                has_ended = True
+        return has_ended
+
+    def _help(self, now: float) -> float:
+        """Adds a thread to those at work once a connector waits for one. Returns after how many seconds to look again.
+
+        Threads with a slow step do not count.
+        """
         slow = sum(now - (running.busy_since or now) > SLOW_SECONDS for running in self._busy)
-        while len(self._ready) > self._idle and self._threads - slow < THREADS:
+        waited = now - (self._ready[0].busy_since or now)
+        if self._threads > slow and waited < PATIENCE_SECONDS:
+            return PATIENCE_SECONDS
+        if not self._notify_idle():
+            if self._threads - slow >= THREADS:
+                return SLOW_SECONDS / 2
             try:
                 threading.Thread(target=self._serve, name=f"connectors-{next(self._numbers)}", daemon=True).start()
             except (RuntimeError, MemoryError):  # no more threads: those that are there come round
-                return False
+                return SLOW_SECONDS / 2
             self._threads += 1
-            self._idle += 1
-        return len(self._ready) <= self._idle
+        return PATIENCE_SECONDS
 
     def _serve(self) -> None:
-        with self._lock:
-            self._idle -= 1  # it was counted when it was made
         running = self._next()
         while running is not None:
             running.wake.disarm()
@@ -168,13 +194,15 @@ class PollLoop:
             is_over = wait.until <= time.monotonic()
             if is_over or not running.wake.arm(lambda: self._go_on(running, number), deaf=wait.deaf):
                 self._end_wait(running)
+                self._make_ready(running)
             elif wait.until < math.inf:
                 self._remember(wait.until, running)
 
     def _remember(self, until: float, running: Running) -> None:
         """Has the timer end this wait. Waits that ended early are dropped from the heap once they are most of it."""
-        if until - time.monotonic() > LONG_SECONDS:  # waking a thread for each connector would cost more than what an idle one does then
-            until = math.ceil(until / SLOT_SECONDS) * SLOT_SECONDS
+        if (seconds := until - time.monotonic()) > LONG_SECONDS:
+            slot = 2.0 ** math.floor(math.log2(seconds / 8))
+            until = math.ceil(until / slot) * slot
         heapq.heappush(self._waits, (until, running.wait, running))
         if self._waits[0][1] == running.wait:
             self._has_news.notify()
@@ -191,7 +219,6 @@ class PollLoop:
                     return None
                 self._idle += 1
                 self._has_ready.wait()
-                self._idle -= 1
             running = self._ready.popleft()
             running.busy_since = time.monotonic()
             self._busy.add(running)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.watch import Wake
+from copycat_agent.worker import poll_loop
 from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
 from tests.rig.waiting import wait_until
 
@@ -208,6 +209,23 @@ def test_long_waits_end_together_and_none_before_its_time(loop: PollLoop) -> Non
         loop.start(steps(seconds), Wake())
     wait_until(lambda: len(ended) == len(waits))
     assert all(ended[seconds] >= begun + seconds for seconds in waits)
+
+
+def test_waits_that_end_together_wake_one_thread_for_all(loop: PollLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle connector costs a step, not a thread that wakes for it."""
+    monkeypatch.setattr(poll_loop, "PATIENCE_SECONDS", 60.0)  # however slow this host is, no step counts as one that takes long
+    served: list[threading.Thread] = []
+
+    def steps(until: float) -> Steps:
+        for number in range(1, 4):
+            yield Wait(until + number / 10)
+            served.append(threading.current_thread())
+
+    until = time.monotonic() + 0.5
+    for _ in range(100):
+        loop.start(steps(until), Wake())
+    wait_until(lambda: len(served) == 300, message=lambda: f"{len(served)} steps")
+    assert len(set(served)) == 1
 
 
 def test_an_exception_ends_its_connector_alone(loop: PollLoop, caplog: pytest.LogCaptureFixture) -> None:
