@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
+from copycat_agent.agent.contents import Contents
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
-from copycat_agent.small_files import read_small_file
 from copycat_agent.watch import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from copycat_agent.options import AgentOptions, Definition
@@ -72,6 +72,7 @@ class DefinitionFiles:
         self._good: dict[Path, Definition] = {}
         self._loaded: tuple[AgentOptions | None, dict[Path, LoadedFile]] = (None, {})
         """The files that loaded last without a problem, and the agent's options under them."""
+        self._contents = Contents(_SEEN_BYTES_MAX)
         self.seen: dict[str, bytes] = {}
         """The result of `look` just before the last load."""
         self.agent_file: Path | None = None
@@ -108,24 +109,28 @@ class DefinitionFiles:
     def look(self) -> dict[str, bytes]:
         """Returns all that a load would read, by path, to compare with a later look: the bytes, or why they cannot be had.
 
-        Contents, not times: these files are small, a link that is swapped looks as new as it is, and what `${file:}`, `${cred:}`
-        and a converter's `schema` name belongs to it.
+        What `${file:}`, `${cred:}` and a converter's `schema` name belongs to it.
         """
         seen: dict[str, bytes] = {}
+        prefix = str(self.directory / "_")[:-1]  # before a name that makes the path as `load_directory` has it
         try:
-            paths = sorted(path for path in self.directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
+            names = os.listdir(self.directory)  # noqa: PTH208 - hot: a thousand files every few seconds
         except OSError as error:
             return {str(self.directory): str(error).encode()}
         agent_file = find_agent_file(self.directory, self._config)
-        for path in [*paths, agent_file] if agent_file else paths:
-            seen[str(path)] = content = _content(path)
-            for kind, name in _REFERENCE.findall(content):
-                base = os.environ.get("CREDENTIALS_DIRECTORY", "") if kind == b"cred" else ""
-                named = os.path.join(base, os.fsdecode(name))  # noqa: PTH118 - bytes of a file, whatever they are
-                seen[named] = _content(named)
-            for schema in map(os.fsdecode, _SCHEMA.findall(content)):
-                seen[schema] = _content(schema)
+        paths = [prefix + name for name in names if name.endswith((".yaml", ".yml")) and not name.startswith(".")]
+        for path in [*paths, str(agent_file)] if agent_file else paths:
+            seen[path] = content = self._content(path)
+            for named in _named_in(content):
+                seen[named] = self._content(named)
+        self._contents.forget_all_but(seen)
         return seen
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return self._contents.of(path)
+        except (OSError, ValueError) as error:
+            return str(getattr(error, "errno", None)).encode()
 
     def _load_options(self) -> tuple[AgentOptions, tuple[Problem, ...]]:
         """agent.yaml, or the last good one with what is wrong now. One that is gone is wrong: it may be on its way back."""
@@ -189,11 +194,14 @@ def _in_words(problem: Problem, count: int) -> str:
     return f"{where}: {problem.text}{more}" + (f"; {problem.hint.rstrip('.')}" if problem.hint else "")
 
 
-def _content(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return read_small_file(path, _SEEN_BYTES_MAX)
-    except OSError as error:
-        return f"{error.errno}".encode()
+def _named_in(definition: bytes) -> Iterator[str]:
+    """Yields paths of the files that the text of a definition refers to."""
+    if not _MAY_NAME_FILES.search(definition):
+        return
+    for kind, name in _REFERENCE.findall(definition):
+        base = os.environ.get("CREDENTIALS_DIRECTORY", "") if kind == b"cred" else ""
+        yield os.path.join(base, os.fsdecode(name))  # noqa: PTH118 - bytes of a file, whatever they are
+    yield from map(os.fsdecode, _SCHEMA.findall(definition))
 
 
 SCAN_SECONDS = 10.0
