@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
 from copycat_agent.options import ErrorsOptions
@@ -18,8 +19,10 @@ _JITTER = 0.2
 class Backoff:
     """Doubling waits with jitter, for one connector. Not thread-safe."""
 
-    def __init__(self, options: ErrorsOptions) -> None:
+    def __init__(self, options: ErrorsOptions, clock: Callable[[], float] | None = None) -> None:
+        """`clock` stands in for `time.monotonic`."""
         self._options = options
+        self._clock = clock
         self._tries = 0
         self._since = 0.0
         self.retry_at = 0.0
@@ -31,11 +34,11 @@ class Backoff:
 
     def seconds_left(self) -> float:
         """Returns the seconds until the next attempt."""
-        return max(0.0, self.retry_at - time.monotonic())
+        return max(0.0, self.retry_at - self._now())
 
     def failed(self, error: RetriableError) -> float:
         """An attempt failed: returns the wait in seconds. Raises FatalError when errors.retry_timeout is over."""
-        now = time.monotonic()
+        now = self._now()
         self._since = self._since or now
         timeout = self._options.retry_timeout
         if timeout != "forever" and now - self._since >= timeout:
@@ -50,3 +53,6 @@ class Backoff:
     def succeeded(self) -> None:
         """An attempt went well."""
         self._tries, self._since, self.retry_at = 0, 0.0, 0.0
+
+    def _now(self) -> float:
+        return time.monotonic() if self._clock is None else self._clock()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 from copycat_agent import logs
 from copycat_agent.delivery.base import Report
 from copycat_agent.errors import BusyError, CopycatError, RetriableError, bug_words
-from copycat_agent.worker.connector_run import ConnectorRun
+from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import ConnectorContext, Tools
+from copycat_agent.worker.machine import ConnectorMachine
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy
@@ -86,7 +87,7 @@ class Connector:
         self._log = logs.get("connector").bind(connector=definition.name)
         self._orders = Orders(paused=paused)
         self._connector_state = ConnectorState(self._log, on_change)
-        self._connector_run: ConnectorRun | None = None
+        self._machine: ConnectorMachine | None = None
         self._pause_seconds = 0.0
         self._bugs: list[float] = []
         self._running: Running | None = None
@@ -95,7 +96,7 @@ class Connector:
     @property
     def status(self) -> Status:
         """How it is now."""
-        now, metrics, run = self._connector_state.now, self._metrics, self._connector_run
+        now, metrics, run = self._connector_state.now, self._metrics, self._machine
         if self.hangs:
             now = Now(State.BLOCKED, HANGS, time.time() - self.busy_seconds)
         return Status(
@@ -211,14 +212,15 @@ class Connector:
         try:
             self._prepare()
             context = ConnectorContext(self._orders, self._connector_state, self._metrics, self._taps, self._log)
-            delivery = yield from self._open()
+            delivery = yield from self._open(context)
             if delivery is None:
                 return False
             careful = self._pause_seconds > 0
-            self._connector_run = ConnectorRun(
-                self.definition, self._tools, context, delivery, until_idle=self._until_idle, careful=careful
+            connector_io = ConnectorIO(self.definition, self._tools, context, delivery)
+            self._machine = ConnectorMachine(
+                self.definition, connector_io.source, delivery, context, begun, until_idle=self._until_idle, careful=careful
             )
-            yield from self._connector_run.run()
+            yield from connector_io.carry_out(self._machine.run())
         except RetriableError as error:
             self._falls(begun, str(error))
         except CopycatError as error:
@@ -240,25 +242,25 @@ class Connector:
         else:
             return False
         finally:
-            self._connector_run = None
+            self._machine = None
         return True
 
     def _keeps_happening(self, error: Exception) -> bool:
         """Whether it is better not to try again. What the host lacks for a while counts only where something was sent before."""
-        has_sent = self._connector_run is not None and self._connector_run.has_results
+        has_sent = self._machine is not None and self._machine.has_results
         if has_sent or not isinstance(error, OSError | MemoryError):
             now = time.monotonic()
             self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]
         return len(self._bugs) >= BUGS_MAX
 
-    def _open(self) -> Generator[Wait, None, Delivery | None]:
+    def _open(self, context: ConnectorContext) -> Generator[Wait, None, Delivery | None]:
         """The connector's delivery, open; None when a stop was asked for meanwhile. Raises what ends the connector.
 
         STARTING meanwhile, or RETRYING or BLOCKED while Kafka does not let it.
         """
         orders, connector_state = self._orders, self._connector_state
         report = Report(self._metrics.count_outcome, self._count_recovered, orders.wake.nudge, self._log)
-        retry_policy = RetryPolicy(self.definition, connector_state, self._metrics, self._log)
+        retry_policy = RetryPolicy(self.definition, context)
         opening: Opening | None = None
         delivery: Delivery | None = None
         try:

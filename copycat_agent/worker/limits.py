@@ -1,13 +1,9 @@
-"""Batches under way, and `limits`: how much the next one may bring. They slow down, and drop nothing."""
+"""`limits`: how much the next batch may bring. They slow down, and drop nothing."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
-
-from copycat_agent.delivery.base import Pending, Unsaved
-from copycat_agent.model import Account, Batch, SourcePartition, SplitResult
 
 if TYPE_CHECKING:
     from copycat_agent.model import Counts
@@ -29,12 +25,13 @@ class Grant(NamedTuple):
 class Bucket:
     """A token bucket. What goes beyond a grant (a record is never cut) is a debt that is paid before the next one."""
 
-    def __init__(self, per_second: float) -> None:
+    def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
         self._rate = per_second
         self._most = max(1.0, per_second * BURST_SECONDS)
         self._least = max(1.0, per_second * LEAST_SECONDS)
         self._tokens = self._most
-        self._at = time.monotonic()
+        self._clock = clock
+        self._at = clock()
 
     def seconds_left(self) -> float:
         """Until something may be sent."""
@@ -52,7 +49,7 @@ class Bucket:
         self._fill(float(amount))
 
     def _fill(self, extra: float) -> None:
-        now = time.monotonic()
+        now = self._clock()
         self._tokens = min(self._most, self._tokens + (now - self._at) * self._rate + extra)
         self._at = now
 
@@ -60,9 +57,9 @@ class Bucket:
 class Limits:
     """The limits of one connector, over all its tasks. Not thread-safe."""
 
-    def __init__(self, options: LimitsOptions) -> None:
-        self._bytes = Bucket(options.bytes_per_second) if options.bytes_per_second else None
-        self._records = Bucket(options.records_per_second) if options.records_per_second else None
+    def __init__(self, options: LimitsOptions, clock: Callable[[], float]) -> None:
+        self._bytes = Bucket(options.bytes_per_second, clock) if options.bytes_per_second else None
+        self._records = Bucket(options.records_per_second, clock) if options.records_per_second else None
         self._buckets = [bucket for bucket in (self._bytes, self._records) if bucket]
 
     def seconds_left(self) -> float:
@@ -81,26 +78,3 @@ class Limits:
             self._bytes.give_back(grant.bytes - used.read_bytes)
         if self._records:
             self._records.give_back(grant.records - used.acknowledged - used.dead_lettered)
-
-
-class Flight(NamedTuple):
-    """A batch under way."""
-
-    batch: Batch
-    results: Pending
-    since: float
-    grant: Grant
-
-
-def _account(result: SplitResult) -> Account:
-    """What one batch made of a file."""
-    return Account(result.counts, result.delivered, result.split.path, undated=result.undated)
-
-
-def accounts_of(unsaved: Iterable[Unsaved]) -> dict[SourcePartition, Account]:
-    """What became of the files in these results."""
-    accounts: dict[SourcePartition, Account] = {}
-    for result in (result for one in unsaved for result in one.results):
-        partition = result.split.partition
-        accounts[partition] = accounts.get(partition, Account()) + _account(result)
-    return accounts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from copycat_agent.delivery.base import Results
     from copycat_agent.logs import Log
     from copycat_agent.options import Definition, ErrorsOptions
-    from copycat_agent.worker.status import ConnectorMetrics, ConnectorState
+    from copycat_agent.worker.context import ConnectorContext
 
 
 def worst(results: Results) -> CopycatError | None:
@@ -47,10 +48,10 @@ def _plain(error: CopycatError | None) -> CopycatError | None:
 class HeldFiles:
     """Why and since when a source holds single files back. When they are tried again is the source's business."""
 
-    def __init__(self, options: ErrorsOptions, log: Log) -> None:
+    def __init__(self, options: ErrorsOptions, log: Log, clock: Callable[[], float] | None) -> None:
         self.reason = ""
         """Empty when no file is held back."""
-        self._since = Backoff(options)
+        self._since = Backoff(options, clock)
         self._log = log
 
     def add(self, error: BlockedError) -> None:
@@ -70,17 +71,17 @@ class RetryPolicy:
     """For one run of a connector, from its thread. Trouble of single files is the source's; what is left here is everyone's."""
 
     def __init__(
-        self, definition: Definition, connector_state: ConnectorState, metrics: ConnectorMetrics, log: Log, *, careful: bool = False
+        self, definition: Definition, context: ConnectorContext, *, careful: bool = False, clock: Callable[[], float] | None = None
     ) -> None:
-        """`careful`: something has gone wrong before, so begin with a small batch."""
-        self.backoff = Backoff(definition.errors)
+        """`careful`: something has gone wrong before, so begin with a small batch. `clock` stands in for `time.monotonic`."""
+        self.backoff = Backoff(definition.errors, clock)
         self.save_at = 0.0
         """When what could not be saved is tried again."""
-        self._held = HeldFiles(definition.errors, log)
+        self._held = HeldFiles(definition.errors, context.log, clock)
         self._files_block_alone = "{" in definition.record.topic
-        self._connector_state = connector_state
-        self._metrics = metrics
-        self._log = log
+        self._connector_state = context.connector_state
+        self._metrics = context.metrics
+        self._log = context.log
         self._careful = careful
 
     @property

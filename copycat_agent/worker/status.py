@@ -179,6 +179,10 @@ class ConnectorMetrics:
         """The source's lag is this now."""
         self._lag = lag
 
+    def saved(self, seconds: float) -> None:
+        """Saving offsets took so long."""
+        self.commit_seconds = self.commit_seconds.plus(seconds)
+
     def take_in(self, task: int, results: Sequence[SplitResult], seconds: float) -> None:
         """A task's batch came to its end `seconds` after it was handed over, and is saved."""
         counts = _NOTHING

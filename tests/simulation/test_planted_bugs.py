@@ -12,6 +12,7 @@ import pytest
 
 from copycat_agent.delivery.at_least_once import AtLeastOnce
 from copycat_agent.delivery.exactly_once import driver, reopening
+from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, SourceOffset
 from copycat_agent.offsets import lanes
 from copycat_agent.sources.files.reading.stream import Stream
@@ -19,7 +20,7 @@ from copycat_agent.sources.log_file import absent, followed, generations, log_fi
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
 from copycat_agent.sources.log_file.succession import origins, similarity
-from copycat_agent.worker import connector_run
+from copycat_agent.worker import connector_io, machine
 from copycat_agent.worker.orders import Orders
 from tests.simulation.histories import GUARANTEES, run
 
@@ -64,6 +65,16 @@ def _forgets_where(original: Any) -> Any:
 def _commits_nothing(original: Any) -> Any:
     def save(self: Any, one: Any, accounts: Any) -> bool:
         return True if one.results else bool(original(self, one, accounts))
+
+    return save
+
+
+def _saves_in_vain(original: Any) -> Any:
+    def save(self: Any, one: Any) -> Any:
+        try:
+            return original(self, one)
+        except RetriableError:
+            return 0.0
 
     return save
 
@@ -128,7 +139,7 @@ def _sees_only_cuts(_original: Any) -> Any:
 BUGS: dict[str, Plant] = {
     "what was not read counts as read": _changed(log_file.LogFiles, "settle", _settled_further),
     "results are not saved": _changed(AtLeastOnce, "save", _commits_nothing),
-    "a save that failed counts": _always(connector_run.ConnectorRun, "_save", True),
+    "a save that failed counts": _changed(connector_io.ConnectorIO, "_save", _saves_in_vain),
     "a file is not compared with what was read of it before a batch": _always(Stream, "is_what_was_read", True),
     "a file that was rewritten is read on": _changed(similarity, "what_changed", _sees_only_cuts),
     "no copy is taken for one": _always(origins, "claim", None),
@@ -156,7 +167,7 @@ BUGS: dict[str, Plant] = {
     "progress is not noted": _always(tracked.TrackedFile, "note_progress", None),
     "a file that was found to be another one is read on": _always(tracked.TrackedFile, "compared", None),
     "a file begun anew keeps its position": _changed(tracked.TrackedFile, "begun_anew", _keeps_position),
-    "a stop does not wait for batches": _changed(connector_run.ConnectorRun, "_settle_what_flies", lambda _: lambda _self: iter(())),
+    "a stop does not wait for batches": _changed(machine.ConnectorMachine, "_settle_what_flies", lambda _: lambda _self: iter(())),
     "what Kafka holds of a lane is not taken at the start": _always(lanes, "apply", []),
     "what a previous generation was is forgotten": _always(absent.Absent, "add_previous", None),
     "nobody with the same head is found": _always(absent.Absent, "candidates", []),

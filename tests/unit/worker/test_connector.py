@@ -13,7 +13,9 @@ from copycat_agent.model import SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.log_file import log_file
 from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.worker import State, Worker
-from copycat_agent.worker.connector_run import PROBE_BYTES, ConnectorRun
+from copycat_agent.worker.connector_io import ConnectorIO
+from copycat_agent.worker.effects import Effect, Hear, Performed
+from copycat_agent.worker.machine import PROBE_BYTES, ConnectorMachine
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import descriptors
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, fails, read_all, read_lines, settled, write
@@ -42,11 +44,11 @@ def wait_state(worker: Worker, state: State) -> str:
     return worker.statuses()[0].reason
 
 
-def rounds(worker: Worker, name: str = "app") -> ConnectorRun:
+def machine(worker: Worker, name: str = "app") -> ConnectorMachine:
     """The inside of a connector that runs."""
     connector = worker._handles[name].connector
     assert connector is not None
-    return cast("ConnectorRun", wait_until(lambda: connector._connector_run, message="it is open"))
+    return cast("ConnectorMachine", wait_until(lambda: connector._machine, message="it is open"))
 
 
 def wait_saved(store: MoodyStore, path: Path, position: int) -> None:
@@ -110,7 +112,7 @@ def test_results_of_one_task_are_saved_while_another_backs_off(run: Callable[...
     one, two = executor.batches
     executor.finish(one.task, fails(BlockedError("no topic"))(one))
     wait_state(worker, State.BLOCKED)
-    rounds(worker)._retry_policy.backoff.retry_at = time.monotonic() + 3600
+    machine(worker)._retry_policy.backoff.retry_at = time.monotonic() + 3600
     executor.finish(two.task)
     wait_saved(store, tmp_path / "logs" / two.splits[0].path, 4)
 
@@ -261,7 +263,7 @@ def test_a_stop_does_not_wait_for_a_back_off(run: Callable[..., Worker], tmp_pat
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor(otherwise=fails(UNWELL)), errors={"retry_max_delay": 3600.0})
     wait_state(worker, State.RETRYING)
-    rounds(worker)._retry_policy.backoff.retry_at = time.monotonic() + 3600
+    machine(worker)._retry_policy.backoff.retry_at = time.monotonic() + 3600
     stopper = threading.Thread(target=worker.stop, args=(3600,))
     stopper.start()
     stopper.join(10)
@@ -290,21 +292,21 @@ def test_events_of_a_file_in_flight_do_not_keep_the_connector_awake(
     executor = ScriptedExecutor(in_flight)
     worker = run(executor, delivery={"linger": 60.0}, source={"scan_interval": 3600.0})
     wait_until(lambda: executor.flying, message="a batch is under way")
-    one = rounds(worker)
-    one._plan_at = 0.0  # the pause after the first plan is over
-    cycles: list[ConnectorRun] = []
-    cycle = ConnectorRun._cycle
+    schedule = machine(worker)._schedule
+    schedule.plan_at = 0.0  # the pause after the first plan is over
+    rounds: list[Effect] = []
+    perform = ConnectorIO.perform
 
-    def counted(self: ConnectorRun) -> None:
-        cycles.append(self)
-        cycle(self)
+    def counted(connector_io: ConnectorIO, effect: Effect) -> Performed:
+        rounds.extend([effect] if isinstance(effect, Hear) else [])
+        return perform(connector_io, effect)
 
-    monkeypatch.setattr(ConnectorRun, "_cycle", counted)
-    one._wake.nudge()
+    monkeypatch.setattr(ConnectorIO, "perform", counted)
+    worker.files("app")
     for number in range(300):
         write(path, f"{number}")
-        wait_until(lambda: one._plan_at or not cycles, message="one look")
-    assert len(cycles) < 20
+        wait_until(lambda: schedule.plan_at or not rounds, message="one look")
+    assert len(rounds) < 20
 
 
 def test_equal_definitions_go_on_untouched_and_others_are_replaced(run: Callable[..., Worker], tmp_path: Path) -> None:
@@ -347,18 +349,19 @@ def test_a_blocked_file_does_not_throttle_the_others_and_shows_until_it_went_wel
     write(bad, "one")
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic", "create it")))
     worker = run(executor, delivery={"tasks_max": 1}, record=BY_FILE)
-    one = rounds(worker)
+    one = machine(worker)
     assert wait_state(worker, State.BLOCKED) == "no topic; create it"
     assert (one._retry_policy.backoff.active, worker.statuses()[0].retries) == (False, 1)
     states: list[State] = []
-    become = one._connector_state.become
+    connector_state = one._context.connector_state
+    become = connector_state.become
 
     def noted(state: State, reason: str = "") -> None:
-        if (state, reason) != one._connector_state.now[:2]:
+        if (state, reason) != connector_state.now[:2]:
             states.append(state)
         become(state, reason)
 
-    one._connector_state.become = noted  # type: ignore[method-assign]
+    connector_state.become = noted  # type: ignore[method-assign]
     wait_saved(store, good, write(good, "two"))
     assert executor.batches[1].max_bytes == executor.batches[0].max_bytes > PROBE_BYTES
     wait_until(lambda: worker.statuses()[0].counts.read == 8, message="it is counted")
@@ -375,7 +378,7 @@ def test_a_blocked_file_in_a_batch_of_its_own_holds_up_nobody(run: Callable[...,
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic", "create it")))
     worker = run(executor, record=BY_FILE)
     assert wait_state(worker, State.BLOCKED) == "no topic; create it"
-    assert not rounds(worker)._retry_policy.backoff.active
+    assert not machine(worker)._retry_policy.backoff.active
     wait_saved(store, good, write(good, "one"))
     assert worker.statuses()[0].lag.blocked_files == 1
 
@@ -386,7 +389,7 @@ def test_a_missing_topic_of_all_records_is_waited_for_by_the_connector_as_a_whol
     executor = ScriptedExecutor(otherwise=fails(BlockedError("no topic", "create it")))
     worker = run(executor, delivery={"tasks_max": 1})
     wait_until(lambda: worker.statuses()[0].retries == 3, message="three tries")
-    assert rounds(worker)._retry_policy.backoff.active
+    assert machine(worker)._retry_policy.backoff.active
     assert worker.statuses()[0].lag.blocked_files == 0
     assert len(executor.batches) == 3, "one try at a time, not one for each file"
 
@@ -405,7 +408,7 @@ def test_a_broker_that_is_away_as_well_is_the_whole_connectors_trouble(run: Call
     executor = ScriptedExecutor(otherwise=by_name(bad=BlockedError("no topic"), away=UNWELL))
     worker = run(executor, delivery={"tasks_max": 1}, record=BY_FILE)
     wait_state(worker, State.BLOCKED)
-    assert rounds(worker)._retry_policy.backoff.active
+    assert machine(worker)._retry_policy.backoff.active
 
 
 def test_files_that_cannot_be_read_are_told_at_the_end_of_a_run_to_the_end(run: Callable[..., Worker], tmp_path: Path) -> None:
@@ -436,7 +439,7 @@ def test_a_stop_that_has_nothing_to_save_is_good_without_a_store(run: Callable[.
     path = tmp_path / "logs" / "a"
     worker = run(ScriptedExecutor())
     wait_saved(store, path, write(path, "one"))
-    wait_until(lambda: not rounds(worker)._uncommitted, message="it is at rest")
+    wait_until(lambda: not machine(worker)._unsaved, message="it is at rest")
     store.fails = NO_ROOM
     worker.stop(0.5)
     assert not worker.statuses()[0].unsaved
@@ -454,7 +457,7 @@ def test_scans_that_find_nothing_new_do_not_heap_up_while_offsets_cannot_be_save
     executor.finish(executor.batches[0].task)
     write(tmp_path / "logs" / "a", "two")
     wait_state(worker, State.RETRYING)
-    inside = rounds(worker)
+    inside = machine(worker)
     scans, source = [0], cast("LogFiles", inside._source)
     scan = source.scan
 
@@ -464,7 +467,7 @@ def test_scans_that_find_nothing_new_do_not_heap_up_while_offsets_cannot_be_save
 
     monkeypatch.setattr(source, "scan", counted)
     wait_until(lambda: len(scans) > 5, message="it looks on")
-    assert len(inside._uncommitted) == len(source._unsaved) == 1
+    assert len(inside._unsaved) == len(source._unsaved) == 1
     store.fails = None
     wait_saved(store, tmp_path / "logs" / "a", 8)
 
@@ -517,12 +520,12 @@ def test_a_source_that_cannot_be_closed_leaves_the_delivery_closed(
     write(tmp_path / "logs" / "a", "one")
     worker = run(ScriptedExecutor(otherwise=read_all))
     wait_until(lambda: worker.statuses()[0].counts.read, message="it runs")
-    connector, closed = rounds(worker), threading.Event()
+    one, closed = machine(worker), threading.Event()
 
     def bug() -> None:
         raise KeyError("close")
 
-    monkeypatch.setattr(connector._source, "close", bug)
-    monkeypatch.setattr(connector._delivery, "close", closed.set)
+    monkeypatch.setattr(one._source, "close", bug)
+    monkeypatch.setattr(one._delivery, "close", closed.set)
     worker.stop(5)
     assert closed.is_set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from copycat_agent.model import Head, Loss, Position, SourceOffset, SourcePartit
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
 from copycat_agent.worker import State, Worker, connector
-from copycat_agent.worker.connector_run import ConnectorRun
+from copycat_agent.worker.connector_io import ConnectorIO
+from copycat_agent.worker.effects import Effect, Hear, Performed, SaveLast
 from tests.rig.waiting import wait_until
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, read_all, settled, write
 from tests.unit.worker.fake_kafka import FakeKafka, gone, lane_plan, undone
@@ -425,12 +427,13 @@ def test_heads_that_could_not_be_saved_are_saved_when_the_connector_leaves(
         store.fails = NO_ROOM
         return kafka.commits(batch)
 
-    def somebody_makes_room(rounds: ConnectorRun) -> None:
-        store.fails = None
-        leave(rounds)
+    def somebody_makes_room(connector_io: ConnectorIO, effect: Effect) -> Performed:
+        if isinstance(effect, SaveLast):
+            store.fails = None
+        return perform(connector_io, effect)
 
-    leave = ConnectorRun._leave
-    monkeypatch.setattr(ConnectorRun, "_leave", somebody_makes_room)
+    perform = ConnectorIO.perform
+    monkeypatch.setattr(ConnectorIO, "perform", somebody_makes_room)
     executor = ScriptedExecutor(disk_fills)
     worker = run(executor)
     wait_until(lambda: store.refused > 1, message="it is tried")
@@ -477,8 +480,8 @@ def test_a_connector_paces_its_transactions(run: Run, kafka: FakeKafka) -> None:
     wait_state(worker, State.RUNNING)
     connector = worker._handles["app"].connector
     assert connector is not None
-    assert connector._connector_run is not None
-    assert connector._connector_run._linger == PACE_SECONDS
+    assert connector._machine is not None
+    assert connector._machine.linger == PACE_SECONDS
 
 
 def test_a_stop_ends_an_opening(run: Run, kafka: FakeKafka) -> None:
@@ -534,14 +537,14 @@ def test_a_connector_that_fell_once_tells_it_too(
 ) -> None:
     """Nothing grows: no batch will show that all is well again."""
     monkeypatch.setattr(reopening, "QUIET_SECONDS", 0.05)
-    falls, cycle = iter([True]), ConnectorRun._cycle
+    falls, perform = iter([True]), ConnectorIO.perform
 
-    def fall_once(rounds: ConnectorRun) -> None:
-        if next(falls, False):
-            raise RuntimeError("a bug")
-        cycle(rounds)
+    def fall_once(connector_io: ConnectorIO, effect: Effect) -> Performed:
+        if isinstance(effect, Hear) and next(falls, False):
+            return Performed(time.monotonic(), error=RuntimeError("a bug"))
+        return perform(connector_io, effect)
 
-    monkeypatch.setattr(ConnectorRun, "_cycle", fall_once)
+    monkeypatch.setattr(ConnectorIO, "perform", fall_once)
     path = tmp_path / "logs" / "a"
     write(path, "old")
     executor = ScriptedExecutor(otherwise=kafka.commits)

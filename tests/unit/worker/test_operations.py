@@ -14,7 +14,7 @@ from copycat_agent.model import Sample, SourceOffset, SourcePartition, SplitResu
 from copycat_agent.sources.log_file.log_file import LogFiles
 from copycat_agent.worker import State, Worker, connector
 from copycat_agent.worker import worker as worker_module
-from copycat_agent.worker.connector_run import PROBE_BYTES
+from copycat_agent.worker.machine import PROBE_BYTES
 from tests.rig.waiting import wait_until
 from tests.scenarios.log_files import descriptors
 from tests.unit.worker.doubles import NO_ROOM, MoodyStore, ScriptedExecutor, definition, fails, read_all, settled, write

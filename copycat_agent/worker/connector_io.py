@@ -1,0 +1,190 @@
+"""Performs the effects of one connector: looks at its files, saves, hands out batches, hears of results and orders."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from copycat_agent import failpoints
+from copycat_agent.errors import CopycatError, FatalError, bug_words
+from copycat_agent.executor import Examiner
+from copycat_agent.model import Account, Batch, SourcePartition, TaskId
+from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged
+from copycat_agent.transforms.sql import sql_at
+from copycat_agent.worker import effects
+from copycat_agent.worker.effects import LookResult, News, Performed
+from copycat_agent.worker.poll_loop import Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from copycat_agent.delivery.base import Delivery, Pending, Results, Unsaved
+    from copycat_agent.options import Definition
+    from copycat_agent.worker.context import ConnectorContext, Tools
+    from copycat_agent.worker.effects import Effect, Effects
+    from copycat_agent.worker.poll_loop import Steps
+
+T = TypeVar("T")
+
+
+class ConnectorIO:
+    """For one run of a connector, from its thread. Opens the source when it is made: raises what the store or the source raise."""
+
+    def __init__(self, definition: Definition, tools: Tools, context: ConnectorContext, delivery: Delivery) -> None:
+        """`delivery` is open; `Close` closes it."""
+        self._tools = tools
+        self._orders = context.orders
+        self._taps = context.taps
+        self._delivery = delivery
+        self._pickled = pickle.dumps(definition)
+        self._cluster = ",".join(definition.kafka.bootstrap_servers)
+        self._flying: dict[TaskId, tuple[Batch, Pending]] = {}
+        has_query = sql_at(definition.transforms) is not None
+        executor = tools.executor
+        self._examined = executor.examine(self._pickled) if has_query and isinstance(executor, Examiner) else None
+        if self._examined is not None:
+            self._examined.add_done_callback(lambda _: self._orders.wake.nudge())
+        make = tools.make_source or SOURCES[definition.source.type].make
+        saved = tools.store.read(definition.name)
+        self.source = make(definition.name, definition.source, definition.delivery, saved, context.log)
+        if tools.keeper is not None and isinstance(self.source, KeepsFiles):
+            self.source.keep_with(tools.keeper)
+
+    def carry_out(self, wanted: Effects) -> Steps:
+        """Perform all that a connector asks for, until it ends. Waits are the poll loop's; what the connector raises comes as it is."""
+        effect = next(wanted)
+        try:
+            while True:
+                try:
+                    if isinstance(effect, Wait):
+                        yield effect
+                        event = Performed(time.monotonic())
+                    else:
+                        event = self.perform(effect)
+                except BaseException as error:  # noqa: BLE001 - this thread is to end: the connector goes its way out
+                    effect = wanted.throw(error)
+                else:
+                    effect = wanted.send(event)
+        except StopIteration:
+            return
+
+    def perform(self, effect: Effect) -> Performed:
+        """Perform one effect, which is no `Wait`. Returns what came of it."""
+        try:
+            value = self._perform(effect)
+        except Exception as error:  # noqa: BLE001 - what it means is the connector's to say
+            return Performed(time.monotonic(), error=error)
+        return Performed(time.monotonic(), value)
+
+    def _perform(self, effect: Effect) -> Any:  # noqa: ANN401, C901, PLR0911 - one line for each effect, whose docstring says what it yields
+        match effect:
+            case effects.Hear():
+                return self._hear()
+            case effects.Look():
+                return self._look()
+            case effects.CheckUnchanged():
+                return isinstance(self.source, KnowsUnchanged) and self.source.unchanged()
+            case effects.AnswerQuestions():
+                return self._orders.answer(self.source)
+            case effects.Tend():
+                return self._delivery.tend()
+            case effects.TakeIn():
+                return self._take_in(effect.task)
+            case effects.Save():
+                return self._save(effect.one)
+            case effects.SaveLast():
+                accounts = self._accounts(effect.unsaved)
+                return _unexpected_is_fatal(lambda: self._delivery.save_last(effect.changes, effect.unsaved, accounts))
+            case effects.Publish():
+                return self._delivery.quiet()
+            case effects.Submit():
+                return self._submit(effect)
+            case effects.AskToSettle():
+                return self._tools.executor.settle(effect.task)
+            case effects.Close():
+                return self._close()
+
+    def _hear(self) -> News:
+        if self._examined is not None and self._examined.done():
+            error, self._examined = self._examined.result(), None
+            if error is not None:  # also while there is nothing to read
+                raise error
+        orders = self._orders
+        nudged = orders.wake.has_news
+        grown, other = orders.wake.take()
+        ended = tuple(task for task, (_, results) in self._flying.items() if results.done())
+        at_once = orders.at_once()
+        return News(grown, other, nudged, ended, orders.paused, at_once, orders.stop_at, examining=self._examined is not None)
+
+    def _look(self) -> LookResult:
+        begin = time.monotonic()
+        changes = self.source.scan()
+        seconds = time.monotonic() - begin
+        self._tools.watcher.watch(self._orders.wake, self.source.directories)
+        return LookResult(changes, seconds)
+
+    def _submit(self, wanted: effects.Submit) -> None:
+        batch = Batch(
+            wanted.task,
+            self._pickled,
+            wanted.splits,
+            wanted.max_bytes,
+            wanted.max_seconds,
+            wanted.max_records,
+            self._taps.wanted(),
+            self._tools.tracked,
+            self._delivery.plan(wanted.task.number, wanted.splits),
+            self._cluster,
+        )
+        self._await(batch, self._tools.executor.submit(batch))
+
+    def _await(self, batch: Batch, results: Pending) -> None:
+        self._flying[batch.task] = batch, results
+        results.add_done_callback(lambda _: self._orders.wake.nudge())
+
+    def _take_in(self, task: TaskId) -> Results | None:
+        batch, pending = self._flying.pop(task)
+        results = self._delivery.take_in(batch, pending.result())
+        if not isinstance(results, tuple):
+            self._flying[task] = batch, results  # the delivery itself wakes the connector
+            return None
+        failpoints.hit("answered")
+        for result in results:
+            if result.samples:
+                self._taps.give(result.samples)
+        return results
+
+    def _save(self, one: Unsaved) -> float | None:
+        begin = time.monotonic()
+        accounts = self._accounts([one])
+        wrote = _unexpected_is_fatal(lambda: self._delivery.save(one, accounts))
+        seconds = time.monotonic() - begin
+        if one.results:
+            failpoints.hit("saved")
+        return seconds if wrote else None
+
+    def _accounts(self, unsaved: Iterable[Unsaved]) -> dict[SourcePartition, Account]:
+        """What became of the files in these results, where that is kept."""
+        accounts: dict[SourcePartition, Account] = {}
+        for result in (result for one in unsaved if self._tools.accounts for result in one.results):
+            partition = result.split.partition
+            account = Account(result.counts, result.delivered, result.split.path, undated=result.undated)
+            accounts[partition] = accounts.get(partition, Account()) + account
+        return accounts
+
+    def _close(self) -> None:
+        try:
+            self.source.close()
+        finally:
+            self._delivery.close()
+
+
+def _unexpected_is_fatal(save: Callable[[], T]) -> T:
+    """What `save` returns. Raises what the store raises; FatalError for anything else: another start would send the same files again."""
+    try:
+        return save()
+    except CopycatError:
+        raise
+    except Exception as error:
+        raise FatalError(f"what was settled cannot be saved: {bug_words(error)}", "please report it") from error

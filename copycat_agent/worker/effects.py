@@ -1,0 +1,128 @@
+"""What a connector asks for, and what it hears: the effects and events of `ConnectorMachine`.
+
+`ConnectorIO` performs effects. Each is answered by the event `Performed`: its `value` is what the effect's docstring says that it yields, its
+`error` what went wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.worker.poll_loop import Wait
+
+if TYPE_CHECKING:
+    from copycat_agent.delivery.base import Unsaved
+    from copycat_agent.model import Split, TaskId
+    from copycat_agent.sources import Changes
+
+
+class Hear(NamedTuple):
+    """Take in what has happened. Yields `News`. Raises FatalError for a query that cannot be run, once that is known."""
+
+
+class News(NamedTuple):
+    """What has happened since the last `Hear`, and what people want. `stop_at` and all times are of `time.monotonic()`."""
+
+    grown: Collection[str] = ()
+    """Paths of files that were written to."""
+    other: bool = False
+    """Whether something else happened in the source's directories, that only a look can sort out."""
+    nudged: bool = False
+    """Whether anything at all happened: an event, a result, an order."""
+    ended: tuple[TaskId, ...] = ()
+    """Tasks whose batch has come back, see `TakeIn`."""
+    paused: bool = False
+    """Whether nothing new is to be read."""
+    at_once: bool = False
+    """Whether a person wants what waits for its time to be tried now."""
+    stop_at: float | None = None
+    """By when what is in flight has to be settled, None while no stop is asked for."""
+    examining: bool = False
+    """Whether it is not known yet if the connector's query can be run."""
+
+
+class Look(NamedTuple):
+    """Look at everything that is there. Yields `LookResult`. Raises RetriableError where nothing can be told of what is there now."""
+
+
+class LookResult(NamedTuple):
+    """What the source found, as changes to save, and how long it took."""
+
+    changes: Changes
+    seconds: float
+
+
+class CheckUnchanged(NamedTuple):
+    """Yields whether a look would find everything as it was; False in doubt."""
+
+
+class AnswerQuestions(NamedTuple):
+    """Answer what other threads have asked of the source."""
+
+
+class Tend(NamedTuple):
+    """Go on with what the delivery waits for. Yields results of splits that wait no longer, unread. Raises what ends the connector."""
+
+
+class TakeIn(NamedTuple):
+    """Yields the results of the batch of `task`, which has come back; None where Kafka is asked first, then it comes back once more.
+
+    Raises what ends the connector.
+    """
+
+    task: TaskId
+
+
+class Save(NamedTuple):
+    """Save changes and what became of their batch. Yields how many seconds it took, None when there was nothing to save.
+
+    RetriableError: try again.
+    """
+
+    one: Unsaved
+
+
+class SaveLast(NamedTuple):
+    """The connector ends: save `changes`, which hold once more what was left `unsaved`. Raises CopycatError where it cannot be done."""
+
+    changes: Changes
+    unsaved: tuple[Unsaved, ...]
+
+
+class Publish(NamedTuple):
+    """No batch is under way and everything is saved: the delivery may publish what it has to."""
+
+
+class Submit(NamedTuple):
+    """Hand a batch of `splits` to an idle task. `max_bytes` and `max_records` (0: any) bound what it brings, `max_seconds` its time."""
+
+    task: TaskId
+    splits: tuple[Split, ...]
+    max_bytes: int
+    max_seconds: float
+    max_records: int
+
+
+class AskToSettle(NamedTuple):
+    """Ask the batch of `task` to settle what it has in flight and come back early."""
+
+    task: TaskId
+
+
+class Close(NamedTuple):
+    """The connector has ended: close its files, and the delivery."""
+
+
+Effect = Hear | Look | CheckUnchanged | AnswerQuestions | Tend | TakeIn | Save | SaveLast | Publish | Submit | AskToSettle | Close | Wait
+
+
+class Performed(NamedTuple):
+    """The answer to an effect, at `now` (`time.monotonic()`); to `Wait`, that the wait is over."""
+
+    now: float
+    value: Any = None
+    error: Exception | None = None
+
+
+Effects = Generator[Effect, Performed, None]

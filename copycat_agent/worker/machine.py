@@ -1,0 +1,327 @@
+"""A connector as a state machine: look, plan, submit, save, and again, until a stop is asked for or everything is read.
+
+`ConnectorMachine.run` yields effects and is sent events (`worker.effects`). It has no thread and no clock, and performs nothing itself: but
+for the jitter of back-offs the same events give the same effects, so a simulation may end the connector between any two of them. Its state
+is what its fields say, and that of the source and the delivery, which only compute when they are called here.
+
+One round takes in what has happened, looks if it is time, saves what was found and what batches have settled, and hands out what is to be
+read, from saved positions only. While something is unsaved nothing is planned.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from copycat_agent.delivery.base import Unsaved, is_empty
+from copycat_agent.errors import CopycatError, RetriableError
+from copycat_agent.model import Counts, TaskId
+from copycat_agent.transforms.sql import sql_at
+from copycat_agent.worker import effects
+from copycat_agent.worker.effects import Effect, Effects, LookResult, News, Performed
+from copycat_agent.worker.limits import Grant, Limits
+from copycat_agent.worker.poll_loop import Wait
+from copycat_agent.worker.retry_policy import RetryPolicy, more_to_read
+from copycat_agent.worker.schedule import RoundSchedule
+from copycat_agent.worker.status import State
+
+if TYPE_CHECKING:
+    from copycat_agent.delivery.base import Delivery, DeliveryView
+    from copycat_agent.options import Definition
+    from copycat_agent.sources import Source
+    from copycat_agent.worker.context import ConnectorContext
+
+QUERY_SECONDS = 1.0
+"""Least time between two batches of a connector with a query that is up to date: each is a Spark job."""
+PROBE_BYTES = 2**20
+"""Size of the first batch after an error: if it fails as well, little is repeated."""
+FAILED_SETTLE_SECONDS = 5.0
+"""When one task's error ends the connector, how long the other tasks' batches may still be settled."""
+PAUSED = "paused on request; go on with: copycat ctl resume {}"
+"""Reason of a connector that is paused."""
+
+
+class Flight(NamedTuple):
+    """A batch under way: since when, and what it may bring."""
+
+    since: float
+    grant: Grant
+
+
+class ConnectorMachine:
+    """Used once. `source` and `delivery` are open; the last effect closes them."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        source: Source,
+        delivery: Delivery,
+        context: ConnectorContext,
+        now: float,
+        *,
+        until_idle: bool,
+        careful: bool,
+    ) -> None:
+        """`careful`: something has gone wrong before, so begin with a small batch. `now` as `time.monotonic()` tells it."""
+        self._definition = definition
+        self._source = source
+        self._delivery = delivery
+        self._context = context
+        self._until_idle = until_idle
+        self._now = now
+        self._retry_policy = RetryPolicy(definition, context, careful=careful, clock=lambda: self._now)
+        self._limits = Limits(definition.limits, clock=lambda: self._now)
+        query_seconds = QUERY_SECONDS if sql_at(definition.transforms) is not None else 0.0
+        self._schedule = RoundSchedule(max(definition.delivery.linger, query_seconds, 0.0 if until_idle else delivery.pace_seconds))
+        self._news = News()
+        self._flying: dict[TaskId, Flight] = {}
+        self._unsaved: deque[Unsaved] = deque()
+        self._pausing = False
+        self._finalised = False
+        self.has_results = False
+        """Whether a batch has come back: of what it sent, all that cannot be saved is sent again by the next start."""
+        context.metrics.begin()
+
+    @property
+    def tasks(self) -> int:
+        """Batches under way. For any thread."""
+        return len(self._flying)
+
+    @property
+    def delivery(self) -> DeliveryView:
+        """What a `Status` says of the delivery. For any thread."""
+        return self._delivery.view()
+
+    @property
+    def linger(self) -> float:
+        """Least seconds between two batches of a task that is up to date."""
+        return self._schedule.linger
+
+    def run(self) -> Effects:
+        """Until a stop is asked for, or everything is read in a run to the end. Raises what ends the connector."""
+        try:
+            yield from self._hear()
+            while not (yield from self._finished()):
+                wait = yield from self._round()
+                yield from self._do(wait)
+                yield from self._hear()
+        finally:
+            try:
+                yield from self._settle_what_flies()
+            finally:
+                try:
+                    yield from self._leave()
+                finally:
+                    yield from self._do(effects.Close())
+
+    def _do(self, effect: Effect) -> Generator[Effect, Performed, Any]:
+        """Has an effect performed. Returns what it yields, raises what went wrong."""
+        event = yield effect
+        self._now = event.now
+        if event.error is not None:
+            raise event.error
+        return event.value
+
+    def _hear(self) -> Effects:
+        self._news = yield from self._do(effects.Hear())
+
+    def _round(self) -> Generator[Effect, Performed, Wait]:
+        """What is to be done now. Returns what it waits for then."""
+        schedule, news, source = self._schedule, self._news, self._source
+        may_glance = schedule.is_time_to_glance(self._now) and not (news.nudged or self._delivery.has_work)
+        if may_glance and (yield from self._do(effects.CheckUnchanged())):
+            schedule.glanced(self._now, source.scan_seconds)
+            return schedule.wait_for_a_look()
+        other = news.other or (bool(news.grown) and not source.wake(news.grown))
+        if other or source.needs_scan:
+            schedule.look_soon()
+        if self._now >= schedule.next_look:
+            yield from self._look()
+        yield from self._do(effects.AnswerQuestions())
+        yield from self._take_in_results()
+        schedule.ripe_at = source.ripen(at_once=self._until_idle)
+        if news.paused or self._pausing:
+            yield from self._obey_pause()
+        if not self._pausing:
+            yield from self._hand_out()
+        if schedule.has_looked and not (self._flying or self._unsaved or self._retry_policy.backoff.active):
+            yield from self._do(effects.Publish())
+        lag = source.lag()
+        self._context.metrics.look(lag)
+        if schedule.has_looked and not self._pausing:
+            self._retry_policy.go_on(lag.blocked_files, self._delivery.trouble)
+        return self._next_wait(has_work=bool(lag.bytes or lag.blocked_files or lag.troubled_files))
+
+    def _look(self) -> Effects:
+        try:
+            looked: LookResult = yield from self._do(effects.Look())
+        except RetriableError as error:
+            self._retry_policy.retry(error)
+            self._schedule.cannot_look()
+            return
+        if self._schedule.blind:
+            self._retry_policy.backoff.succeeded()
+        if is_empty(looked.changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
+            self._source.finish((), looked.changes)
+        else:
+            self._unsaved.append(Unsaved(looked.changes))
+            self._delivery.changed()
+        yield from self._save()
+        self._schedule.looked(self._now, looked.seconds, self._source.scan_seconds)
+
+    def _take_in_results(self) -> Effects:
+        """Take in the results of batches that are done, and save what they settled."""
+        if back := (yield from self._do(effects.Tend())):
+            self._source.finish(back, self._source.settle(back))
+        for task in self._news.ended:
+            flight = self._flying.pop(task)
+            self.has_results = True
+            results = yield from self._do(effects.TakeIn(task))
+            if results is None:  # known later
+                self._flying[task] = flight
+                continue
+            self._limits.settle(flight.grant, sum((result.counts for result in results), Counts()))
+            self._unsaved.append(Unsaved(self._source.settle(results), results, task.number, self._now - flight.since))
+        yield from self._save()
+
+    def _save(self) -> Effects:
+        """Save changes in the order they came. A store that cannot be written keeps them for the next round: nothing is planned."""
+        while self._unsaved and self._now >= self._retry_policy.save_at:
+            one = self._unsaved[0]
+            try:
+                seconds = yield from self._do(effects.Save(one))
+            except RetriableError as error:
+                self._retry_policy.not_saved(error)
+                return
+            self._unsaved.popleft()
+            if seconds is not None:
+                self._context.metrics.saved(seconds)
+                self._retry_policy.saved()
+            if one.results:
+                self._context.metrics.take_in(one.task, one.results, one.seconds)  # whatever the source makes of it
+            self._source.finish(self._retry_policy.for_source(one.results), one.changes)
+            if one.results:
+                self._retry_policy.judge(one.results)
+                is_behind = self._delivery.pace_seconds > 0 and self._source.lag().bytes > self._definition.delivery.max_batch_bytes
+                if more_to_read(one.results) or is_behind:
+                    self._schedule.plan_at = 0.0  # no pause
+
+    def _hand_out(self) -> Effects:
+        schedule = self._schedule
+        if self._news.at_once:
+            self._retry_policy.end()
+            schedule.plan_at = 0.0
+        if self._unsaved or self._now < schedule.plan_at or self._now < self._retry_policy.retry_at:
+            return
+        yield from self._plan()
+        if self._news.grown and schedule.plan_at <= self._now:  # nothing to do yet for files that grow: not to be woken for every line
+            schedule.plan_at = self._now + schedule.linger
+
+    def _plan(self) -> Effects:
+        """Give every idle task its share of what is unread."""
+        delivery, careful = self._definition.delivery, self._retry_policy.careful
+        tasks = [TaskId(self._definition.name, number) for number in range(1 if careful else delivery.tasks_max)]
+        idle = [task for task in tasks if task not in self._flying and self._delivery.is_free(task.number)]
+        for index, task in enumerate(idle):
+            if self._limits.seconds_left() > 0:
+                return
+            plan = self._source.plan(len(idle) - index)
+            splits = self._delivery.admit(plan.splits)
+            if not splits:
+                return
+            grant = self._limits.take(len(idle) - index)
+            most = PROBE_BYTES if careful else delivery.max_batch_bytes
+            most = min(most, grant.bytes) if grant.bytes else most
+            yield from self._do(effects.Submit(task, splits, most, plan.max_seconds, grant.records))
+            self._flying[task] = Flight(self._now, grant)
+            self._schedule.plan_at = self._now + self._schedule.linger
+
+    def _next_wait(self, *, has_work: bool) -> Wait:
+        """Until there is a reason for another round."""
+        if self._may_be_over():
+            return Wait(0.0)
+        is_idle = not (has_work or self._flying or self._unsaved or self._until_idle or self._delivery.has_work)
+        is_well = not (self._retry_policy.backoff.active or self._delivery.trouble or self._news.examining)
+        retry_at = max(self._retry_policy.retry_at, self._now + self._limits.seconds_left())
+        return self._schedule.wait(self._now, retry_at, is_idle=is_idle, is_well=is_well, pausing=self._pausing)
+
+    def _obey_pause(self) -> Effects:
+        """Nothing new is read; what flies is settled. Looks go on, so that files are followed through rotations."""
+        if not self._news.paused:
+            self._pausing = False
+            self._retry_policy.begin_anew()
+            return
+        if not self._pausing:
+            self._pausing = True
+            yield from self._ask_to_settle()
+        if not self._flying and not self._unsaved:
+            self._context.connector_state.become(State.PAUSED, PAUSED.format(self._definition.name))
+
+    def _ask_to_settle(self) -> Effects:
+        for task in list(self._flying):
+            yield from self._do(effects.AskToSettle(task))
+
+    def _may_be_over(self) -> bool:
+        """In a run to the end: whether to ask at once if everything is read."""
+        return self._until_idle and self._schedule.has_looked and not (self._flying or self._unsaved) and self._source.drained()
+
+    def _finished(self) -> Generator[Effect, Performed, bool]:
+        """Whether to stop: asked to, or, in a run to the end, everything is read."""
+        if self._news.stop_at is not None:
+            return True
+        if not self._may_be_over():
+            return False
+        yield from self._look()
+        if self._source.drained() and not self._finalised:
+            self._finalised = True
+            self._source.finalise()
+        return self._source.drained() and not self._unsaved
+
+    def _settle_what_flies(self) -> Effects:
+        """Let batches under way come to their end, until the deadline; what is not settled then is read again next time.
+
+        Raises the first error that ends the connector, once all that could be saved is saved.
+        """
+        failure: CopycatError | None = None
+        give_up_at = self._now + FAILED_SETTLE_SECONDS
+        yield from self._ask_to_settle()
+        while self._flies_for_sure or self._unsaved:
+            self._retry_policy.save_at = 0.0
+            try:
+                yield from self._hear()
+                yield from self._take_in_results()
+            except CopycatError as error:
+                failure = failure or error
+            stop_at = self._news.stop_at
+            left = (give_up_at if stop_at is None else stop_at) - self._now
+            if left <= 0:
+                break
+            if self._flies_for_sure or self._unsaved:
+                yield from self._do(Wait(self._now + min(left, 0.2)))
+        self._tell_what_is_left()
+        if failure is not None:
+            raise failure
+
+    @property
+    def _flies_for_sure(self) -> bool:
+        """Whether there are batches that are answered soon. To know what became of others may take long: the next start asks Kafka."""
+        unanswered = self._delivery.unanswered
+        return any(task.number not in unanswered for task in self._flying)
+
+    def _tell_what_is_left(self) -> None:
+        unsaved = any(one.changes.offsets for one in self._unsaved if one.results)
+        if self._delivery.left(unsaved=unsaved, in_flight=bool(self._flying)):
+            state = self._context.connector_state
+            self._context.log.error("offsets could not be saved; what they cover will be sent again", why=state.unsaved)
+            state.lost_grip = True
+
+    def _leave(self) -> Effects:
+        """Save what the next start needs to find every file again; what is lost with files that are gone is counted now."""
+        changes = self._source.leave()
+        self._context.metrics.look(self._source.lag()._replace(open_files=0))
+        unsaved = tuple(one for one in self._unsaved if one.results)  # their offsets are in `changes` once more
+        try:
+            yield from self._do(effects.SaveLast(changes, unsaved))
+        except CopycatError as error:
+            self._context.log.warning("the names of unread files could not be saved", why=error.message, hint=error.hint)

@@ -1,0 +1,292 @@
+"""A connector as a state machine: which effects follow which events. Nothing is performed here, and no time passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from copycat_agent import logs
+from copycat_agent.delivery.at_least_once import AtLeastOnce
+from copycat_agent.errors import BlockedError, FatalError, RetriableError
+from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, TaskId
+from copycat_agent.sources import Changes, Lag
+from copycat_agent.sources.base import Plan
+from copycat_agent.worker.context import ConnectorContext
+from copycat_agent.worker.effects import (
+    AnswerQuestions,
+    AskToSettle,
+    CheckUnchanged,
+    Close,
+    Effect,
+    Hear,
+    Look,
+    LookResult,
+    News,
+    Performed,
+    Publish,
+    Save,
+    SaveLast,
+    Submit,
+    TakeIn,
+    Tend,
+)
+from copycat_agent.worker.machine import FAILED_SETTLE_SECONDS, PROBE_BYTES, ConnectorMachine
+from copycat_agent.worker.orders import Orders
+from copycat_agent.worker.poll_loop import Wait
+from copycat_agent.worker.status import ConnectorMetrics, ConnectorState, State
+from copycat_agent.worker.taps import Taps
+from tests.unit.worker.doubles import definition, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from copycat_agent.delivery.base import Delivery
+    from copycat_agent.offsets import OffsetStore
+    from copycat_agent.sources import Source
+
+TASK = TaskId("app", 0)
+PARTITION = SourcePartition("app", "one")
+BEGIN = 1000.0
+FOUND = Changes(offsets={PARTITION: SourceOffset(0)})
+
+
+class OneFile:
+    """A source with one file, of which 100 bytes are unread until they are settled."""
+
+    directories = ()
+    scan_seconds = 10.0
+    needs_scan = False
+
+    def __init__(self) -> None:
+        self.unread = 100
+        self.is_planned = False
+        self.finished: list[Changes] = []
+
+    def wake(self, paths: Collection[str]) -> bool:
+        return bool(paths)
+
+    def plan(self, shares: int) -> Plan:
+        if self.is_planned or not self.unread or not self.finished or not shares:
+            return Plan((), 0.0)
+        self.is_planned = True
+        return Plan((Split(PARTITION, "/logs/one", "/logs/one", SourceOffset(100 - self.unread), 100),), 1.0)
+
+    def settle(self, results: Sequence[SplitResult]) -> Changes:
+        return Changes(offsets={result.split.partition: result.offset for result in results})
+
+    def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
+        self.finished.append(changes)
+        for result in results:
+            self.is_planned = False
+            self.unread -= result.offset.position - result.split.offset.position
+
+    def ripen(self, *, at_once: bool) -> float:
+        return BEGIN if at_once else float("inf")
+
+    def drained(self) -> bool:
+        return not self.unread
+
+    def finalise(self) -> None:
+        pass
+
+    def lag(self) -> Lag:
+        return Lag(self.unread)
+
+    def leave(self) -> Changes:
+        return Changes()
+
+
+class Stepped:
+    """A machine whose effects are answered by a script, for each kind of effect; without one by what a quiet world says."""
+
+    def __init__(self, root: Path, *, until_idle: bool = False) -> None:
+        self.source = OneFile()
+        log = logs.get("connector")
+        self.context = ConnectorContext(Orders(), ConnectorState(log), ConnectorMetrics(), Taps(), log)
+        delivery = cast("Delivery", AtLeastOnce(cast("OffsetStore", None), log))
+        source = cast("Source", self.source)
+        self._machine = ConnectorMachine(definition(root), source, delivery, self.context, BEGIN, until_idle=until_idle, careful=False)
+        self._steps = self._machine.run()
+        self.now = BEGIN
+        self.flying: list[Split] = []
+        self.answers: dict[type, Callable[[Any], object]] = {
+            Look: lambda _: LookResult(FOUND, 0.0),
+            Hear: lambda _: News(),
+            Save: lambda _: 0.0,
+        }
+
+    def until_wait(self) -> list[Effect]:
+        """The effects of one round, its `Wait` included; up to the end if it ends."""
+        effects: list[Effect] = []
+        try:
+            effect = next(self._steps) if self.now == BEGIN else self._steps.send(Performed(self.now))
+            while True:
+                effects.append(effect)
+                if isinstance(effect, Wait):
+                    self.now = max(self.now + 0.001, min(effect.until, self.now + 60))
+                    return effects
+                effect = self._steps.send(self._event(effect))
+        except StopIteration:
+            return effects
+
+    def _event(self, effect: Effect) -> Performed:
+        self.now += 0.001
+        if isinstance(effect, Submit):
+            self.flying = list(effect.splits)
+        value = self.answers.get(type(effect), lambda _: None)(effect)
+        return Performed(self.now, error=value) if isinstance(value, Exception) else Performed(self.now, value)
+
+    def has_state(self, state: State) -> bool:
+        return self.context.connector_state.state is state
+
+    def end(self) -> None:
+        """Stop, at once."""
+        self.hears(stop_at=self.now)
+        while self.until_wait():
+            pass
+
+    def hears(self, **news: Any) -> None:
+        self.answers[Hear] = lambda _: News(nudged=True, **news)
+
+    def comes_back(self, error: Any = None, position: int | None = None) -> None:
+        """The batch under way has come to its end."""
+        self.hears(ended=(TASK,))
+        self.answers[TakeIn] = lambda _: tuple(settled(split, position, error) for split in self.flying)
+
+
+@pytest.fixture
+def stepped(tmp_path: Path) -> Iterator[Stepped]:
+    stepped = Stepped(tmp_path)
+    yield stepped
+    stepped.end()
+
+
+def kinds(effects: Sequence[Effect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def test_what_is_found_is_saved_before_it_is_planned(stepped: Stepped) -> None:
+    effects = stepped.until_wait()
+    assert kinds(effects) == [Hear, Look, Save, AnswerQuestions, Tend, Submit, Wait]
+    assert stepped.source.finished == [FOUND]
+    assert stepped.has_state(State.RUNNING)
+
+
+def test_nothing_is_planned_while_something_is_unsaved(stepped: Stepped) -> None:
+    stepped.answers[Save] = lambda _: RetriableError("no room")
+    for _ in range(5):
+        assert Submit not in kinds(stepped.until_wait())
+        assert not stepped.source.finished, "what is not saved does not count"
+    assert stepped.has_state(State.RETRYING)
+    stepped.answers[Save] = lambda _: 0.0
+    assert kinds(stepped.until_wait()).count(Save) == 1
+    assert stepped.has_state(State.RUNNING)
+
+
+def test_a_batch_that_came_back_is_taken_in_and_saved_once(stepped: Stepped) -> None:
+    stepped.until_wait()
+    stepped.comes_back()
+    (save,) = [effect for effect in stepped.until_wait() if isinstance(effect, Save)]
+    assert save.one.changes.offsets[PARTITION].position == 100
+    stepped.hears()
+    effects = stepped.until_wait()
+    assert not {TakeIn, Submit} & set(kinds(effects))
+    assert not any(effect.one.results for effect in effects if isinstance(effect, Save))
+
+
+def test_a_batch_that_kafka_is_asked_about_stays_in_flight(stepped: Stepped) -> None:
+    stepped.until_wait()
+    stepped.hears(ended=(TASK,))
+    assert kinds(stepped.until_wait()) == [Hear, AnswerQuestions, Tend, TakeIn, Wait]
+    assert stepped.source.is_planned
+    stepped.comes_back()
+    assert Save in kinds(stepped.until_wait())
+
+
+def test_after_an_error_the_next_batch_is_a_small_one_and_waits(stepped: Stepped) -> None:
+    (first,) = [effect for effect in stepped.until_wait() if isinstance(effect, Submit)]
+    stepped.comes_back(RetriableError("away"), position=0)
+    *_, wait = stepped.until_wait()
+    assert isinstance(wait, Wait)
+    assert wait.until > stepped.now - 1
+    assert stepped.has_state(State.RETRYING)
+    stepped.hears()
+    (second,) = [effect for _ in range(3) for effect in stepped.until_wait() if isinstance(effect, Submit)]
+    assert second.max_bytes == PROBE_BYTES < first.max_bytes
+
+
+def test_a_pause_asks_for_what_is_in_flight_and_says_so_once_it_is_saved(stepped: Stepped) -> None:
+    stepped.until_wait()
+    stepped.hears(paused=True)
+    assert AskToSettle(TASK) in stepped.until_wait()
+    assert not stepped.has_state(State.PAUSED)
+    stepped.hears(paused=True, ended=(TASK,))
+    stepped.answers[TakeIn] = lambda _: tuple(settled(split, 10) for split in stepped.flying)
+    assert Submit not in kinds(stepped.until_wait())
+    assert stepped.has_state(State.PAUSED)
+    stepped.hears()
+    assert Submit in kinds(stepped.until_wait())
+
+
+def test_a_stop_settles_saves_and_closes(stepped: Stepped) -> None:
+    stepped.until_wait()
+    stepped.comes_back()
+    ended = stepped.answers[Hear](None)
+    stepped.hears(stop_at=stepped.now + 10)
+    effects: list[Effect] = []
+    while Wait not in kinds(effects):
+        effects += stepped.until_wait()
+    assert kinds(effects) == [Hear, AskToSettle, Hear, Tend, Wait]
+    stepped.answers[Hear] = lambda _: cast("News", ended)._replace(stop_at=stepped.now + 10)
+    assert kinds(stepped.until_wait()) == [Hear, Tend, TakeIn, Save, SaveLast, Close]
+
+
+def test_a_stop_waits_for_no_batch_longer_than_its_deadline(stepped: Stepped) -> None:
+    stepped.until_wait()
+    stop_at = stepped.now + 3
+    stepped.hears(stop_at=stop_at)
+    effects = [effect for _ in range(100) for effect in stepped.until_wait()]
+    assert kinds(effects)[-2:] == [SaveLast, Close]
+    assert stop_at <= stepped.now < stop_at + 1
+
+
+def test_an_error_that_ends_it_leaves_nothing_open(stepped: Stepped) -> None:
+    stepped.until_wait()
+    stepped.comes_back(FatalError("bad"), position=0)
+    with pytest.raises(FatalError, match="bad"):
+        stepped.until_wait()
+    assert stepped.now < BEGIN + FAILED_SETTLE_SECONDS
+
+
+def test_a_look_that_tells_nothing_is_tried_when_the_source_knows_more(stepped: Stepped) -> None:
+    stepped.answers[Look] = lambda _: BlockedError("it does not answer")
+    stepped.until_wait()
+    assert stepped.has_state(State.BLOCKED)
+    assert Look not in kinds([effect for _ in range(5) for effect in stepped.until_wait()])
+    stepped.source.needs_scan = True
+    stepped.answers[Look] = lambda _: LookResult(FOUND, 0.0)
+    assert Look in kinds(stepped.until_wait())
+
+
+def test_a_connector_that_has_nothing_to_do_only_glances(stepped: Stepped) -> None:
+    stepped.source.unread = 0
+    stepped.until_wait()
+    stepped.answers[CheckUnchanged] = lambda _: True
+    for _ in range(3):
+        assert kinds(stepped.until_wait()) == [Hear, CheckUnchanged, Wait]
+    stepped.answers[CheckUnchanged] = lambda _: False
+    assert kinds(stepped.until_wait()) == [Hear, CheckUnchanged, Look, Save, AnswerQuestions, Tend, Publish, Wait]
+
+
+def test_a_run_to_the_end_ends_when_everything_is_read(tmp_path: Path) -> None:
+    stepped = Stepped(tmp_path, until_idle=True)
+    stepped.until_wait()
+    stepped.comes_back()
+    effects = stepped.until_wait()
+    stepped.hears()
+    while Close not in kinds(effects):
+        effects += stepped.until_wait()
+    assert kinds(effects).count(SaveLast) == 1
