@@ -1,7 +1,7 @@
 """What a connector asks for, and what it hears: the effects and events of `ConnectorMachine`.
 
-`ConnectorIO` performs effects. Each is answered by the event `Performed`: its `value` is what the effect's docstring says that it yields, its
-`error` what went wrong.
+`ConnectorIO` performs effects. Each is answered by the event `Performed`: its `value` is what the effect's docstring says that it yields,
+its `error` what went wrong.
 """
 
 from __future__ import annotations
