@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
     `unit`: delimiters begin at multiples of this. `mark` is what stands at byte 0 before the text, b"" for nothing; `is_raw`
     makes it part of the first record. `codec` is Python's name, also where nothing is decoded. `text` makes values of lines.
-    `extends_ascii`: bytes below 128 are ASCII whatever stands around them.
+    `extends_ascii`: bytes below 128 are ASCII whatever stands around them. `may_have_holes`: no NUL is a part of a delimiter.
     """
 
     codec: str
@@ -51,6 +51,7 @@ class Layout(NamedTuple):
     text: Text
     is_raw: bool
     extends_ascii: bool
+    may_have_holes: bool
 
     def find(self, block: bytes, position: int, begin: int = 0) -> int:
         """Where the first delimiter in `block[begin:]` begins, -1 without one. `block` stands at byte `position` of the file."""
@@ -152,7 +153,7 @@ class Encoding:
 def _layout(codec: str, mark: bytes, delimiter: str, *, is_raw: bool) -> Layout:
     decode = "" if is_raw or codec in AS_IT_STANDS else codec
     text = Text("\r".encode(codec) if delimiter == "\n" else b"", decode)
-    return Layout(codec, _UNITS.get(codec, 1), mark, delimiter.encode(codec), text, is_raw, _extends_ascii(codec))
+    return Layout(codec, _UNITS.get(codec, 1), mark, delimiter.encode(codec), text, is_raw, _extends_ascii(codec), "\0" not in delimiter)
 
 
 def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:

@@ -41,14 +41,14 @@ class Holes:
         """With NUL in the delimiter there are no holes: a run of NUL bytes may be lines."""
         self._layout = layout
         self._read = read
-        self.exist = "\0" not in layout.delimiter.decode(layout.codec)
+        self.exist = layout.may_have_holes
 
     def first(self, block: bytes, position: int) -> int | None:
         """Where the first hole in `block` begins, which stands at byte `position`, where a line begins. None without one.
 
         A run that the block's end cuts may be one as soon as it is long enough.
         """
-        if not self._may_be_in(block):
+        if not self.exist:
             return None
         if block.startswith(_NUL) and self._begins_here(block, position):
             return 0
@@ -56,10 +56,7 @@ class Holes:
 
     def first_inner(self, block: bytes, position: int) -> int | None:
         """Where the first hole in `block` begins, no matter where lines begin."""
-        return self._find(block, position, INNER_HOLE_BYTES) if self._may_be_in(block) else None
-
-    def _may_be_in(self, block: bytes) -> bool:
-        return self.exist and (block.startswith(_NUL) or _NUL in block[::HOLE_BYTES])
+        return self._find(block, position, INNER_HOLE_BYTES) if self.exist else None
 
     def _begins_here(self, block: bytes, position: int) -> bool:
         run = self._layout.down(position + _nuls(block, 0)) - position
@@ -85,8 +82,10 @@ class Holes:
     def _ends_line(self, block: bytes, position: int) -> bool:
         return block.endswith(self._layout.delimiter) and not self._layout.split(block, position)[-1]
 
-    def sure(self, block: bytes, position: int) -> int:
-        """How many bytes of `block`, which has no hole, can be no part of one that goes on behind it."""
+    def passable(self, block: bytes, position: int) -> int:
+        """How many bytes of `block`, which has no delimiter and no hole, can be no part of one that goes on behind it."""
+        end = position + max(0, len(block) - len(self._layout.delimiter) + 1)
+        block = block[: self._layout.down(end) - position]
         if not self.exist or not block.endswith(_NUL):
             return len(block)
         place = self._layout.up(position + len(block.rstrip(_NUL))) - position

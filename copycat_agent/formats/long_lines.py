@@ -1,0 +1,120 @@
+"""A line over the limit: its beginning alone, or all of it in parts, and what is passed of it until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from copycat_agent.formats.encoding import CHARACTER_BYTES, Layout
+from copycat_agent.formats.holes import INNER_HOLE_BYTES, Holes
+from copycat_agent.formats.model import TAIL_BYTES, Cut, LongLine, Part, Reader, SkippedRest, part_bytes
+
+
+class FrameLimits(NamedTuple):
+    """What a line may be, and how much is read at a time, in bytes. `splits`: a longer line goes in parts."""
+
+    max_bytes: int
+    block_bytes: int
+    skip_empty: bool
+    splits: bool = False
+
+
+class LongLines:
+    """Frames the lines over the limit in one stretch of one file, which ends at byte `end`. `final`: nobody adds to it."""
+
+    def __init__(self, layout: Layout, limits: FrameLimits, holes: Holes, read: Reader, end: int, *, final: bool, most_bytes: int) -> None:
+        """`most_bytes` may be read at a time."""
+        self._layout = layout
+        self._max_bytes = limits.max_bytes
+        self._splits = limits.splits
+        self._part_bytes = part_bytes(limits.max_bytes)
+        self._holes = holes
+        self._read = read
+        self._end = end
+        self._final = final
+        self._most_bytes = most_bytes
+        self._skip_bytes = max(limits.block_bytes, 2 * INNER_HOLE_BYTES, 2 * len(layout.delimiter))
+
+    def frames(self, line: bytes, start: int, end: int, tail: bytes, *, complete: bool) -> Iterator[LongLine | Part]:
+        """A line over the limit: its beginning alone, or in parts, all of them when it is `complete`."""
+        if not self._splits:
+            head, value = self._layout.head(line, self._max_bytes)
+            yield LongLine(head, start, end, complete, tail, None if value is head else value)
+        elif complete:
+            yield from self._pieces(line, start, end, None)
+        else:
+            yield from self.parts(start, None)
+
+    def unfinished(self, line: bytes, start: int, tail: bytes) -> Iterator[LongLine | Part]:
+        """A line that no delimiter ends: nobody will finish it, or a hole follows."""
+        if self._splits:
+            yield from self._pieces(line, start, start + len(line), None, partial=True)
+        else:
+            yield from self.frames(line, start, start + len(line), tail, complete=True)
+
+    def parts(self, position: int, cut: Cut | None) -> Iterator[Part]:
+        """Parts of a line over the limit from `position` on, as many as one read shows; nothing where its end has to come first."""
+        block = self._read(position, min(self._most_bytes, self._end - position))
+        place, hole = self._layout.find(block, position), self._holes.first_inner(block, position)
+        if hole is not None and not 0 <= place < hole:
+            if self._holes.is_certain(position + hole, final=self._final):
+                yield from self._pieces(block[:hole], position, position + hole, cut, partial=True)
+            else:
+                yield from self._pieces(block[:hole], position, None, cut)
+        elif place >= 0:
+            yield from self._pieces(block[:place], position, position + place + len(self._layout.delimiter), cut)
+        elif self._final and block and position + len(block) >= self._end:
+            yield from self._pieces(block, position, position + len(block), cut, partial=True)
+        else:
+            yield from self._pieces(block[: self._holes.passable(block, position)], position, None, cut)
+
+    def _pieces(self, text: bytes, start: int, end: int | None, cut: Cut | None, *, partial: bool = False) -> Iterator[Part]:
+        """`text`, which stands at byte `start`, cut to the limit.
+
+        The line ends with it, and its delimiter at byte `end`; it may go on for `end` None. `partial`: no delimiter ends it.
+        """
+        cr, place, size = len(self._layout.text.cr), 0, len(text)
+        whole = size - cr * text.endswith(self._layout.text.cr) if end is not None else size - cr - CHARACTER_BYTES
+        while whole - place > self._part_bytes:
+            after = self._layout.cut(text, place, self._part_bytes)
+            if after == size and end is not None:
+                break
+            part = self._part(text[place:after], start + place, start + after, cut, b"", partial=False)
+            cut, place = part.cut, after
+            yield part
+        if end is not None:
+            delimiter = b"" if partial else self._layout.delimiter
+            yield self._part(text[place:], start + place, end, cut, delimiter, partial=partial)._replace(cut=None)
+
+    def _part(self, raw: bytes, start: int, end: int, cut: Cut | None, delimiter: bytes, *, partial: bool) -> Part:
+        text, first = self._layout.text, (cut.start, cut.end) if cut else (start, end)
+        number = cut.parts + 1 if cut else 1
+        value = text.value(raw) if delimiter else text.decoded(raw)
+        tail = (raw[-TAIL_BYTES:] + delimiter)[-TAIL_BYTES:]
+        return Part(raw, value, start, end, number, first, text.codec, Cut(number, *first), tail, partial)
+
+    def skip(self, start: int) -> SkippedRest:
+        """Pass what is left of an over-long line, in bounded steps.
+
+        What may be half a delimiter, or the beginning of a hole, is left, unless nobody adds to it.
+        """
+        if self._holes.is_behind(start, TAIL_BYTES):  # no line is passed up to the middle, or the end, of a run: see `Holes.passable`
+            return SkippedRest(start, start, True, b"")
+        position, tail, layout = start, b"", self._layout
+        while position < self._end:
+            block = self._read(position, min(self._skip_bytes, self._end - position))
+            cut, hole = layout.find(block, position), self._holes.first_inner(block, position)
+            if hole is not None and not 0 <= cut < hole:
+                is_over = self._holes.is_certain(position + hole, final=self._final)
+                return SkippedRest(start, position + hole, is_over, (tail + block[:hole])[-TAIL_BYTES:])
+            if cut >= 0:
+                size = cut + len(layout.delimiter)
+                return SkippedRest(start, position + size, True, (tail + block[:size])[-TAIL_BYTES:])
+            passed = len(block)
+            if not (self._final and position + len(block) >= self._end):
+                passed = self._holes.passable(block, position)
+            if passed <= 0:
+                break
+            tail = (tail + block[:passed])[-TAIL_BYTES:]
+            position += passed
+        return SkippedRest(start, position, False, tail)
