@@ -21,8 +21,7 @@ from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import LaneOutcome, Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import Definition
-from copycat_agent.sources.files.packing.packed import open_stream
-from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles
+from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.turns import Turns
 from copycat_agent.worker.connector import Connector

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import Frames, LineFrames, MultilineFrames
-from copycat_agent.model import SplitResult
+from copycat_agent.model import Split, SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.packing.packed import open_stream
+from copycat_agent.sources.files.packing.packed import PackedStream
 from copycat_agent.sources.files.paths.glance import ACTIVE_SECONDS, Glance
+from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file.catalog import Catalog
 from copycat_agent.sources.log_file.endings import (
     Endings,
@@ -277,6 +278,12 @@ def _framing(options: LogFileOptions, *, raw: bool) -> Frames:
     if options.multiline is not None:
         return MultilineFrames(options.line, options.multiline, encoding=options.encoding, raw=raw)
     return LineFrames(options.line, encoding=options.encoding, raw=raw)
+
+
+def open_stream(split: Split, framing: object = None) -> Stream:
+    """The split's file, packed or not, in a task; how it is framed is no matter. Raises FileError."""
+    del framing
+    return PackedStream(split) if split.offset.compression else Stream(split)
 
 
 LOG_FILE = SourceKind(LogFileOptions, LogFiles, open_stream, _framing, packed.saved)

@@ -14,7 +14,7 @@ from copycat_agent.delivery.exactly_once.search import RefusalSearch
 from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampError
 from copycat_agent.executor import run_batch
 from copycat_agent.formats import LineFrames, LineOptions
-from copycat_agent.sources.files.packing.packed import open_stream
+from copycat_agent.sources.log_file.log_file import open_stream
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane
 from tests.unit.batch.rig import batch_of, definition, never, split_of, write
 

@@ -13,9 +13,8 @@ from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, Spli
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import clock
-from copycat_agent.sources.files.packing.packed import open_stream
 from copycat_agent.sources.log_file.followed import STARTED
-from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles
+from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
 from tests.rig.waiting import wait_until

@@ -15,9 +15,9 @@ from copycat_agent.formats import LineOptions, MultilineFrames, MultilineOptions
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import compressions, unpacking
-from copycat_agent.sources.files.packing.packed import open_stream
 from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.log_file import endings
+from copycat_agent.sources.log_file.log_file import open_stream
 from tests.unit.sources.packing import PACK, SUFFIX, random_lines, source, write_packed
 from tests.unit.sources.rig import Agent, agent_for
 

@@ -75,12 +75,6 @@ def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Los
     return replace(result.offset, done=True), (*result.losses, damage_loss(result))
 
 
-def open_stream(split: Split, framing: object = None) -> Stream:
-    """The split's file, packed or not; how it is framed is no matter. Raises FileError."""
-    del framing
-    return PackedStream(split) if split.offset.compression else Stream(split)
-
-
 class PackedStream(Stream):
     """See `Stream`. Where the packed bytes end in the middle, more are waited for, until the split is `final`: then that is damage."""
 

@@ -23,7 +23,8 @@ class PassedOver:
         self._log = log
         self._now: dict[str, str] = {}
         self._before: dict[str, str] = {}
-        self._unreadable: int | None = 0
+        self.unreadable = 0
+        """How many paths matched and could not be opened, listed or read: as many as `paths` gives."""
 
     def __contains__(self, path: str) -> bool:
         return path in self._now
@@ -32,16 +33,9 @@ class PassedOver:
         """Whether it is one of `paths`: something is there, and nobody knows what."""
         return self._now.get(path, "").startswith("cannot be")
 
-    @property
-    def unreadable(self) -> int:
-        """How many paths matched and could not be opened, listed or read."""
-        if self._unreadable is None:
-            self._unreadable = len(self.paths())
-        return self._unreadable
-
     def paths(self) -> list[str]:
         """The paths that `unreadable` counts."""
-        return [path for path, why in self._now.items() if why.startswith("cannot be")]
+        return [path for path in self._now if self.is_unreadable(path)]
 
     def reasons(self) -> dict[str, str]:
         """Everything that matches and is not read, and why."""
@@ -49,14 +43,15 @@ class PassedOver:
 
     def begin_scan(self) -> None:
         """Begin a scan: what is wrong from here on is of this scan."""
-        self._before, self._now, self._unreadable = self._now, {}, 0
+        self._before, self._now, self.unreadable = self._now, {}, 0
 
     def warn(self, path: str, why: str) -> None:
         """Say what is wrong with a path; again only after it was right for a scan, or is wrong in another way."""
         if self._before.get(path) != why and self._now.get(path) != why:
             self._log.warning("path passed over", path=path, why=why)
+        was_unreadable = self.is_unreadable(path)
         self._now[path] = why
-        self._unreadable = None  # counted when it is asked for: lag is, in every cycle
+        self.unreadable += self.is_unreadable(path) - was_unreadable
 
 
 Mark = tuple[int, int, int, int] | None

@@ -19,7 +19,7 @@ _CREDENTIALS = "give credentials where the SDK looks for them: its environment v
 
 def is_remote(path: str) -> bool:
     """Whether a path is a URI: opened through pyarrow, not by the kernel."""
-    return not path.startswith("/") and _SCHEME.match(path) is not None
+    return _SCHEME.match(path) is not None
 
 
 class Info(NamedTuple):

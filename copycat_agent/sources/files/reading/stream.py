@@ -100,7 +100,7 @@ class LocalHandle:
 
 def open_handle(split: Split) -> Handle:
     """The split's file. Raises OSError."""
-    if not is_remote(split.open_path):
+    if split.open_path.startswith("/") or not is_remote(split.open_path):
         return LocalHandle(split.open_path)
     from copycat_agent.sources.files.reading.remote_objects import RemoteHandle  # noqa: PLC0415 - imports pyarrow, 0.15 s
 
