@@ -15,7 +15,7 @@ from copycat_agent.encoding.layout import Headers
 from copycat_agent.encoding.letters import NO_BYTES, OMITTED, PART_OF, RENDERED, dead_letter, part_headers, record_of, rendered, with_raw
 from copycat_agent.encoding.record_parts import PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FatalError, FileError
-from copycat_agent.formats import Draft, LongLine, OnTooLong, Part
+from copycat_agent.formats import Draft, Gap, LongLine, OnTooLong, Part, SkippedRest, Text
 from copycat_agent.model import Counts, Rejection, StepFailure
 from copycat_agent.options import Definition
 from copycat_agent.producer import Message
@@ -23,6 +23,7 @@ from copycat_agent.transforms import StepError, StepFaultError
 
 CountsAs = Literal["acknowledged", "dead_lettered", "dropped", "rejected"]
 
+_HOLE_WORDS = "NUL bytes that nobody wrote: the file was cut under its writer, or its host crashed"
 _TOO_LONG = "the line is longer than line.max_bytes"
 _TOO_LONG_RECORD = "the record is longer than format.max_bytes"
 _TOO_LONG_GROUP = "the record is longer than multiline.max_lines, multiline.max_bytes or line.max_bytes"
@@ -67,10 +68,7 @@ class StopAt(Exception):  # noqa: N818 - an order, not an error; `error` is one
 
 
 class ErrorPolicy:
-    """The `errors` section of one connector: makes outcomes of the records that are looked at by themselves.
-
-    `too_long` says what a record over the limit is longer than, `drops_long_lines` that such a line is dropped.
-    """
+    """The `errors` section of one connector: makes outcomes of the records that are looked at by themselves."""
 
     def __init__(self, definition: Definition, on_too_long: OnTooLong, *, by_record: bool = False) -> None:
         """`by_record`: places in the files are record numbers."""
@@ -78,9 +76,9 @@ class ErrorPolicy:
         self._definition = definition
         self._errors = definition.errors
         self._on_too_long = on_too_long
-        self.drops_long_lines = on_too_long == "drop"
+        self._drops_long_lines = on_too_long == "drop"
         self._too_long = _too_long(definition)
-        self.too_long = self._too_long.partition(" is ")[2]
+        self._limit = self._too_long.partition(" is ")[2]
 
     def outcomes(
         self, progress: Progress, encoder: SplitEncoder, drafts: Iterable[Draft], until: float
@@ -108,11 +106,31 @@ class ErrorPolicy:
         """A part as an encoder takes it."""
         draft = Draft(part.value, part.start, part.end, progress.sent_records + 1)
         draft.partial = part.partial
-        return PartOfRecord(draft, part.number, part.first, lambda: progress.first_part(part), record_of(progress.split, part.first[0]))
+        return PartOfRecord(draft, part.number, part.first, lambda: _first_part(progress, part), record_of(progress.split, part.first[0]))
+
+    def pass_frame(self, progress: Progress, frame: LongLine | Part | SkippedRest | Gap) -> None:
+        """A frame that is no chunk is passed: what there was to send of it is on its way."""
+        size_bytes = frame.end - frame.start
+        if isinstance(frame, LongLine):
+            begin = frame.start if self._drops_long_lines else frame.start + len(frame.head)
+            progress.lose(begin, frame.end, "too_long", 1, self._limit)
+            progress.count(Counts(too_long=1))
+            progress.advance(frame.end, 1, frame.tail, size_bytes, skipping=not frame.complete)
+        elif isinstance(frame, Part):
+            progress.count(Counts(too_long=frame.number == 1))
+            cut = frame.cut.text() if frame.cut else ""
+            progress.advance(frame.end, 1, frame.tail, size_bytes, skipping=bool(cut), cut=cut)
+        elif isinstance(frame, SkippedRest):  # its line was counted when its beginning was
+            progress.lose(frame.start, frame.end, "too_long", 0, self._limit)
+            progress.advance(frame.end, 0, frame.tail, size_bytes, skipping=not frame.complete)
+        else:
+            if frame.reason == "hole":  # the mark at the beginning of a text is no loss
+                progress.lose(frame.start, frame.end, "hole", 0, _HOLE_WORDS)
+            progress.advance(frame.end, 0, frame.tail, size_bytes)
 
     def _of_long_line(self, progress: Progress, encoder: SplitEncoder, frame: LongLine) -> RecordOutcome:
         outcome = RecordOutcome(long_line(progress, frame), head_bytes=len(frame.head))
-        if self.drops_long_lines:
+        if self._drops_long_lines:
             return outcome
         if self._on_too_long == "truncate":
             return self._outcome(progress, outcome, partial(encoder.encode, outcome.draft, _TRUNCATED))
@@ -222,6 +240,16 @@ def policy_of(encoder: Encoder) -> ErrorPolicy:
     """The policy of a connector, made once in each process."""
     frames = encoder.frames
     return ErrorPolicy(encoder.definition, frames.on_too_long, by_record=getattr(frames, "counts_records", False))
+
+
+def _first_part(progress: Progress, part: Part) -> Draft:
+    """The first part of the record that `part` is of, read again. Raises FileError."""
+    assert progress.stream is not None
+    start, end = part.first
+    raw = progress.stream.read(start, end - start)
+    if len(raw) < end - start or not progress.stream.is_still(end):
+        raise FileError(f"{progress.split.path!r} changed while it was read", "the agent reads it again")
+    return Draft(Text(codec=part.codec).decoded(raw), start, end)
 
 
 def long_line(progress: Progress, frame: LongLine) -> Draft:

@@ -1,19 +1,96 @@
-"""How far one split is: what is sent, and what of it is settled."""
+"""How far one split is: what is sent, what of it is settled, and what became of its records.
+
+A record's bytes include its delimiter. Of a line over `line.max_bytes` everything beyond the limit is lost, its delimiter
+included, whatever becomes of its beginning; a line that is dropped for its length is lost as a whole. So for every settled
+stretch: bytes read = bytes of records acknowledged, dead-lettered raw or dropped on purpose + bytes lost.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from copycat_agent.batch.tally import RecordTally
 from copycat_agent.encoding.bulk import NAMED_MAX
 from copycat_agent.encoding.window import BoundWindow
 from copycat_agent.errors import CopycatError, FileError, SentInPartError
-from copycat_agent.formats import TAIL_BYTES, Chunk, Draft, Gap, LongLine, Parsed, Part, SkippedRest, Text
-from copycat_agent.model import Counts, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
+from copycat_agent.formats import TAIL_BYTES, Chunk, Draft, Parsed
+from copycat_agent.model import Counts, Delivered, Loss, LossReason, Rejection, Sample, Schema, Split, SplitResult, StepFailure
 from copycat_agent.sources.files.reading.stream import Stream
 
-_HOLE_WORDS = "NUL bytes that nobody wrote: the file was cut under its writer, or its host crashed"
+ENTRIES_MAX = 20
+"""Loss entries of one split in one batch; from then on a loss joins the latest entry with its reason, and sums stay exact."""
+_OTHERS = "; and others"
+
+
+class Losses(list[Loss]):
+    """What is given up of one split, as entries of the loss ledger in the file's order. Bounded in number, exact in sums."""
+
+    def add(self, loss: Loss) -> None:
+        """Take one in. A neighbour of the latest entry with the same reason becomes a part of it."""
+        index = self._joins(loss)
+        if index is None:
+            self.append(loss)
+        else:
+            self[index] = _joined(self[index], loss)
+
+    def _joins(self, loss: Loss) -> int | None:
+        if self and self[-1].reason == loss.reason and self[-1].end == loss.start:
+            return len(self) - 1
+        if len(self) < ENTRIES_MAX:
+            return None
+        return next((index for index in reversed(range(len(self))) if self[index].reason == loss.reason), None)
+
+
+def _joined(one: Loss, other: Loss) -> Loss:
+    known = one.detail == other.detail or one.detail.endswith(_OTHERS)
+    return one._replace(
+        end=max(one.end, other.end),
+        size_bytes=one.size_bytes + other.size_bytes,
+        records=one.records + other.records,
+        detail=one.detail if known else one.detail + _OTHERS,
+    )
+
+
+@dataclass(slots=True)
+class RecordTally:
+    """What became of some of a split's records.
+
+    `size_bytes` is what was read for them, `messages` how many went to the producer. `rejections` and `step_failures` name the first
+    of the bad ones and of those that a step's `on_error` let pass. `places` are where Kafka has them, by topic and partition.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    size_bytes: int = 0
+    messages: int = 0
+    rejections: list[Rejection] = field(default_factory=list)
+    step_failures: list[StepFailure] = field(default_factory=list)
+    losses: Losses = field(default_factory=Losses)
+    samples: list[Sample] = field(default_factory=list)
+    places: dict[tuple[str, int], Delivered] = field(default_factory=dict)
+
+    def add(self, other: RecordTally) -> None:
+        """Take in the records of `other`, which come after these."""
+        self.counts += other.counts
+        self.size_bytes += other.size_bytes
+        self.messages += other.messages
+        self.rejections += other.rejections[: max(0, NAMED_MAX - len(self.rejections))]
+        self.step_failures += other.step_failures[: max(0, NAMED_MAX - len(self.step_failures))]
+        self.samples += other.samples
+        for loss in other.losses:
+            self.losses.add(loss)
+        for key, one in other.places.items():
+            known = self.places.get(key, one)
+            self.places[key] = Delivered(*key, min(known.first, one.first), max(known.last, one.last))
+
+    def place(self, topic: str, partition: int, offset: int) -> None:
+        """Kafka has a record here. Called for each: it is quick."""
+        known = self.places.get((topic, partition))
+        if known is None:
+            self.places[topic, partition] = Delivered(topic, partition, offset, offset)
+        elif offset > known.last:
+            self.places[topic, partition] = known._replace(last=offset)
+        elif offset < known.first:
+            self.places[topic, partition] = known._replace(first=offset)
 
 
 class Progress:
@@ -56,15 +133,6 @@ class Progress:
         self.at_end = stream.waits
         self._tail = self._settled_tail = stream.tail(position)
 
-    def first_part(self, part: Part) -> Draft:
-        """The first part of the record that `part` is of, read again. Raises FileError."""
-        assert self.stream is not None
-        start, end = part.first
-        raw = self.stream.read(start, end - start)
-        if len(raw) < end - start or not self.stream.is_still(end):
-            raise FileError(f"{self.split.path!r} changed while it was read", "the agent reads it again")
-        return Draft(Text(codec=part.codec).decoded(raw), start, end)
-
     def bounds(self) -> tuple[int, bool]:
         """See `Stream.bounds`. Of a packed file both are known late."""
         assert self.stream is not None
@@ -90,28 +158,6 @@ class Progress:
 
     def _pass_some(self, chunk: Chunk | Parsed, end: int, total: int, sent: int) -> None:
         self.advance(end, total, chunk.tail_before(total), chunk.weight(total), dropped=total - sent)
-
-    def pass_frame(self, frame: LongLine | Part | SkippedRest | Gap, why: str, *, is_dropped: bool) -> None:
-        """A frame that is no chunk is passed, what there was to send of it is on its way.
-
-        `why` says what a long record is longer than. `is_dropped`: over-long lines are dropped as a whole, for their length.
-        """
-        size_bytes = frame.end - frame.start
-        if isinstance(frame, LongLine):
-            self.lose(frame.start if is_dropped else frame.start + len(frame.head), frame.end, "too_long", 1, why)
-            self.count(Counts(too_long=1))
-            self.advance(frame.end, 1, frame.tail, size_bytes, skipping=not frame.complete)
-        elif isinstance(frame, Part):
-            self.count(Counts(too_long=frame.number == 1))
-            cut = frame.cut.text() if frame.cut else ""
-            self.advance(frame.end, 1, frame.tail, size_bytes, skipping=bool(cut), cut=cut)
-        elif isinstance(frame, SkippedRest):  # its line was counted when its beginning was
-            self.lose(frame.start, frame.end, "too_long", 0, why)
-            self.advance(frame.end, 0, frame.tail, size_bytes, skipping=not frame.complete)
-        else:
-            if frame.reason == "hole":  # the mark at the beginning of a text is no loss
-                self.lose(frame.start, frame.end, "hole", 0, _HOLE_WORDS)
-            self.advance(frame.end, 0, frame.tail, size_bytes)
 
     def advance(
         self, end: int, records: int, tail: bytes, size_bytes: int, *, dropped: int = 0, skipping: bool = False, cut: str = ""

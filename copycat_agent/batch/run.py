@@ -8,17 +8,16 @@ then one by one, to find it: repeats stay within the run, the order stays the fi
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 from copycat_agent.batch.policy import StopAt, messages_of, policy_of
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.sending import ChunkSender, Sender, Tap
-from copycat_agent.batch.tally import LOOK_SECONDS, Budget, Watch
+from copycat_agent.batch.refused import RefusedSearch
+from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DamageError, DataError, FileError, SentInPartError
-from copycat_agent.formats import Chunk, Frame, Gap, LongLine, Parsed, Part, SkippedRest
+from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.masks import NOTHING_SECRET
 from copycat_agent.model import Batch
@@ -28,14 +27,62 @@ RUN_BYTES = 16 * 2**20
 """Bytes between two flushes. A flush costs a round trip; a failure repeats a run."""
 RUN_FILES = 128
 """Files that one run may hold open."""
-GROUP_RECORDS = 100
-"""Records between two flushes while a refused record is being looked for."""
-SEARCH_SECONDS = 10.0
-"""So long a refused record is looked for; then the batch returns what it has settled, and the next one goes on."""
 GRACE_SECONDS = 10.0
 """What waiting for missing topics may add to a batch's time."""
 
+_BLOCK_BYTES = 2**20
+"""Batches below this size are small: they read less at a time, and what is read may be cut."""
+_LEAST_BLOCK_BYTES = 2**16
+_LIKELY_BYTES = 1024
+"""The size that a record is taken to have, so that a batch of few records does not read a whole block for them."""
+_ANY = 2**62
+
 _runs = itertools.count()
+
+
+class Budget:
+    """Knows what is left of a batch's budget. A record may overdraw it, so that every batch gets ahead; nothing else does by much."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._deadline = time.monotonic() + batch.max_seconds
+        self._bytes = batch.max_bytes
+        self._records = batch.max_records or _ANY
+        self._is_small = batch.max_records > 0 or batch.max_bytes < _BLOCK_BYTES
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether reading should end."""
+        return self._bytes <= 0 or self._records <= 0 or time.monotonic() > self._deadline
+
+    @property
+    def block_bytes(self) -> int | None:
+        """How much to read at a time; None for the format's own choice, which is the fastest."""
+        if not self._is_small:
+            return None
+        return max(1, min(_BLOCK_BYTES, self._bytes, max(_LEAST_BLOCK_BYTES, self._records * _LIKELY_BYTES)))
+
+    def pieces(self, frame: Frame) -> Iterator[Frame]:
+        """`frame`, cut to what is left; its last piece may be missing. Ask `is_spent` before taking the next one."""
+        while self._is_small and isinstance(frame, Chunk | Parsed):
+            index = frame.fitting(self._records, self._bytes)
+            if index == frame.total:
+                break
+            piece, frame = frame.cut(index)
+            yield piece
+        yield frame
+
+    def take(self, size_bytes: int, records: int) -> None:
+        """So many bytes were read and so many records sent."""
+        self._bytes -= size_bytes
+        self._records -= records
+
+    def extend(self, seconds: float) -> None:
+        """Time that was lost without the batch's fault."""
+        self._deadline += seconds
+
+    def end(self) -> None:
+        """Read no more."""
+        self._bytes = 0
 
 
 class BatchRun:
@@ -199,7 +246,7 @@ class BatchRun:
                 progress.schema = frame.schema or progress.schema
             return self._chunks.send(progress, encoder, frame)
         messages = self._send_one(progress, encoder, frame) if isinstance(frame, LongLine | Part) else 0
-        self._pass(progress, frame)
+        self._policy.pass_frame(progress, frame)
         return messages
 
     def _send_one(self, progress: Progress, encoder: SplitEncoder, frame: LongLine | Part) -> int:
@@ -212,9 +259,6 @@ class BatchRun:
         progress.sent.messages += messages
         self._policy.count(progress, sent)
         return messages
-
-    def _pass(self, progress: Progress, frame: LongLine | Part | SkippedRest | Gap) -> None:
-        progress.pass_frame(frame, self._policy.too_long, is_dropped=self._policy.drops_long_lines)
 
     def _settle(self) -> None:
         """End the run: wait for every acknowledgement, then move the offsets of what was sent."""
@@ -238,12 +282,9 @@ class BatchRun:
             progress.rewind()
 
     def _settle_one_by_one(self, pending: list[Progress]) -> None:
-        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it.
-
-        What goes as one cannot be settled up to where the time is over: in it the search goes on to its end.
-        """
+        """Kafka refused something in this run: send it again in small groups until it is found. Raises FatalError for it."""
         is_whole = any(progress.split.goes_as_one for progress in pending)
-        until, refused = math.inf if is_whole else time.monotonic() + SEARCH_SECONDS, self.sender.refused
+        search = RefusedSearch(self._producer, self._policy, self.sender, self._stopping, whole=is_whole)
         targets = [(progress, progress.sent_position, progress.at_end) for progress in pending]
         for progress in pending:
             progress.rewind()
@@ -251,7 +292,7 @@ class BatchRun:
             if self._comes_too_early(progress):
                 continue
             try:
-                progress.at_end = self._again(progress, target, until) and at_end
+                progress.at_end = self._sent_again(progress, target, search) and at_end
             except FileError as error:
                 progress.rewind()
                 progress.error = error
@@ -259,60 +300,16 @@ class BatchRun:
                 progress.move_before()
                 raise stop.error from None
             progress.move()
-        if self.sender.refused == refused and time.monotonic() < until:
-            self._producer.smaller_batches()  # no single record was to blame
+        if search.is_vain:
+            self._producer.smaller_batches()
             self._budget.end()
 
-    def _again(self, progress: Progress, target: int, until: float) -> bool:
-        """Send and settle this split's part of the run, up to byte `target`. False when the time is over before."""
+    def _sent_again(self, progress: Progress, target: int, search: RefusedSearch) -> bool:
+        """Send and settle this split's part of the run, up to position `target`. False when the time is over before."""
         if progress.sent_position == target:
             return True
         encoder = self._bind(progress)
-        for frame in self._frames(progress, self._block_bytes(None)):
-            is_sent = self._send_slowly(progress, encoder, _up_to(frame, target), until)
-            if is_sent and progress.sent_position >= target:
-                return True
-            if not is_sent or self._is_late(until):
-                self._budget.end()
-                return False
-        if progress.sent_position < target:
-            raise FileError(f"{progress.split.path!r} changed while it was read", "the agent reads it again")
-        return True
-
-    def _is_late(self, until: float) -> bool:
-        return self._stopping() or time.monotonic() > until
-
-    def _send_slowly(self, progress: Progress, encoder: SplitEncoder, frame: Frame, until: float) -> bool:
-        """Send a frame and wait for its acknowledgements. False when the time is over before its end; some of it is settled."""
-        if isinstance(frame, Chunk | Parsed):
-            return self._send_chunk_slowly(progress, encoder, frame, until)
-        if isinstance(frame, LongLine | Part):
-            _, stop = self.sender.deliver(progress, [self._policy.of_frame(progress, encoder, frame)])
-            if stop:
-                raise stop
-        self._pass(progress, frame)
-        return True
-
-    def _send_chunk_slowly(self, progress: Progress, encoder: SplitEncoder, chunk: Chunk | Parsed, until: float) -> bool:
-        drafts, delivered = chunk.rows(progress.sent_records + 1), 0
-        while delivered < len(chunk.values):
-            group = itertools.islice(drafts, GROUP_RECORDS)
-            outcomes, stop = self._policy.outcomes(progress, encoder, group, time.monotonic() + LOOK_SECONDS)
-            settled, earlier = self.sender.deliver(progress, outcomes)
-            delivered += settled
-            if stop := earlier or stop:
-                progress.pass_up_to(chunk, stop.draft, delivered)
-                raise stop
-            if delivered < len(chunk.values) and self._is_late(until):
-                progress.pass_with(chunk, outcomes[-1].draft, delivered)
-                return False
-        progress.pass_chunk(chunk)
-        return True
-
-
-def _up_to(frame: Frame, target: int) -> Frame:
-    """The part of `frame` before byte `target`, where it can be cut: reading anew cuts blocks elsewhere."""
-    if not isinstance(frame, Chunk | Parsed) or frame.end <= target:
-        return frame
-    index = frame.before(target)
-    return frame.cut(index)[0] if 0 < index < frame.total else frame
+        if search.send(progress, encoder, self._frames(progress, self._block_bytes(None)), target):
+            return True
+        self._budget.end()
+        return False

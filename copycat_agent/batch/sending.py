@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from time import monotonic
 
 from copycat_agent.batch.policy import ErrorPolicy, RecordOutcome, StopAt, messages_of
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.tally import Watch
 from copycat_agent.encoding.bulk import ChunkEncoding, Encoded
 from copycat_agent.encoding.encoder import BulkEncoder, SplitEncoder
 from copycat_agent.errors import BlockedError, DataError, TimestampError
@@ -31,6 +31,26 @@ _TIMESTAMP = 6
 """Its place in a message, see `producer.Message`."""
 _SHOWN_BYTES = 4096
 """Bytes of a key, a value or a header that `copycat tap` shows."""
+
+
+LOOK_SECONDS = 0.1
+"""How often work on records asks whether it has to end. One record may take long: a pattern tries for as much as that."""
+
+
+class Watch:
+    """Says whether work on records has to end before it is done, at little cost: who works on them asks once it is later than `until`."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        self.until = monotonic() + LOOK_SECONDS
+
+    def ends(self) -> bool:
+        """Whether to work on no more records now."""
+        now = monotonic()
+        if now <= self.until:
+            return False
+        self.until = now + LOOK_SECONDS
+        return self._is_over()
 
 
 class Tap:
@@ -92,7 +112,7 @@ class Sender:
                     self._producer.partly_sent(refused.reason)
                 done += todo[:index]
                 try:
-                    replacement, stop_here = self._with_topics([self._instead(progress, todo[index], refused.reason)])
+                    replacement, stop_here = self._with_topics([self.instead(progress, todo[index], refused.reason)])
                 except StopAt as found:
                     return done, found
                 if stop_here:
@@ -120,7 +140,7 @@ class Sender:
                     known.add(message[0])
         return outcomes, None
 
-    def _instead(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
+    def instead(self, progress: Progress, outcome: RecordOutcome, reason: DataError) -> RecordOutcome:
         """Returns what is sent instead of a record that was refused. Raises StopAt."""
         if isinstance(reason, TimestampError) and not _has_timestamp(outcome):
             raise StopAt(outcome.draft, BlockedError(reason.message, reason.hint))  # the clock is wrong, for every record there will be
@@ -128,32 +148,6 @@ class Sender:
         if outcome.counts_as == "dead_lettered":
             return self._policy.smaller(progress, outcome, reason)
         return self._policy.bad(progress, outcome, "send", reason)
-
-    def deliver(self, progress: Progress, outcomes: list[RecordOutcome]) -> tuple[int, StopAt | None]:
-        """Send and settle a group; a group with a refused record is sent once more, record by record.
-
-        Returns how many of them are settled, from the first on, and why the next one is not, when it stops the connector.
-        """
-        sent, stop = self.hand_over(progress, outcomes)
-        try:
-            self._producer.settle()
-        except DataError as refused:
-            return self._deliver_singly(progress, sent, refused, stop)
-        self._policy.count(progress, sent)
-        return len(sent), stop
-
-    def _deliver_singly(
-        self, progress: Progress, outcomes: list[RecordOutcome], refused: DataError, stop: StopAt | None
-    ) -> tuple[int, StopAt | None]:
-        for index, outcome in enumerate(outcomes):
-            try:
-                replacement = outcome if len(outcomes) > 1 else self._instead(progress, outcome, refused)
-            except StopAt as found:
-                return index, found
-            _, found_later = self.deliver(progress, [replacement])
-            if found_later:
-                return index, found_later
-        return len(outcomes), stop
 
 
 def _has_timestamp(outcome: RecordOutcome) -> bool:

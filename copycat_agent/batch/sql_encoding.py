@@ -8,8 +8,8 @@ from time import monotonic
 from typing import Any
 
 from copycat_agent.batch.progress import Progress
+from copycat_agent.batch.sending import Watch
 from copycat_agent.batch.sql_answers import NOT_ASKED, Answers, Asked
-from copycat_agent.batch.tally import Watch
 from copycat_agent.converters import Converter
 from copycat_agent.encoding.bulk import AllAtOnce, ChunkEncoding, Encoded, places
 from copycat_agent.encoding.encoder import BulkEncoder, Encoder, SplitEncoder, StageError

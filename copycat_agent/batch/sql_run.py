@@ -19,10 +19,10 @@ from typing import Any
 from copycat_agent.batch.policy import StopAt, long_line
 from copycat_agent.batch.progress import Progress
 from copycat_agent.batch.run import RUN_FILES, BatchRun
+from copycat_agent.batch.sending import Watch
 from copycat_agent.batch.sql_answers import Answers, QueryChannel, Results
 from copycat_agent.batch.sql_encoding import AnsweredEncoder, Asking
 from copycat_agent.batch.sql_table import Table
-from copycat_agent.batch.tally import Watch
 from copycat_agent.encoding.encoder import Encoder, SplitEncoder
 from copycat_agent.errors import BlockedError, FatalError, FileError
 from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
@@ -155,7 +155,7 @@ class SqlRun(BatchRun):
             fields = self._ask_part(progress, encoder, frame)
         elif isinstance(frame, LongLine) and self._encoder.frames.on_too_long == "truncate":
             fields = encoder.asking.record(long_line(progress, frame), self._answers.total)
-        self._pass(progress, frame)
+        self._policy.pass_frame(progress, frame)
         return self._put(fields)
 
     def _ask_part(self, progress: Progress, encoder: AnsweredEncoder, part: Part) -> list[dict[str, Any]]:

@@ -148,7 +148,10 @@ class Counts(Compact):
 
     def __add__(self, other: Counts) -> Counts:
         """Sum, field by field."""
-        return Counts(*map(add, values_of(self), values_of(other)))
+        return Counts(*map(add, _COUNTED(self), _COUNTED(other)))
+
+
+_COUNTED = attrgetter(*(one.name for one in fields(Counts)))
 
 
 class Delivered(NamedTuple):

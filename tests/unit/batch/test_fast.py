@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.batch.policy import ErrorPolicy, StopAt
 from copycat_agent.batch.progress import Progress
-from copycat_agent.batch.sending import ChunkSender, Sender, Tap
-from copycat_agent.batch.tally import Watch
+from copycat_agent.batch.sending import ChunkSender, Sender, Tap, Watch
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.encoding.layout import MessageLayout
 from copycat_agent.errors import BlockedError, DataError, RetriableError

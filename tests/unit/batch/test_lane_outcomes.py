@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent import failpoints
 from copycat_agent.batch import run
-from copycat_agent.batch.tally import Budget
+from copycat_agent.batch.run import Budget
 from copycat_agent.delivery.exactly_once import task as lanes
 from copycat_agent.errors import BlockedError, DataError, FatalError, FencedError, FileError, RefusedError, RetriableError
 from copycat_agent.executor import run_batch

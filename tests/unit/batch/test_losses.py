@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.batch import policy, run
-from copycat_agent.batch.tally import ENTRIES_MAX, Losses
+from copycat_agent.batch.progress import ENTRIES_MAX, Losses
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Counts, Loss, SourceOffset, SourcePartition
 from copycat_agent.sources.files.reading.stream import Stream

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import run
+from copycat_agent.batch import refused, run
 from copycat_agent.batch.progress import Progress
 from copycat_agent.dev_broker import free_port
 from copycat_agent.encoding import encoder
@@ -316,7 +316,7 @@ def test_a_refused_record_that_stops_the_connector_leaves_the_splits_before_it_s
 def test_a_search_for_refused_records_ends_in_time_and_the_rest_is_not_taken_for_read(
     producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(refused, "SEARCH_SECONDS", 0.0)
     topic = refusing_topic(make_topic)
     lines = [os.urandom(200).hex().encode() for _ in range(250)]
     one, two = write(tmp_path / "a", *lines), write(tmp_path / "b", b"b")
@@ -425,7 +425,7 @@ def test_a_run_that_is_sent_again_ends_where_reading_goes_on(
     producers: Producers, broker: DevBroker, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "RUN_BYTES", 4000)  # a run ends within a block, and reading anew cuts blocks elsewhere
-    monkeypatch.setattr(run, "GROUP_RECORDS", 1000)
+    monkeypatch.setattr(refused, "GROUP_RECORDS", 1000)
     lines = [b"first", b"x" * 5000, *[b"%098d" % number for number in range(16_000)]]
     path = write(tmp_path / "f", *lines)
     connector = definition(broker.bootstrap, make_topic(), line={"max_bytes": 300, "on_too_long": "drop"})

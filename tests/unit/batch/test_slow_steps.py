@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.batch import run, tally
+from copycat_agent.batch import refused, sending
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
@@ -79,7 +79,7 @@ def test_a_batch_ends_in_the_middle_of_a_chunk(tmp_path: Path, policy: dict[str,
 
 
 def test_so_does_the_search_for_a_refused_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(refused, "SEARCH_SECONDS", 0.5)
     connector, path = definition("127.0.0.1:9", "t", **POLICIES[1]), write(tmp_path / "f", *[LINE] * LINES)
     kafka = Refusing()
     result = ship(connector, path, never, 0.5, kafka)
@@ -89,7 +89,7 @@ def test_so_does_the_search_for_a_refused_record(tmp_path: Path, monkeypatch: py
 
 def test_every_batch_gets_ahead_and_the_next_one_goes_on_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connector, path = definition("127.0.0.1:9", "t", steps=SLOW, errors={"tolerance": "all"}), write(tmp_path / "f", *[LINE] * 3)
-    monkeypatch.setattr(tally, "LOOK_SECONDS", -1)
+    monkeypatch.setattr(sending, "LOOK_SECONDS", -1)
     split, taken = split_of(path), [0]
     while taken[-1] < 3 and len(taken) < 5:
         asked = iter([False])

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from copycat_agent.batch import tally
+from copycat_agent.batch import sending
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import DataError
 from copycat_agent.executor import run_batch
@@ -275,7 +275,7 @@ def test_all_ways(connector: Definition, file: tuple[bytes, bool], records: int,
             assert quick.told() == Shipped(connector, path, final=final, max_records=records).told()
             assert quick.told() == Shipped(connector, path, final=final, max_bytes=size).told()
             with pytest.MonkeyPatch.context() as monkeypatch:
-                monkeypatch.setattr(tally, "LOOK_SECONDS", -1)  # after each record
+                monkeypatch.setattr(sending, "LOOK_SECONDS", -1)  # after each record
                 for encoder in (Encoder, OneByOne):
                     again = iter([*stops, *[ANY] * 400])
                     assert quick.told() == Shipped(connector, path, final=final, stops=again, encoder=encoder).told()
