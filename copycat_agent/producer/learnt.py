@@ -1,4 +1,4 @@
-"""What producers of a task leave to those after them: how much to send at once, what a topic takes, what the cluster has and allows."""
+"""What a task's producers learn and leave to those after them: which topics there are, how much to send at once, what brokers allow."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from copycat_agent.options import KafkaOptions
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.cimpl import NewTopic
+
+from copycat_agent.errors import BlockedError, CopycatError, RetriableError
+from copycat_agent.options import KafkaOptions, TopicOptions
+from copycat_agent.producer.asking import ANSWER_SECONDS, Admin, Question
+from copycat_agent.producer.kafka_errors import classify, translate, with_trouble
 from copycat_agent.producer.settings import TRANSACTION_TIMEOUT_MS
 from copycat_agent.producer.statistics import INTERVAL_SECONDS
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 MOST_BYTES = 16 * 2**20
 """A flush costs a round trip; a failure repeats a run."""
@@ -26,6 +35,12 @@ that is given up costs some 200 bytes for good, for the binding (confluent-kafka
 shorter steps. About every third transaction has such a call: 6 MB a day at one transaction a second."""
 _BRIEF_SECONDS = 1.0
 """A producer that lives no longer than this may never get to tell its statistics, which are due every 500 ms."""
+
+_MISSING_SECONDS = 1.5
+"""A broker that creates topics by itself says "unknown" at first; missing for longer than this is missing."""
+_CREATE_SECONDS = 15.0
+_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_NO_ANSWER_YET = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE})  # noqa: SLF001 - its spelling
 
 
 class Pace:
@@ -74,6 +89,133 @@ class Pace:
 
     def _become(self, run_bytes: float) -> None:
         self.run_bytes = int(min(MOST_BYTES, max(LEAST_BYTES, run_bytes)))
+
+
+class Topics:
+    """Knows the partition count of the topics that one producer has used."""
+
+    def __init__(
+        self,
+        client: Producer,
+        options: KafkaOptions,
+        stopping: Callable[[], bool],
+        last_trouble: Callable[[], KafkaError | None],
+        known: dict[str, int] | None = None,
+        missing: set[str] | None = None,
+    ) -> None:
+        """`last_trouble` gives the client's latest connection error, None when it had none, to explain a time-out.
+
+        `known` are partition counts, and `missing` topics that were not there, which the producers of one task share.
+        """
+        self._client = client
+        self._options = options
+        self._stopping = stopping
+        self._last_trouble = last_trouble
+        self._has_asked_admin = False
+        self._partitions: dict[str, int] = {} if known is None else known
+        self._missing: set[str] = set() if missing is None else missing
+        self.admin = Admin(options, stopping=stopping)
+        """For topics that are made, kept until `rest`: a connection per topic would be slow where there are many."""
+
+    def partitions(self, topic: str) -> int:
+        """Number of partitions of `topic`, which exists when this returns.
+
+        Raises BlockedError for a topic that is missing and may not be created, or that this user may not write to;
+        RetriableError when no broker answers.
+        """
+        known = self._partitions.get(topic)
+        if known is None:
+            known = self._partitions[topic] = self._ask(topic)
+        return known
+
+    def rest(self) -> None:
+        """No topic is asked for now: what only new topics need is closed."""
+        if self._has_asked_admin:
+            self._has_asked_admin = False
+            self.admin.close()
+
+    def close(self) -> None:
+        """Nothing is asked any more. An error that was raised here, and whoever keeps it, may keep this object, but not the client."""
+        self.rest()
+        del self._client
+
+    def _ask(self, topic: str) -> int:
+        created = self._options.create_topics is not None and self._create_if_missing(topic, self._options.create_topics)
+        begin = time.monotonic()
+        while True:
+            count, error = self.metadata(topic, begin)
+            if error is None:
+                return count
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and self._options.create_topics is not None and not created:
+                self._create(topic, self._options.create_topics)
+                created, begin = True, time.monotonic()
+            elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
+                raise translate(error, f"topic {topic}")
+            elif self._stopping() or time.monotonic() - begin > self.patience(topic, created=created):
+                if error.code() == KafkaError.LEADER_NOT_AVAILABLE:
+                    raise translate(error, f"topic {topic}")
+                self._missing.add(topic)
+                raise BlockedError(f"topic {topic} does not exist", "create it, or set kafka.create_topics")
+            else:
+                self._client.poll(0.1)
+
+    def patience(self, topic: str, *, created: bool) -> float:
+        """Seconds until a topic that is not there counts as missing. One that was missing before has had its time."""
+        if created:
+            return ANSWER_SECONDS
+        return 0.0 if topic in self._missing else _MISSING_SECONDS
+
+    def metadata(self, topic: str, begin: float) -> tuple[int, KafkaError | None]:
+        """One answer from the cluster. Waits in steps, so that a stop request is heard; each is longer, for slow connections."""
+        step = 1.0
+        while True:
+            try:
+                found = self._client.list_topics(topic, timeout=step).topics[topic]
+            except KafkaException as exception:
+                self._client.poll(0)
+                if not self._stopping() and time.monotonic() - begin < ANSWER_SECONDS and self._is_patient(exception.args[0]):
+                    step = min(2 * step, 4.0)
+                    continue
+                raise self._unreachable(exception.args[0]) from None
+            return len(found.partitions), found.error
+
+    def _is_patient(self, error: KafkaError) -> bool:
+        """Whether an answer may still come: not from a broker that has refused this client."""
+        trouble = self._last_trouble()
+        return error.code() in _NO_ANSWER_YET and (trouble is None or classify(trouble) is not BlockedError)
+
+    def _unreachable(self, error: KafkaError) -> CopycatError:
+        servers = ",".join(self._options.bootstrap_servers)
+        return with_trouble(translate(error, f"no broker answers at {servers}"), self._last_trouble() or self.admin.trouble)
+
+    def _create_if_missing(self, topic: str, options: TopicOptions) -> bool:
+        """Whether it was made. A producer's request for a topic lets the broker make it, by its own defaults, where it does that."""
+        try:
+            self._ask_admin(lambda client: client.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)[topic])
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self._create(topic, options)
+                return True
+            if classify(error) is RetriableError:  # to ask in another way now might make it
+                raise self._unreachable(error) from None
+        return False  # it is there, or this user may not know: the producer's request tells
+
+    def _create(self, topic: str, options: TopicOptions) -> None:
+        wanted = NewTopic(topic, options.partitions, options.replication_factor, config=dict(options.config))
+        within = {"operation_timeout": ANSWER_SECONDS, "request_timeout": ANSWER_SECONDS}
+        try:
+            self._ask_admin(lambda client: client.create_topics([wanted], **within)[topic])
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.code() in _REFUSED:
+                raise BlockedError(f"creating topic {topic}: {error.str()}", "create it, or grant this user Create on it") from None
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(error, f"creating topic {topic}") from None
+
+    def _ask_admin(self, question: Question) -> None:
+        self._has_asked_admin = True
+        self.admin.ask(question, _CREATE_SECONDS)
 
 
 @dataclass(slots=True)

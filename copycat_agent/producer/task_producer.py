@@ -20,10 +20,9 @@ from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
-from copycat_agent.producer.learnt import Pace
+from copycat_agent.producer.learnt import Pace, Topics
 from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
 from copycat_agent.producer.statistics import ClientStatistics
-from copycat_agent.producer.topics import Topics
 
 Message = tuple[Any, ...]
 """Arguments of `produce`, in order: topic, value, key, partition, None, None, timestamp_ms (0: now), headers.

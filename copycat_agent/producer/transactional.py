@@ -21,8 +21,8 @@ from copycat_agent.producer.consuming import offset_after
 from copycat_agent.producer.kafka_errors import not_made, with_trouble
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.learnt import Pace, Shared
+from copycat_agent.producer.offsets_topic import OffsetsTopic, cluster, topic_error
 from copycat_agent.producer.settings import client_settings, distrust_token
-from copycat_agent.producer.topics import OffsetsTopic, cluster, topic_error
 from copycat_agent.transactions.protocol import Entry
 
 STALL_SECONDS = 15.0

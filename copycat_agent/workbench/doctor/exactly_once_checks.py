@@ -11,8 +11,8 @@ from copycat_agent.errors import BlockedError, CopycatError, FatalError
 from copycat_agent.model import OFFSETS_TOPIC
 from copycat_agent.offsets.agent_identity import load
 from copycat_agent.options import KafkaOptions
+from copycat_agent.producer.offsets_topic import MOST_REPLICAS, PARTITIONS, topic_configs
 from copycat_agent.producer.probing import ClusterState, TopicState, probe_transactions
-from copycat_agent.producer.topics import MOST_REPLICAS, PARTITIONS, topic_configs
 from copycat_agent.workbench.doctor.steps import Notes, names
 from copycat_agent.workbench.doctor.topic_checks import allow, allow_transactions, alter_topic, create_topic
 

@@ -16,8 +16,7 @@ from copycat_agent.errors import BlockedError, DataError, RetriableError
 from copycat_agent.model import TaskId
 from copycat_agent.options import KafkaOptions, TopicOptions
 from copycat_agent.producer import Producers, Refused, TaskProducer
-from copycat_agent.producer.learnt import MOST_BYTES
-from copycat_agent.producer.topics import Topics
+from copycat_agent.producer.learnt import MOST_BYTES, Topics
 from tests.rig.kafka import unique_topic, values
 
 if TYPE_CHECKING:

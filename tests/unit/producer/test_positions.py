@@ -17,8 +17,8 @@ from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer import transactional
 from copycat_agent.producer.asking import Admin, Question
+from copycat_agent.producer.offsets_topic import OffsetsTopic
 from copycat_agent.producer.probing import ClusterProbe
-from copycat_agent.producer.topics import OffsetsTopic
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.protocol import Entry
 from tests.rig.kafka import create_topic, unique_topic

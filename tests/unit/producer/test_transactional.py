@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from copycat_agent.dev_broker import DevBroker
-    from copycat_agent.producer.topics import Topics
+    from copycat_agent.producer.learnt import Topics
     from tests.conftest import ProxiedBroker
 
 

@@ -13,8 +13,8 @@ from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Place
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import Definition
+from copycat_agent.producer.offsets_topic import PARTITIONS
 from copycat_agent.producer.probing import ClusterState, TopicState
-from copycat_agent.producer.topics import PARTITIONS
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.transactions.opening import Lanes as OpenedLanes
