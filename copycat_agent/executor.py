@@ -72,17 +72,17 @@ class InlineExecutor:
         self._stopping: dict[TaskId, threading.Event] = {}
 
     def submit(self, batch: Batch) -> Results:
-        """Start `batch` on a thread, see `Executor.submit`."""
+        """Start `batch` on a thread of this process."""
         stopping = self._stopping[batch.task] = threading.Event()
         return self._threads.submit(self._run or run_batch, batch, self._producers, stopping.is_set)
 
     def settle(self, task: TaskId) -> None:
-        """See `Executor.settle`."""
+        """Ask the task's batch to settle and return early."""
         if task in self._stopping:
             self._stopping[task].set()
 
     def close(self) -> None:
-        """See `Executor.close`."""
+        """Ask all batches to settle, wait for them, and close the producers."""
         for event in self._stopping.values():
             event.set()
         self._threads.shutdown()

@@ -177,7 +177,7 @@ class _Runner:
         self._producers = Producers()
 
     def serve(self, index: int) -> bool:
-        """See the function of that name."""
+        """Say hello, and take what the driver sends until it hangs up. Returns whether all batches had ended by then."""
         try:
             self.send(Hello(index))
             while True:

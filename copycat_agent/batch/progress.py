@@ -134,7 +134,7 @@ class Progress:
         self._tail = self._settled_tail = stream.tail(position)
 
     def bounds(self) -> tuple[int, bool]:
-        """See `Stream.bounds`. Of a packed file both are known late."""
+        """Where framing has to end, and whether the split's `final` and `flush` hold there. Of a packed file both are known late."""
         assert self.stream is not None
         return self.stream.bounds(self._limit)
 
@@ -237,7 +237,7 @@ class Progress:
             self.error = error
 
     def move_before(self) -> None:
-        """See `move`, before a bad record: nothing is settled where its split's records go together."""
+        """Settle what was sent before a bad record, as `move` does; nothing of it where the split's records go together."""
         try:
             self.move()
         except SentInPartError:

@@ -172,7 +172,7 @@ class AnsweredEncoder(SplitEncoder):
             self.bulk = AnsweredBulk(encoder, inner, self._asked, answers)
 
     def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
-        """See `SplitEncoder.encode`."""
+        """The messages of one record: one for each row that the query made of it, none where it was not asked about it."""
         if self._progress.window is not None:
             self._progress.window.see(draft)
         record = self._record(draft)
@@ -183,7 +183,7 @@ class AnsweredEncoder(SplitEncoder):
         return tuple(message for message in made if message is not None)
 
     def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
-        """See `SplitEncoder.encode_part`: what the query made of the record's first part decides."""
+        """The messages of one part of a record. What the query made of the record's first part decides for all of them."""
         draft = part.draft
         if self._progress.window is not None:
             self._progress.window.see(draft if part.number == 1 else part.read_first())
@@ -260,7 +260,7 @@ class AnsweredEncoder(SplitEncoder):
 
 
 class AnsweredBulk(BulkEncoder):
-    """See `BulkEncoder`: the first step gives a record what the query made of it."""
+    """A `BulkEncoder` whose first step gives a record what the query made of it."""
 
     def __init__(self, encoder: Encoder, inner: SplitEncoder, asked: Asked, answers: Answers) -> None:
         layout, steps = encoder.layout, inner.steps(1)
@@ -273,7 +273,7 @@ class AnsweredBulk(BulkEncoder):
         self._answers: list[dict[str, Any] | bool | None] = []
 
     def begin(self, chunk: Chunk | Parsed, number: int) -> ChunkEncoding | None:
-        """See `BulkEncoder.begin`."""
+        """Begin with a chunk. None where a record of it has to be looked at, or the query made several rows of one."""
         encoding = super().begin(chunk, number)
         if encoding is None or not chunk.total:
             return None

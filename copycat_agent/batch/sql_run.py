@@ -59,10 +59,10 @@ def _no_collector() -> Iterator[None]:
 
 
 class SqlRun(BatchRun):
-    """See `BatchRun`."""
+    """A `BatchRun` that reads everything before it sends anything, and sends what Spark made of it."""
 
     def __init__(self, batch: Batch, encoder: Encoder, producer: TaskProducer, stopping: Callable[[], bool], query: QueryChannel) -> None:
-        """See `asked_step` for what it raises."""
+        """Raises what `asked_step` raises."""
         super().__init__(replace(batch, max_bytes=min(batch.max_bytes, BATCH_BYTES)), encoder, producer, stopping)
         self._query = query
         step = asked_step(encoder)
@@ -77,12 +77,12 @@ class SqlRun(BatchRun):
         self._is_again = False
 
     def run(self) -> None:
-        """See `BatchRun.run`."""
+        """Read, ask Spark, send and settle. Raises what ends the whole batch."""
         with _no_collector():
             self._run()
 
     def anew(self, batch: Batch, producer: TaskProducer, stopping: Callable[[], bool]) -> SqlRun:
-        """See `BatchRun.anew`. What was read is still there, and so are the answers: Spark is not asked again."""
+        """Another run of what is left of the batch. It has what was read, and the answers: Spark is not asked again."""
         run = SqlRun(batch, self._encoder, producer, stopping, self._query)
         run._answers, run._held, run._is_gathering, run._is_again = self._answers, self._held, False, True
         run._reached, run._streams = self._reached, self._streams

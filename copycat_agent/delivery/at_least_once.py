@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class AtLeastOnceGuarantee:
-    """See `delivery.guarantees.Guarantee`."""
+    """Opens deliveries with this guarantee: at once, since nothing has to be asked."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
 
     def open(self, definition: Definition, report: Report, _earlier: Sequence[str]) -> OpenDelivery:
-        """See `Guarantee.open`. FatalError where the offsets are lost: nobody else has them."""
+        """The delivery, open. FatalError where the offsets are lost: nobody else has them."""
         undecided = self._store.undecided(definition.name)
         if undecided:
             hint = f"put offsets.db back from a backup; or read everything again: copycat offsets reset {definition.name}"
@@ -38,14 +38,14 @@ class AtLeastOnceGuarantee:
         return OpenDelivery(AtLeastOnce(self._store, report.log))
 
     def leave(self, _connector: str) -> None:
-        """See `Guarantee.leave`: offsets are saved with every guarantee."""
+        """Nothing to do: offsets are saved with every guarantee."""
 
     def remember(self, _connector: str, _error: CopycatError) -> None:
-        """See `Guarantee.remember`: there is nothing to decide."""
+        """Nothing to do: there is nothing that a person has to decide."""
 
 
 class OpenDelivery:
-    """See `base.Opening`: there was nothing to wait for."""
+    """An `Opening` with nothing to wait for."""
 
     doing = ""
 
@@ -53,19 +53,19 @@ class OpenDelivery:
         self._delivery = delivery
 
     def tend(self) -> Delivery:
-        """See `Opening.tend`."""
+        """The delivery."""
         return self._delivery
 
     def seconds_left(self) -> float:
-        """See `Opening.seconds_left`."""
+        """Nothing is waited for."""
         return 0.0
 
     def cancel(self) -> None:
-        """See `Opening.cancel`."""
+        """Nothing was begun."""
 
 
 class AtLeastOnce:
-    """See `base.Delivery`."""
+    """The driver's half: what a batch brings back is saved in the store. Nothing is kept here, and Kafka is never asked."""
 
     pace_seconds = 0.0
     has_work = False
@@ -77,37 +77,37 @@ class AtLeastOnce:
         self._log = log
 
     def view(self) -> DeliveryView:
-        """See `Delivery.view`."""
+        """Nothing but that: no positions are in Kafka."""
         return DeliveryView()
 
     def is_free(self, _task: int) -> bool:
-        """See `Delivery.is_free`."""
+        """Every task may have a batch."""
         return True
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """See `Delivery.admit`."""
+        """All of them."""
         return tuple(splits)
 
     def plan(self, _task: int, _splits: Sequence[Split]) -> AtLeastOncePlan:
-        """See `Delivery.plan`."""
+        """A batch has to be told nothing."""
         return AT_LEAST_ONCE
 
     def take_in(self, _batch: Batch, results: Results) -> Results:
-        """See `Delivery.take_in`."""
+        """The results as they are."""
         return results
 
     def changed(self) -> None:
-        """See `Delivery.changed`."""
+        """It has nothing to publish."""
 
     def quiet(self) -> None:
-        """See `Delivery.quiet`."""
+        """It has nothing to do."""
 
     def save(self, one: Unsaved, accounts: Accounts) -> bool:
-        """See `Delivery.save`."""
+        """Save offsets, losses and accounts in one transaction."""
         return self._commit(one.changes, accounts)
 
     def save_last(self, changes: Changes, _unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
-        """See `Delivery.save_last`."""
+        """Save them for the last time: they hold what was left unsaved."""
         self._commit(changes, accounts)
 
     def _commit(self, changes: Changes, accounts: Accounts) -> bool:
@@ -115,16 +115,16 @@ class AtLeastOnce:
         return self._store.commit(changes.offsets, changes.forget, changes.losses, accounts=accounts)
 
     def left(self, *, unsaved: bool, in_flight: bool) -> bool:
-        """See `Delivery.left`."""
+        """Log that what was in flight is sent again. Offsets that are not saved mean repeats."""
         if in_flight:
             self._log.warning("stopped before everything in flight was acknowledged; it will be sent again")
         return unsaved
 
     def close(self) -> None:
-        """See `Delivery.close`."""
+        """Nothing is open."""
 
     def tend(self) -> Results:
-        """See `Delivery.tend`."""
+        """Nothing waits for Kafka."""
         return ()
 
 
@@ -134,7 +134,7 @@ class AtLeastOnceTask:
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
-        """See `TaskHalf.run`."""
+        """Run a batch with one producer. What it raises came before anything was sent."""
         kafka = encoder.kafka
         producer = producers.take(batch.task, kafka, tracked=batch.tracked)
         run = make_run(batch, encoder, producer, stopping)

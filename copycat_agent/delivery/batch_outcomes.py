@@ -37,7 +37,7 @@ class _Acknowledged:
     is_always_asked = False
 
     def add(self, _batch: Batch, results: Results, _why: str, *, begun: bool, again: bool = False) -> Results:  # noqa: ARG002 - see `BatchOutcomes`
-        """See `BatchOutcomes.add`."""
+        """The results as they are."""
         return results
 
 
@@ -47,7 +47,7 @@ class _Transaction:
     is_always_asked = True
 
     def add(self, batch: Batch, results: Results, why: str, *, begun: bool, again: bool = False) -> Results:
-        """See `BatchOutcomes.add`."""
+        """The first result gets the outcome: what a result says of it, else unknown if a process may have begun it, else undone."""
         plan = batch.delivery
         assert isinstance(plan, LanePlan), "a transaction has a lane"
         if not results:
@@ -76,5 +76,5 @@ def completed(batch: Batch, results: Results, why: str, *, again: bool) -> Resul
 
 
 def is_always_asked(batch: Batch) -> bool:
-    """See `BatchOutcomes.is_always_asked`."""
+    """Whether Kafka has to be asked about this batch even if no process is known to have begun it."""
     return OUTCOMES[batch.delivery.guarantee].is_always_asked

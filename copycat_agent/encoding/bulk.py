@@ -146,14 +146,14 @@ class AllAtOnce(ChunkEncoding):
         self._encoded = encoded
 
     def skip(self, records: int) -> None:
-        """See `ChunkEncoding.skip`."""
+        """Pass over so many records: they are done with otherwise."""
         messages, drops = self._encoded.messages, self._encoded.drops
         dropped = sum(before + index < records for index, before in enumerate(drops))
         sent = records - dropped
         self._encoded = Encoded(messages[sent:], [before - sent for before in drops[dropped:]])
 
     def take(self, most: int, until: float) -> Encoded:
-        """See `ChunkEncoding.take`. All of them: they are made, and in memory."""
+        """All of them, whatever is asked for: they are made, and in memory."""
         del most, until
         return self._encoded
 

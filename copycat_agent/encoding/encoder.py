@@ -107,7 +107,7 @@ class SplitEncoder:
     def __init__(
         self, encoder: Encoder, split: Split, partitions: Callable[[str], int], run: int, host: str, window: BoundWindow | None
     ) -> None:
-        """See `Encoder.bind`."""
+        """Made by `Encoder.bind`, with arguments as there."""
         self._encoder = encoder
         self._window = window
         self._begun: Begun | None = None
@@ -220,7 +220,7 @@ class SplitEncoder:
         return topic, self._value(draft, topic), key, partition, None, None, timestamp, headers
 
     def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
-        """See `finish`. `begun` and `draft` are what the steps made of the first part and of this one."""
+        """The message of a part of a record, where `begun` and `draft` are what the steps made of the first part and of this one."""
         try:
             topic, key, partition, timestamp, headers = self.layout.outline_of_part(begun.draft, draft, extra, part.record)
         except DataError as error:

@@ -174,7 +174,7 @@ class SplitLayout:
         return self._run % self._partitions(topic) if key is not None else ANY_PARTITION
 
     def _value(self, meta: SplitMeta) -> Callable[[Draft, str], Any]:
-        """See `value`."""
+        """Builds the function `value`, with no more in it than this definition needs."""
         layout, template = self._layout, self._layout.value
         convert = layout.convert_value
         if template is None:

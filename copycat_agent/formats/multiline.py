@@ -23,12 +23,12 @@ _READ_BACK_BYTES = 2**15
 
 
 class MultilineFrames:
-    """See `formats.model.Frames`."""
+    """Frames records of several lines. Stateless, as all `Frames` are."""
 
     def __init__(
         self, line: LineOptions, options: MultilineOptions, block_bytes: int = BLOCK_BYTES, *, encoding: str = "utf-8", raw: bool = False
     ) -> None:
-        """See `LineFrames`."""
+        """`block_bytes`, `encoding` and `raw`, and what is raised, as with `LineFrames`."""
         self.on_too_long = options.on_too_long
         self.splits = self.on_too_long == "split"
         # no piece of a long line is longer than a part
@@ -42,7 +42,7 @@ class MultilineFrames:
         self.max_bytes = options.max_bytes
 
     def frames(self, read: Reader, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `Frames.frames`. A `skipping` start at a line's beginning lies between two lines of a group."""
+        """Finds groups of lines, as `Frames.frames` says. A `skipping` start at a line's beginning lies between two lines of a group."""
         held = Cut.parse(how.get("cut", ""), start) if self.splits else None
         skipping = how.get("skipping", False) and held is None
         in_line = skipping and not self.lines.is_line_start(read, start)

@@ -89,7 +89,7 @@ class LaneProducer(TaskProducer):
         self._connect(settings, int(settings["message.timeout.ms"]), shared.partitions, shared.missing)
 
     def on_statistics(self, text: str) -> None:
-        """See `TaskProducer.on_statistics`."""
+        """The client has said this about itself."""
         self._shared.heard_at = time.monotonic()
         super().on_statistics(text)
 
@@ -115,11 +115,11 @@ class LaneProducer(TaskProducer):
             raise self._told(exception.args[0], f"beginning transaction {self.transactional_id}") from None
 
     def send(self, topic: str, values: list[bytes], tail: Message) -> None:
-        """See `TaskProducer.send`. RefusedError when Kafka has refused a record of this transaction meanwhile."""
+        """Send values as `TaskProducer.send` does. RefusedError when Kafka has refused a record of this transaction meanwhile."""
         self._count(len(values), lambda: super(LaneProducer, self).send(topic, values, tail))
 
     def send_each(self, messages: Iterable[Message]) -> None:
-        """See `send`."""
+        """Send messages that differ in more than their value. Otherwise like `send`."""
         going = list(messages)
         self._count(len(going), lambda: super(LaneProducer, self).send_each(going))
 
@@ -159,11 +159,11 @@ class LaneProducer(TaskProducer):
         self.is_settled = True
 
     def may_send(self, source: Intact, end: int) -> bool:
-        """See `TaskProducer.may_send`. What was sent of another file would undo the transaction."""
+        """Whether what was read is the file's own: what was sent of another file would undo the transaction."""
         return source.is_whole or source.was_still(end)
 
     def partly_sent(self, reason: DataError) -> None:
-        """See `TaskProducer.partly_sent`. RefusedError: its first messages must not be committed beside a dead letter."""
+        """RefusedError: the first messages of a record must not be committed beside its dead letter."""
         raise RefusedError(reason)
 
     def commit(self) -> None:
@@ -204,12 +204,12 @@ class LaneProducer(TaskProducer):
         return None
 
     def attend(self) -> None:
-        """See `TaskProducer.attend`; nothing once it is closed."""
+        """Take in what the client has to say, from any thread; nothing once it is closed."""
         if (client := getattr(self, "_client", None)) is not None:
             self._poll(0, client)
 
     def close(self) -> None:
-        """See `TaskProducer.close`. Once is enough."""
+        """Give up what is queued and free the client. Once is enough."""
         with self._lock:
             if self._is_closed:
                 return

@@ -56,35 +56,35 @@ class KafkaSteps:
         self._live: set[LaneProducer] = set()
 
     def prepare(self, transactional_id: str) -> LaneProducer:
-        """See `Steps`."""
+        """A new producer, whose fencing of all others with its id begins now."""
         handle = LaneProducer(self.options, self.client_id, transactional_id, self.shared)
         with self._lock:
             self._live.add(handle)
         return handle
 
     def ready(self, handle: LaneProducer) -> None:
-        """See `Steps`."""
+        """Wait until nothing of the id's earlier transactions is open or undecided any more."""
         handle.ready()
 
     def begin(self, handle: LaneProducer) -> None:
-        """See `Steps`."""
+        """Begin the transaction. FencedError when somebody else has taken the id."""
         handle.begin_transaction()
 
     def send(self, handle: LaneProducer, place: Place, entries: Sequence[Entry]) -> None:
-        """See `Steps`."""
+        """Send entries of the offsets topic in the transaction."""
         handle.send_entries(place, entries)
 
     def flush(self, handle: LaneProducer) -> None:
-        """See `Steps`."""
+        """Wait until everything that was sent is acknowledged. FencedError, RefusedError."""
         handle.settle_entries()
 
     def commit(self, handle: LaneProducer) -> None:
-        """See `Steps`."""
+        """Commit. When it raises, nobody knows whether it is committed."""
         handle.commit()
         self.rest()
 
     def close(self, handle: LaneProducer | None = None) -> None:
-        """See `Steps`. Without a handle: free everything that is left."""
+        """Free the producer; without a handle everything that is left."""
         with self._lock:
             leaving = [handle] if handle is not None else list(self._live)
             self._live.difference_update(leaving)
@@ -112,7 +112,7 @@ class KafkaSteps:
         return max(views, key=lambda view: view.at, default=None)
 
     def cluster_id(self) -> str:
-        """See `Steps`."""
+        """Returns the id of the cluster."""
         return str(cluster(self._admin).cluster_id)
 
     def ensure_topic(self, topic: str) -> int:
@@ -136,7 +136,7 @@ class KafkaSteps:
         return int(found.offset)
 
     def replay(self, place: Place, since: int, end: int) -> list[Entry]:
-        """See `Steps`. RetriableError when a transaction below `end` stays open; then nothing is known."""
+        """Committed entries from offset `since` up to `end`, in order. RetriableError when a transaction below `end` stays open."""
         self._unasked = 0
         if since >= end:
             return []

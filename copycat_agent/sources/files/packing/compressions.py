@@ -175,21 +175,21 @@ class _SnappyChunk:
 
     @property
     def eof(self) -> bool:
-        """See `Member`: once all it holds is taken."""
+        """Whether it has ended, and all it holds is taken."""
         return self._ended and not self._out
 
     @property
     def needs_input(self) -> bool:
-        """See `Member`."""
+        """Whether nothing more comes out before more goes in."""
         return not (self._ended or self._out or len(self._packed) >= self._needed)
 
     @property
     def unused_data(self) -> bytes:
-        """See `Member`."""
+        """What stands behind its end."""
         return bytes(self._packed)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """See `Member`."""
+        """Takes packed bytes, and returns up to `max_length` unpacked ones."""
         self._packed += data
         if self._packed and not self._head and _DATA[-1] < self._packed[0] < _SKIPPABLE:
             raise ValueError("what follows is no chunk of snappy's framing format")

@@ -68,7 +68,7 @@ def damage_loss(result: SplitResult) -> Loss:
 
 
 def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Loss, ...]]:
-    """See `SourceKind.saved`."""
+    """The offset that the driver would save of a result, and the losses that come with it: with damage, the rest of the file is lost."""
     del options
     if not result.damage:
         return result.offset, result.losses
@@ -76,7 +76,7 @@ def saved(result: SplitResult, options: object) -> tuple[SourceOffset, tuple[Los
 
 
 class PackedStream(Stream):
-    """See `Stream`. Where the packed bytes end in the middle, more are waited for, until the split is `final`: then that is damage."""
+    """A packed file, by unpacked bytes. Where it ends too early, more is waited for, until the split is `final`: then that is damage."""
 
     limits: UnpackOptions | None = None
     """What it may hold; None for anything. A subclass may set it."""
@@ -107,7 +107,7 @@ class PackedStream(Stream):
         return self._unpacker.read(self._read_raw, position, size)
 
     def is_what_was_read(self) -> bool:
-        """See `Stream.is_what_was_read`. An archive that ends before what was read, unfinished or damaged, is not another one yet."""
+        """Whether it holds what was read before. An archive that ends before that, unfinished or damaged, is not another one yet."""
         if self._origins:
             self._find_origin()
             self.waits |= self.offset.done  # see `TrackedFile.origins`: it is read as the rest of another one, or not at all
@@ -148,7 +148,7 @@ class PackedStream(Stream):
         return self._unpacker.produced < offset.position
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """See `Stream.complete`. Of an archive whose end was reached, the offset has the packed size up to which it was read."""
+        """Adds what is known of the archive. Where its end was reached, the offset has the packed size up to which it was read."""
         unpacker, offset = self._unpacker, result.offset
         settled = unpacker.taken if result.at_end else max(0, unpacker.taken - OUTPUT_BYTES)  # no more than a block is ahead
         result = replace(result, origin=self.origin, packed_position=settled)
@@ -172,18 +172,18 @@ class PackedStream(Stream):
         return ""
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """See `Stream.bounds`: the end shows only when it is reached."""
+        """Where framing has to end, and whether that is the end: it shows only when it is reached."""
         if self._unpacker.is_whole:
             self._end = self._unpacker.produced
         end = self._end  # known for good: reading far back makes the unpacker begin anew
         return (limit, False) if end < 0 else (min(limit, end), self._final and end <= limit)
 
     def is_exhausted(self, limit: int) -> bool:
-        """See `Stream.is_exhausted`."""
+        """Whether everything was unpacked, and nothing is left before byte `limit`."""
         return self._unpacker.has_ended and self._unpacker.produced <= limit
 
     def is_still(self, position: int) -> bool:
-        """See `Stream.is_still`: told by the packed bytes' ends, and only when size or time of change are not what they were."""
+        """Whether it is the file that was read: told by the packed bytes' ends, where size or time of change are not what they were."""
         del position
         try:
             now = self._handle.stat()
@@ -195,7 +195,7 @@ class PackedStream(Stream):
         return self._is_sound
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
-        """See `Stream.fingerprint`."""
+        """Returns the fingerprint at `position`, which is settled: nothing before it is asked for again."""
         self._settled = position
         self._unpacker.keep(position)
         return fingerprint.of(self._unpacker.head[:position], tail)

@@ -55,7 +55,7 @@ class PassedOver:
 
 
 Mark = tuple[int, int, int, int] | None
-"""See `mark`."""
+"""What `mark` tells of a directory; None where it cannot be told."""
 Warn = Callable[[str, str], None]
 """`warn(path, why)`; the caller says each only once."""
 _Todo = list[tuple[str, tuple[str, ...]]]

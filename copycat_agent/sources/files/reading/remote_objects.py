@@ -164,7 +164,7 @@ JUMP_BYTES = 2**16
 
 
 class RemoteHandle:
-    """See `stream.Handle`. Its size, time of change and ETag are those of the moment it was opened.
+    """An open object. Its size, time of change and ETag are those of the moment it was opened.
 
     How the file is now is asked once for each range that was fetched, after it: what came before is then known to be of one version.
     """
@@ -182,7 +182,7 @@ class RemoteHandle:
         self._block = self._head = b""
 
     def stat(self) -> Info:
-        """See `Handle.stat`."""
+        """Returns how it is now."""
         if not self._is_known:
             self._now = self._opened if self._is_same() else Info(-1, 0)
             self._is_known = True
@@ -198,7 +198,7 @@ class RemoteHandle:
             return False
 
     def pread(self, size: int, position: int) -> bytes:
-        """See `Handle.pread`."""
+        """Reads by position."""
         if position + size <= len(self._head):  # asked for again and again, to compare; not worth a jump
             return self._head[position : position + size]
         if not self._begin <= position < self._begin + len(self._block):
@@ -224,11 +224,11 @@ class RemoteHandle:
         return data
 
     def is_version(self, offset: SourceOffset) -> bool:
-        """See `Handle.is_version`."""
+        """Whether size and time of change are those that the offset was planned from."""
         return (self._opened.st_size, self._opened.st_mtime_ns) == (offset.size, offset.mtime_ns)
 
     def close(self) -> None:
-        """See `Handle.close`."""
+        """Close it; once is enough."""
         self._block = b""
         try:
             self._file.close()

@@ -79,20 +79,20 @@ class LocalHandle:
         self.fd = os.open(path, _FLAGS)
 
     def stat(self) -> os.stat_result:
-        """See `Handle.stat`."""
+        """Returns how it is now."""
         return os.fstat(self.fd)
 
     def pread(self, size: int, position: int) -> bytes:
-        """See `Handle.pread`."""
+        """Reads by position."""
         return os.pread(self.fd, size, position)
 
     def is_version(self, offset: SourceOffset) -> bool:
-        """See `Handle.is_version`: what files of a host are is told by their bytes, which may have grown since."""
+        """Always: what a file of a host is, is told by its bytes, and it may have grown since."""
         del offset
         return True
 
     def close(self) -> None:
-        """See `Handle.close`."""
+        """Close it; once is enough."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
