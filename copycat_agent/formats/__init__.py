@@ -5,24 +5,10 @@ from __future__ import annotations
 from copycat_agent.formats.draft import Draft, Parsed, Unparsed
 from copycat_agent.formats.encoding import encoding_problem, split_problem
 from copycat_agent.formats.lines import LineFrames, LineOptions
-from copycat_agent.formats.model import (
-    TAIL_BYTES,
-    Chunk,
-    Frame,
-    Frames,
-    Gap,
-    How,
-    LongLine,
-    OnTooLong,
-    Part,
-    Reader,
-    RecordFile,
-    RecordFormat,
-    SkippedRest,
-    Text,
-)
+from copycat_agent.formats.model import Frame, Frames, Gap, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
 from copycat_agent.formats.multiline import MultilineFrames
 from copycat_agent.formats.multiline_options import MultilineOptions
+from copycat_agent.formats.text import TAIL_BYTES, Chunk, Reader, Text
 
 __all__ = [
     "TAIL_BYTES",

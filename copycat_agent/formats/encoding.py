@@ -1,186 +1,45 @@
-"""Encodings: what a file's text is encoded in, and what that makes of delimiters, byte order marks and values.
-
-Lines are found in bytes and decoded afterwards. Of the encodings of Unicode with units of two or four bytes, a delimiter counts
-only where a unit begins, counted from byte 0 of the file.
-"""
+"""Encodings: which of Python's codecs the text of files can be in, and what is known of their bytes."""
 
 from __future__ import annotations
 
 import codecs
 from functools import lru_cache
-from typing import NamedTuple
 
-from copycat_agent.formats.model import Reader, Text
-
-_MARKS = (
-    ("utf-8", codecs.BOM_UTF8),
-    ("utf-32-le", codecs.BOM_UTF32_LE),  # before UTF-16, whose mark it begins with
-    ("utf-32-be", codecs.BOM_UTF32_BE),
-    ("utf-16-le", codecs.BOM_UTF16_LE),
-    ("utf-16-be", codecs.BOM_UTF16_BE),
-)
-MARK_BYTES = 4
-"""Bytes at the beginning of a file that tell everything about its mark."""
-CHARACTER_BYTES = 8
-"""No character has more."""
-_BY_MARK = {"auto": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+BY_MARK = {"auto": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 """Names that leave the choice to the mark, and what holds without one."""
-_UNITS = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
+UNITS = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 AS_IT_STANDS = frozenset({"utf-8", "ascii"})
 """Codecs whose bytes are taken for UTF-8 as they are."""
-_GOES_ON = range(0x80, 0xC0)
-_LEADS = ((2, range(0xC2, 0xE0)), (3, range(0xE0, 0xF0)), (4, range(0xF0, 0xF5)))
-"""The bytes of UTF-8 that are not a character's first, and those that are the first of two, three or four."""
 _SURROGATES = range(0xD800, 0xE000)
 _NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 """Codecs of Python that are made for other things than files."""
 
 
-class Layout(NamedTuple):
-    """What one file's text looks like as bytes.
-
-    `unit`: delimiters begin at multiples of this. `mark` is what stands at byte 0 before the text, b"" for nothing; `is_raw`
-    makes it part of the first record. `codec` is Python's name, also where nothing is decoded. `text` makes values of lines.
-    `extends_ascii`: bytes below 128 are ASCII whatever stands around them. `may_have_holes`: no NUL is a part of a delimiter.
-    """
-
-    codec: str
-    unit: int
-    mark: bytes
-    delimiter: bytes
-    text: Text
-    is_raw: bool
-    extends_ascii: bool
-    may_have_holes: bool
-
-    def find(self, block: bytes, position: int, begin: int = 0) -> int:
-        """Where the first delimiter in `block[begin:]` begins, -1 without one. `block` stands at byte `position` of the file."""
-        place = block.find(self.delimiter, begin)
-        while place >= 0 and (position + place) % self.unit:
-            place = block.find(self.delimiter, place + 1)
-        return place
-
-    def rfind(self, block: bytes, position: int) -> int:
-        """Where the last delimiter in `block` begins, -1 without one."""
-        place = block.rfind(self.delimiter)
-        while place >= 0 and (position + place) % self.unit:
-            place = block.rfind(self.delimiter, 0, place + len(self.delimiter) - 1)
-        return place
-
-    def split(self, block: bytes, position: int, most: int = -1) -> list[bytes]:
-        """`block.split(delimiter, most)`, delimiters of this encoding only."""
-        if self.unit == 1:
-            return block.split(self.delimiter, most)
-        pieces: list[bytes] = []
-        begin = 0
-        while most < 0 or len(pieces) < most:
-            place = self.find(block, position, begin)
-            if place < 0:
-                break
-            pieces.append(block[begin:place])
-            begin = place + len(self.delimiter)
-        return [*pieces, block[begin:]]
-
-    def down(self, position: int) -> int:
-        """The last byte up to `position` where a unit begins."""
-        return position - position % self.unit
-
-    def up(self, position: int) -> int:
-        """The first byte from `position` on where a unit begins."""
-        return position + -position % self.unit
-
-    def head(self, line: bytes, size: int) -> tuple[bytes, bytes]:
-        """The first `size` bytes of a longer `line`, cut at a character's end, and the value that they make."""
-        head = line[: self._fitting(line, size)]
-        return head, self.text.decoded(head)
-
-    def cut(self, line: bytes, begin: int, size: int) -> int:
-        """Where to cut a `line` of which more than `size` bytes stand from `begin` on: at a character's end, behind at least one."""
-        piece = line[begin : begin + size + CHARACTER_BYTES + 1]
-        for most in range(size, len(piece)):
-            if fits := self._fitting(piece, most):
-                return begin + fits
-        return begin + len(piece)
-
-    def _fitting(self, line: bytes, size: int) -> int:
-        """How many of the first `size` bytes of a longer line are whole characters."""
-        if self.codec in AS_IT_STANDS:
-            return _character_end(line, size)
-        head = line[: self.down(size)]
-        decoder = codecs.getincrementaldecoder(self.codec)("replace")
-        decoder.decode(head)
-        return len(head) - len(decoder.getstate()[0])
-
-
-def _character_end(line: bytes, size: int) -> int:
-    """`size`, or the bytes before the UTF-8 character that goes on there."""
-    for place in range(size, max(-1, size - 4), -1):
-        if line[place] not in _GOES_ON:
-            length = next((length for length, leads in _LEADS if line[place] in leads), 1)
-            return place if place + length > size else size
-    return size
-
-
-class Encoding:
-    """`source.encoding` and `line.delimiter`: the layout of each file. Raises ValueError for what `encoding_problem` names."""
-
-    def __init__(self, name: str, delimiter: str, *, is_raw: bool) -> None:
-        self._name = _canonical(name)
-        self._delimiter = delimiter
-        self._is_raw = is_raw
-        without_mark = _BY_MARK.get(self._name, self._name)
-        self._asks_mark = self._name in _BY_MARK
-        self._plain = self._layout(without_mark, b"")
-
-    def of(self, read: Reader, position: int) -> Layout:
-        """The layout of a file that is read from byte `position`. Reads its first bytes where they matter."""
-        if position and not self._asks_mark:
-            return self._plain
-        head = read(0, MARK_BYTES)
-        for codec, mark in _MARKS:
-            if head.startswith(mark) and self._allows(codec):
-                return self._layout(codec, mark)
-        return self._plain
-
-    def _allows(self, codec: str) -> bool:
-        return self._name == "auto" or codec.startswith(self._name)
-
-    def _layout(self, codec: str, mark: bytes) -> Layout:
-        return _layout(codec, mark, self._delimiter, is_raw=self._is_raw)
-
-
-@lru_cache(maxsize=64)
-def _layout(codec: str, mark: bytes, delimiter: str, *, is_raw: bool) -> Layout:
-    decode = "" if is_raw or codec in AS_IT_STANDS else codec
-    text = Text("\r".encode(codec) if delimiter == "\n" else b"", decode)
-    return Layout(codec, _UNITS.get(codec, 1), mark, delimiter.encode(codec), text, is_raw, _extends_ascii(codec), "\0" not in delimiter)
-
-
 def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:
     """Why files cannot be read in the encoding `name` with this `delimiter`, and a hint; None when they can."""
     try:
-        codec = _canonical(name)
+        codec = canonical(name)
     except ValueError as error:
         return str(error), "such as utf-8, auto (by byte order mark), utf-16, latin-1, cp1252 or shift_jis"
-    codec = _BY_MARK.get(codec, codec)
+    codec = BY_MARK.get(codec, codec)
     try:
         encoded = delimiter.encode(codec)
     except UnicodeError:
         return f"the delimiter does not exist in {codec}", "write a line.delimiter that this encoding has"
-    if codec not in _UNITS and encoded[0] in _inner_bytes(codec):
+    if codec not in UNITS and encoded[0] in _inner_bytes(codec):
         return f"the delimiter can be a part of other characters in {codec}", 'keep line.delimiter "\\n"'
     return None
 
 
 def split_problem(name: str) -> tuple[str, str] | None:
     """Why `on_too_long: split` cannot be had in the encoding `name`, and a hint; None when it can."""
-    if not _canonical(name).startswith(("iso2022", "hz", "utf-7")):
+    if not canonical(name).startswith(("iso2022", "hz", "utf-7")):
         return None
     words = f"text in {name} cannot be read from its middle on, so it cannot go in parts"
     return words, "set on_too_long to truncate, dlq or drop, where it is split"
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
     """Python's own name of the codec; `auto` as it is. Raises ValueError."""
     if name == "auto":
         return name
@@ -195,7 +54,7 @@ def _canonical(name: str) -> str:
     return "utf-8" if codec == "utf-8-sig" else codec
 
 
-def _extends_ascii(codec: str) -> bool:
+def extends_ascii(codec: str) -> bool:
     """False for codecs that make other characters of ASCII bytes too, as EBCDIC, and ISO 2022 behind an escape."""
     ascii_bytes = bytes(range(128))
     return not codec.startswith(("iso2022", "hz")) and ascii_bytes.decode(codec, "replace").encode("utf-8", "replace") == ascii_bytes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copycat_agent.formats.encoding import Layout
 from copycat_agent.formats.grouping import GroupState
-from copycat_agent.formats.model import TAIL_BYTES, Cut, Part
+from copycat_agent.formats.model import Cut, Part
+from copycat_agent.formats.text import TAIL_BYTES, Layout
 
 
 class GroupParts:

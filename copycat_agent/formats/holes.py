@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from copycat_agent.formats.encoding import Layout
-from copycat_agent.formats.model import Reader
+from copycat_agent.formats.text import Layout, Reader
 
 HOLE_BYTES = 64
 INNER_HOLE_BYTES = 512

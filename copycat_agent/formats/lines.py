@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, Unpack
 
-from copycat_agent.formats.encoding import CHARACTER_BYTES, MARK_BYTES, Encoding, Layout
 from copycat_agent.formats.holes import HOLE_BYTES, INNER_HOLE_BYTES, OPEN_BYTES, Holes
 from copycat_agent.formats.long_lines import FrameLimits, LongLines
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Cut, Frame, Gap, How, LongLine, OnTooLong, Part, Reader, Text
+from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, OnTooLong, Part
+from copycat_agent.formats.text import CHARACTER_BYTES, MARK_BYTES, TAIL_BYTES, Chunk, Encoding, Layout, Reader, Text
 from copycat_agent.options import ByteSize, Duration, Field, Options
 
 BLOCK_BYTES = 2**20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from copycat_agent.formats.encoding import CHARACTER_BYTES, Layout
 from copycat_agent.formats.holes import INNER_HOLE_BYTES, Holes
-from copycat_agent.formats.model import TAIL_BYTES, Cut, LongLine, Part, Reader, SkippedRest, part_bytes
+from copycat_agent.formats.model import Cut, LongLine, Part, SkippedRest, part_bytes
+from copycat_agent.formats.text import CHARACTER_BYTES, TAIL_BYTES, Layout, Reader
 
 
 class FrameLimits(NamedTuple):

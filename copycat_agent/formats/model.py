@@ -7,139 +7,17 @@ where it begins, and reading can go on at any of them with what `Cut` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
-from copycat_agent.formats.draft import Draft, Parsed
-
-TAIL_BYTES = 256
-"""Bytes before a position that its fingerprint covers."""
+from copycat_agent.formats.draft import Parsed
+from copycat_agent.formats.text import Chunk, Reader
 
 OnTooLong = Literal["dlq", "truncate", "split", "drop"]
 """What becomes of a record over the limit."""
 
 _MOST_BYTES = 2**30 + 2**12
 """Of a first part: the largest limit, a delimiter and a character."""
-
-Reader = Callable[[int, int], bytes]
-"""`read(position, size)`: up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
-
-
-class Text(NamedTuple):
-    """How a stretch between delimiters becomes a record's value.
-
-    `cr` is taken off its end where it stands there. `codec`: it is decoded with that and encoded as UTF-8, what cannot be
-    decoded replaced by U+FFFD; "" leaves its bytes as they are.
-    """
-
-    cr: bytes = b""
-    codec: str = ""
-
-    def value(self, stretch: bytes) -> bytes:
-        """The value of one stretch, or of a group of lines with delimiters in it."""
-        return self.decoded(stretch.removesuffix(self.cr) if self.cr else stretch)
-
-    def values(self, stretches: list[bytes], *, skip_empty: bool) -> list[bytes]:
-        """The values of some stretches, without those of empty lines where they are skipped."""
-        values, cr = stretches, self.cr
-        if cr:
-            size = -len(cr)
-            values = [line[:size] if line.endswith(cr) else line for line in stretches]
-        if skip_empty:
-            values = [line for line in values if line]
-        return list(map(self.decoded, values)) if self.codec else values
-
-    def decoded(self, text: bytes) -> bytes:
-        """UTF-8 of some bytes, all of them."""
-        return text.decode(self.codec, "replace").encode("utf-8", "replace") if self.codec else text
-
-
-class Chunk(NamedTuple):
-    """A run of complete records, read at once.
-
-    `raw` are the stretches between delimiters as they stand in the file; `values` are the records that `text` makes of them,
-    where empty lines are skipped without those. `raw` and `values` are the same list when nothing differs. `tail` are the last
-    bytes before `end`, for the fingerprint. `partial`: one stretch that no delimiter ends.
-    """
-
-    raw: list[bytes]
-    values: list[bytes]
-    start: int
-    end: int
-    delimiter: bytes
-    text: Text
-    skip_empty: bool
-    tail: bytes
-    partial: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        """What it weighs: the bytes it covers."""
-        return self.end - self.start
-
-    @property
-    def total(self) -> int:
-        """How many stretches it is made of."""
-        return len(self.raw)
-
-    def weight(self, index: int) -> int:
-        """How many bytes its first `index` stretches cover."""
-        return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
-
-    def rows(self, first: int = 1) -> Iterator[Draft]:
-        """A draft of each record; skipped empty lines are left out. The first stretch is the `first`-th record of its file."""
-        position = self.start
-        for number, raw in enumerate(self.raw, first):
-            end = min(position + len(raw) + len(self.delimiter), self.end)
-            if not self._is_skipped(raw):
-                draft = Draft(self.text.value(raw), position, end, number)
-                draft.partial = self.partial
-                yield draft
-            position = end
-
-    def fitting(self, records: int, size_bytes: int) -> int:
-        """How many stretches hold no more than so many records and bytes; at least one, however long."""
-        if records >= len(self.values) and size_bytes >= self.end - self.start:
-            return len(self.raw)
-        taken = place = 0
-        for index, raw in enumerate(self.raw):
-            place += len(raw) + len(self.delimiter)
-            taken += not self._is_skipped(raw)
-            if index and (place > size_bytes or taken > records):
-                return index
-        return len(self.raw)
-
-    def before(self, position: int) -> int:
-        """How many stretches begin before byte `position`."""
-        place = self.start
-        for index, raw in enumerate(self.raw):
-            if place >= position:
-                return index
-            place += len(raw) + len(self.delimiter)
-        return len(self.raw)
-
-    def cut(self, index: int) -> tuple[Chunk, Chunk]:
-        """The first `index` stretches and the others, each a chunk. Neither may be empty."""
-        assert 0 < index < len(self.raw), "half of a chunk is a chunk"
-        first, others = self.raw[:index], self.raw[index:]
-        middle = self.start + self.weight(index)
-        tail = self.tail[-(self.end - middle) :]
-        return (
-            self._replace(raw=first, values=self._values(first), end=middle, tail=self.tail_before(index)),
-            self._replace(raw=others, values=self._values(others), start=middle, tail=tail),
-        )
-
-    def _values(self, raw: list[bytes]) -> list[bytes]:
-        """The records of some of the stretches."""
-        return raw if self.values is self.raw else self.text.values(raw, skip_empty=self.skip_empty)
-
-    def _is_skipped(self, stretch: bytes) -> bool:
-        return self.skip_empty and stretch in (b"", self.text.cr)
-
-    def tail_before(self, index: int) -> bytes:
-        """Up to `TAIL_BYTES` of the chunk's bytes before its `index`-th stretch."""
-        stretches = self.raw[max(0, index - TAIL_BYTES) : index]
-        return b"".join(stretch + self.delimiter for stretch in stretches)[-TAIL_BYTES:]
 
 
 class LongLine(NamedTuple):

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from operator import sub
 from typing import Unpack
 
-from copycat_agent.formats.encoding import AS_IT_STANDS, Layout
+from copycat_agent.formats.encoding import AS_IT_STANDS
 from copycat_agent.formats.group_parts import GroupParts
 from copycat_agent.formats.grouping import GroupMarks, GroupState
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, LineOptions
-from copycat_agent.formats.model import TAIL_BYTES, Chunk, Cut, Frame, Gap, How, LongLine, Part, Reader, SkippedRest, Text, part_bytes
+from copycat_agent.formats.model import Cut, Frame, Gap, How, LongLine, Part, SkippedRest, part_bytes
 from copycat_agent.formats.multiline_options import MultilineOptions
+from copycat_agent.formats.text import TAIL_BYTES, Chunk, Layout, Reader, Text
 
 _READ_BACK_BYTES = 2**15
 """How far back the line before a position inside a group is looked for: the parts of a wrapped line are half as long."""

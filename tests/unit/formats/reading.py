@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from copycat_agent.formats import TAIL_BYTES, Chunk, Frame, Gap, LineFrames, LineOptions, LongLine, SkippedRest
-from copycat_agent.formats.encoding import Encoding, Layout
 from copycat_agent.formats.holes import HOLE_BYTES, INNER_HOLE_BYTES
+from copycat_agent.formats.text import Encoding, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.formats import Chunk, LineFrames, LineOptions, LongLine
-from copycat_agent.formats.model import TAIL_BYTES, Frame
+from copycat_agent.formats.model import Frame
+from copycat_agent.formats.text import TAIL_BYTES
 
 LINES = st.lists(st.sampled_from([b"", b"a", b"\r", b"bb\r", b"c" * 50, b"d" * 300]), max_size=30)
 DELIMITERS = st.sampled_from(["\n", "|", "ab"])

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import Chunk, LineFrames, encoding_problem
-from copycat_agent.formats.encoding import Encoding
+from copycat_agent.formats.text import Encoding
 from tests.unit.formats.reading import File, Reading, Seen, model, options, read_all, values
 
 LETTERS = {

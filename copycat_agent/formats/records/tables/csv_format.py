@@ -7,9 +7,8 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.encoding import Layout
 from copycat_agent.formats.lines import LineFrames
-from copycat_agent.formats.model import Chunk, Frame, Gap, How, LongLine, RecordFile, SkippedRest
+from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.fields.columns import Columns, Rules, numbered
@@ -17,6 +16,7 @@ from copycat_agent.formats.records.fields.types import field_types
 from copycat_agent.formats.records.tables.csv_options import CsvOptions, declared, problems
 from copycat_agent.formats.records.tables.csv_rows import CsvRows, RowReader
 from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
+from copycat_agent.formats.text import Chunk, Layout
 
 _REPLACED = "\ufffd"
 _BLOCK_BYTES = 2**10

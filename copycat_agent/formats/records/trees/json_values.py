@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 import orjson
 
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.model import TAIL_BYTES, Reader
+from copycat_agent.formats.text import TAIL_BYTES, Reader
 
 NOTHING = -1
 """What stands at a file's end, in place of a byte."""

@@ -8,7 +8,7 @@ from xml.parsers import expat
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.model import TAIL_BYTES
+from copycat_agent.formats.text import TAIL_BYTES
 
 MOST_DEPTH = 200
 """Elements within each other in a record. What writes JSON takes no more than 254."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.encoding import Encoding, Layout
+from copycat_agent.formats.text import Encoding, Layout
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, Whereabouts, identify

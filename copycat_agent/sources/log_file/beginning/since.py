@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from copycat_agent.formats import Reader
-from copycat_agent.formats.encoding import Layout
+from copycat_agent.formats.text import Layout
 from copycat_agent.sources.log_file.beginning.timestamps import recognise
 
 BLOCK_BYTES = 64 * 2**10

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.formats.encoding import Encoding
+from copycat_agent.formats.text import Encoding
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.options import format_duration
 from copycat_agent.sources.files import fingerprint
