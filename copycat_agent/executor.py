@@ -54,7 +54,7 @@ class Examiner(Protocol):
     """An executor that can say of a definition, before there is anything to read, that it cannot carry its batches."""
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        """Why a pickled definition's batches cannot be carried, None where nothing speaks against it, or nobody can tell now."""
+        """Returns why a pickled definition's batches cannot be carried, None where nothing speaks against it, or nobody can tell now."""
 
 
 THREADS = 64

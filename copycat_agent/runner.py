@@ -116,7 +116,7 @@ def packed(batch: Batch, results: Results) -> bytes:
 
 
 def unpacked(batch: Batch, data: bytes) -> Results:
-    """What `packed` made. When this process cannot read it, that is told: sending it all again would end in the same way."""
+    """Returns what `packed` made. When this process cannot read it, that is told: sending it all again would end in the same way."""
     try:
         results: Results = pickle.loads(data)  # noqa: S301 - from our own worker
     except Exception as error:  # noqa: BLE001 - whatever classes that are not what they were raise
@@ -307,7 +307,7 @@ def _where(error: BaseException) -> str:
 
 
 def _bug(error: BaseException) -> CopycatError:
-    """What `run` raised although it must not. The machine's troubles pass, a bug does not."""
+    """Returns what `run` raised although it must not. The machine's troubles pass, a bug does not."""
     if isinstance(error, (OSError, MemoryError)):
         return RetriableError(f"the batch broke off: {_where(error)}")
     return FatalError(f"the batch broke off: {_where(error)}", "this is a fault of the agent: please report it")

@@ -80,7 +80,7 @@ class FairQueue(Generic[T]):
 
     @property
     def busy(self) -> int:
-        """How many places are taken."""
+        """The number of places that are taken."""
         return self._running.total()
 
     def add(self, party: Party, item: T) -> None:

@@ -51,7 +51,7 @@ class RecordOutcome(NamedTuple):
 
     @property
     def kept_bytes(self) -> int | None:
-        """How many of a bad record's bytes its dead letter carries, from the first on; None when it carries all there were."""
+        """The number of a bad record's bytes that its dead letter carries, from the first on; None when it carries all there were."""
         raw = self.messages[0][1] if self.messages else None
         if raw is None:
             return 0
@@ -263,7 +263,7 @@ def messages_of(outcomes: Iterable[RecordOutcome]) -> int:
 
 
 def _too_long(definition: Definition) -> str:
-    """Why an over-long record is bad, in the words of the definition."""
+    """Returns why an over-long record is bad, in the words of the definition."""
     if getattr(definition.source, "multiline", None) is not None:
         return _TOO_LONG_GROUP
     return _TOO_LONG_RECORD if hasattr(getattr(definition.source, "format", None), "max_bytes") else _TOO_LONG

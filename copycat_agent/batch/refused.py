@@ -18,7 +18,7 @@ from copycat_agent.producer import TaskProducer
 GROUP_RECORDS = 100
 """Records between two flushes."""
 SEARCH_SECONDS = 10.0
-"""So long a refused record is looked for; then the batch returns what it has settled, and the next one goes on."""
+"""Time in which a refused record is looked for; then the batch returns what it has settled, and the next one goes on."""
 
 
 class RefusedSearch:

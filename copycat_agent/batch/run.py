@@ -28,7 +28,7 @@ RUN_BYTES = 16 * 2**20
 RUN_FILES = 128
 """Files that one run may hold open."""
 GRACE_SECONDS = 10.0
-"""What waiting for missing topics may add to a batch's time."""
+"""Time that waiting for missing topics may add to a batch."""
 
 _BLOCK_BYTES = 2**20
 """Batches below this size are small: they read less at a time, and what is read may be cut."""
@@ -56,7 +56,7 @@ class Budget:
 
     @property
     def block_bytes(self) -> int | None:
-        """How much to read at a time; None for the format's own choice, which is the fastest."""
+        """The number of bytes to read at a time; None for the format's own choice, which is the fastest."""
         if not self._is_small:
             return None
         return max(1, min(_BLOCK_BYTES, self._bytes, max(_LEAST_BLOCK_BYTES, self._records * _LIKELY_BYTES)))
@@ -72,7 +72,7 @@ class Budget:
         yield frame
 
     def take(self, size_bytes: int, records: int) -> None:
-        """So many bytes were read and so many records sent."""
+        """Account for `size_bytes` that were read and `records` that were sent."""
         self._bytes -= size_bytes
         self._records -= records
 

@@ -21,7 +21,7 @@ from copycat_agent.model import Counts, Sample
 from copycat_agent.producer import Message, Refused, TaskProducer
 
 PIECE_RECORDS = 300
-"""So many are made into messages at once: what steps and templates add to each is in memory then, however small they are in the file.
+"""Records that are made into messages at once: what steps and templates add to each is in memory then, however small it is in the file.
 
 As fast as a whole chunk at once; with 100 the client's calls begin to show.
 """
@@ -277,7 +277,7 @@ class ChunkSender:
 
 @dataclass(slots=True)
 class _Handover:
-    """How far a chunk is handed over: `begun` of its records, which made `messages`. `last`: the record with which it ends for now."""
+    """Knows how far a chunk is handed over: `begun` of its records, which made `messages`. `last`: the record it ends with for now."""
 
     progress: Progress
     encoder: SplitEncoder
@@ -292,7 +292,7 @@ class _Handover:
         return self.last is None and self.begun < len(self.chunk.values)
 
     def goes(self, records: int, messages: int, counts: Counts | None = None) -> None:
-        """So many more are on their way."""
+        """`records` more are on their way, in so many messages."""
         self.begun += records
         self.messages += messages
         self.progress.sent.messages += messages

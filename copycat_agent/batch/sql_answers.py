@@ -21,7 +21,7 @@ from copycat_agent.transforms.sql import SqlStep
 NOT_ASKED = -1
 """The number in the query of a record that does not come to it."""
 UNNAMED = "one of its functions"
-"""Where a query fails when nobody knows more."""
+"""The place at which a query failed, where nobody knows more."""
 
 MOST_ROWS = 100_000
 """A record of which a query makes more is a bad one."""
@@ -65,7 +65,7 @@ class Answers:
         return self._by_split.setdefault(progress.split.partition, Asked())
 
     def error(self, record: int) -> DataError | None:
-        """Why it is a bad one, None when it is not."""
+        """Returns why it is a bad one, None when it is not."""
         assert self.results is not None
         if self._query.condemned:
             return DataError(self._query.condemned)

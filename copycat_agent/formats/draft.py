@@ -100,17 +100,17 @@ class Parsed(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Where its first record begins."""
+        """The position where its first record begins."""
         return self.places[0]
 
     @property
     def end(self) -> int:
-        """Where its last record ends."""
+        """The position where its last record ends."""
         return self.places[-1]
 
     @property
     def total(self) -> int:
-        """How many records it is made of."""
+        """The number of records it is made of."""
         return len(self.values)
 
     @property
@@ -119,7 +119,7 @@ class Parsed(NamedTuple):
         return False
 
     def weight(self, index: int) -> int:
-        """What its first `index` records weigh: about, where that is not what they cover."""
+        """Returns the bytes that were read for its first `index` records; estimated where they do not cover what was read."""
         covered = self.places[-1] - self.places[0]
         if covered == self.size_bytes:
             return self.places[index] - self.places[0]
@@ -132,13 +132,13 @@ class Parsed(NamedTuple):
             yield Draft(value, self.places[index], self.places[index + 1], first + index, raw, self.schema, self.as_is)
 
     def fitting(self, records: int, size_bytes: int) -> int:
-        """How many records are no more than so many, and weigh about so much; at least one."""
+        """Returns how many records are no more than so many, and weigh about so much; at least one."""
         count = len(self.values)
         by_size = count if self.size_bytes <= size_bytes else count * size_bytes // self.size_bytes
         return max(1, min(count, records, by_size))
 
     def before(self, position: int) -> int:
-        """How many records begin before `position`."""
+        """Returns how many records begin before `position`."""
         return bisect.bisect_left(self.places, position, 0, len(self.values))
 
     def cut(self, index: int) -> tuple[Parsed, Parsed]:
@@ -160,6 +160,6 @@ class Parsed(NamedTuple):
         return self._replace(values=self.values[begin:end], places=self.places[begin : end + 1], size_bytes=weight, raw=raw, tail=tail)
 
     def tail_before(self, index: int) -> bytes:
-        """What of `tail` stands before the `index`-th record."""
+        """Returns the part of `tail` that stands before the `index`-th record."""
         behind = self.places[-1] - self.places[index]
         return self.tail[:-behind] if behind else self.tail

@@ -16,7 +16,7 @@ _NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "un
 
 
 def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:
-    """Why files cannot be read in the encoding `name` with this `delimiter`, and a hint; None when they can."""
+    """Returns why files cannot be read in the encoding `name` with this `delimiter`, and a hint; None when they can."""
     try:
         codec = canonical(name)
     except ValueError as error:
@@ -32,7 +32,7 @@ def encoding_problem(name: str, delimiter: str) -> tuple[str, str] | None:
 
 
 def split_problem(name: str) -> tuple[str, str] | None:
-    """Why `on_too_long: split` cannot be had in the encoding `name`, and a hint; None when it can."""
+    """Returns why `on_too_long: split` cannot be had in the encoding `name`, and a hint; None when it can."""
     if not canonical(name).startswith(("iso2022", "hz", "utf-7")):
         return None
     words = f"text in {name} cannot be read from its middle on, so it cannot go in parts"

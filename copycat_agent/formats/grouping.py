@@ -18,7 +18,7 @@ _CRI = re.compile(r"\d{4}-\d\d-\d\dT[^ ]+ (stdout|stderr) ([FP])(?::[^ ]*)?(?: (
 _SIGNS = (b" stdout ", b" stderr ")
 _PARTS = (b" stdout P", b" stderr P")
 LOOK_CHARACTERS = 4096
-"""So much of a line is searched for a pattern that somebody wrote."""
+"""Characters of a line that are searched for a pattern from a definition."""
 _LEAST_SECONDS = 0.001
 """For a pattern that takes too long on line after line."""
 CLOSED = 9
@@ -126,7 +126,7 @@ class Rule:
         return GroupMarks(kinds, wrapped)
 
     def cuts(self, marks: GroupMarks, begin: int, state: GroupState | None) -> tuple[list[int], GroupState | None]:
-        """Where groups end among the lines from `begin` on: indexes of the lines behind them. And the state behind the last line.
+        """Returns where groups end among the lines from `begin` on: indexes of the lines behind them. And the state behind the last line.
 
         `state` None: the first line begins a group.
         """
@@ -204,7 +204,7 @@ class Rule:
         return self.is_end and marks.kinds[index] == 1
 
     def state_behind(self, marks: GroupMarks, index: int) -> GroupState:
-        """What `end_of_skipped` asks for, of the line before it."""
+        """Returns the state behind a line that stands alone, for `end_of_skipped`."""
         line = Wrapped("") if marks.wrapped is None else marks.wrapped[index]
         return GroupState(0, line.stream, line.unfinished)
 

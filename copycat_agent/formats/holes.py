@@ -43,7 +43,7 @@ class Holes:
         self.exist = layout.may_have_holes
 
     def first(self, block: bytes, position: int) -> int | None:
-        """Where the first hole in `block` begins, which stands at byte `position`, where a line begins. None without one.
+        """Returns where the first hole in `block` begins, which stands at byte `position`, where a line begins. None without one.
 
         A run that the block's end cuts may be one as soon as it is long enough.
         """
@@ -54,7 +54,7 @@ class Holes:
         return self._find(block, position, HOLE_BYTES)
 
     def first_inner(self, block: bytes, position: int) -> int | None:
-        """Where the first hole in `block` begins, no matter where lines begin."""
+        """Returns where the first hole in `block` begins, no matter where lines begin."""
         return self._find(block, position, INNER_HOLE_BYTES) if self.exist else None
 
     def _begins_here(self, block: bytes, position: int) -> bool:
@@ -82,7 +82,7 @@ class Holes:
         return block.endswith(self._layout.delimiter) and not self._layout.split(block, position)[-1]
 
     def passable(self, block: bytes, position: int) -> int:
-        """How many bytes of `block`, which has no delimiter and no hole, can be no part of one that goes on behind it."""
+        """Returns how many bytes of `block`, which has no delimiter and no hole, can be no part of one that goes on behind it."""
         end = position + max(0, len(block) - len(self._layout.delimiter) + 1)
         block = block[: self._layout.down(end) - position]
         if not self.exist or not block.endswith(_NUL):
@@ -115,7 +115,7 @@ class Holes:
 
 
 def _nuls(block: bytes, begin: int) -> int:
-    """How many NUL bytes there are from `begin` on."""
+    """Returns how many NUL bytes there are from `begin` on."""
     place = begin
     for stretch in _STRETCHES:
         while block.startswith(stretch, place):

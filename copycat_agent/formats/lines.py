@@ -18,13 +18,13 @@ from copycat_agent.options import ByteSize, Duration, Field, Options
 BLOCK_BYTES = 2**20
 """Bytes per read: larger ones gained nothing, smaller ones cost calls."""
 _GAP_BYTES = 16 * 2**20
-"""Of a hole, passed at a time."""
+"""Bytes of a hole that are passed at a time."""
 _BEHIND_GAP_BYTES = 4096
-"""Read behind a hole at first: where there is one there may be many, and each begins a new read."""
+"""Bytes that are read behind a hole at first: where there is one there may be many, and each begins a new read."""
 
 
 class TextLineOptions(Options):
-    """What a line of a whole file is."""
+    """Options of a line in a file that is complete."""
 
     delimiter: str = Field(
         "\n",
@@ -43,7 +43,7 @@ class TextLineOptions(Options):
 
 
 class LineOptions(TextLineOptions):
-    """What a line is."""
+    """Options of a line in a file that grows."""
 
     flush_partial_after: Literal["never"] | Duration = Field(
         "never",
@@ -72,7 +72,7 @@ class LineFrames:
         return framing.frames(start, skipping=how.get("skipping", False) and held is None, cut=held)
 
     def layout(self, read: Reader, position: int) -> Layout:
-        """What a file that is read from byte `position` looks like as bytes."""
+        """Returns the layout of a file that is read from byte `position`."""
         return self._encoding.of(read, position)
 
     def is_line_start(self, read: Reader, position: int) -> bool:
@@ -126,7 +126,7 @@ class Framing:
                 return
 
     def _next(self, position: int) -> Iterator[Frame]:
-        """What one read yields: nothing when it holds no complete line."""
+        """Yields the frames of one read: none when it holds no complete line."""
         mark = self._layout.mark
         if mark and not position and not self._layout.is_raw:
             yield from self._marked(mark)
@@ -164,7 +164,7 @@ class Framing:
         return block, hole, raw
 
     def _first_hole(self, block: bytes, position: int) -> int | None:
-        """Where the first hole in `block` begins, None without one."""
+        """Returns where the first hole in `block` begins, None without one."""
         if not block.startswith(b"\0") and b"\0" not in block[::HOLE_BYTES]:  # a hole elsewhere is at least so long
             return None
         return self._holes.first(block, position)
@@ -179,7 +179,7 @@ class Framing:
         return LongLines(self._layout, self._limits, self._holes, self._read, self._end, final=self._final, most_bytes=most_bytes)
 
     def _up_to_hole(self, line: bytes, position: int) -> Iterator[Chunk | LongLine | Part | Gap]:
-        """What a hole ends, or where nothing is before it, the hole."""
+        """Yields the line that a hole ends, or the hole where nothing is before it."""
         if not line:
             yield from self._gap(position)
         elif self._holes.is_certain(position + len(line), final=self._final):

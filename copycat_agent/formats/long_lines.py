@@ -11,7 +11,7 @@ from copycat_agent.formats.text import CHARACTER_BYTES, TAIL_BYTES, Layout, Read
 
 
 class FrameLimits(NamedTuple):
-    """What a line may be, and how much is read at a time, in bytes. `splits`: a longer line goes in parts."""
+    """How long a line may be, and how much is read at a time, in bytes. `splits`: a longer line goes in parts."""
 
     max_bytes: int
     block_bytes: int

@@ -17,7 +17,7 @@ OnTooLong = Literal["dlq", "truncate", "split", "drop"]
 """What becomes of a record over the limit."""
 
 _MOST_BYTES = 2**30 + 2**12
-"""Of a first part: the largest limit, a delimiter and a character."""
+"""The most bytes that a first part has: the largest limit, a delimiter and a character."""
 
 
 class LongLine(NamedTuple):
@@ -86,7 +86,7 @@ class Cut(NamedTuple):
 
     @staticmethod
     def parse(text: str, position: int) -> Cut | None:
-        """What an offset at byte `position` says; None for a text that is none of ours."""
+        """Returns what an offset at byte `position` says; None for a text that is none of ours."""
         try:
             parts, start, end, in_line, table, stream, unfinished = text.split(" ")
             cut = Cut(int(parts), int(start), int(end), in_line == "1", int(table), stream.removeprefix("-"), unfinished == "1")
@@ -169,7 +169,7 @@ class RecordFile(Protocol):
 
     @property
     def memo(self) -> dict[str, Any]:
-        """What a format wants to find again when the next batch of this file runs in this process: empty at first, and after a kill.
+        """Holds what a format wants to find again when the next batch of this file runs in this process: empty at first, and after a kill.
 
         It makes the next batch quick, and nothing depends on it: a kill costs no more than reading again.
         """

@@ -94,7 +94,7 @@ class _Walk:
             self.state = self._rule.state_behind(self._marks([lines[-2]]), 0)
 
     def take(self, frame: Frame) -> Iterator[Frame]:
-        """What is known once the lines of `frame` are."""
+        """Yields the groups that are complete once the lines of `frame` are known."""
         if isinstance(frame, Chunk):
             yield from self._chunk(frame) if not frame.partial else self._partial(frame)
         elif isinstance(frame, LongLine):
@@ -229,7 +229,7 @@ class _Walk:
         self.state = self._rule.cuts(marks, 0, self.state)[1]
 
     def _fits(self, groups: list[bytes], lengths: list[int]) -> int:
-        """How many groups come before the first that is too long."""
+        """Returns how many groups come before the first that is too long."""
         most_lines, most_bytes = self._frames.max_lines, self._frames.max_bytes
         if not groups or (max(lengths) <= most_lines and len(max(groups, key=len)) <= most_bytes):
             return len(groups)
@@ -362,7 +362,7 @@ class _Walk:
         return self._rule.ends_with(self._marks([last]), 0)
 
     def _gap(self, gap: Gap) -> Iterator[Frame]:
-        """What is no line ends the group before it."""
+        """Yields the gap, and before it the group that it ends."""
         if self.skipping:
             self._begin_skipping(None)
             yield self._rest(self.position, b"", complete=True)

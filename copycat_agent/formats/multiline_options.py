@@ -101,6 +101,6 @@ class MultilineOptions(Options):
             raise ValueError(msg)
 
     def rule(self) -> Rule:
-        """Which lines belong together."""
+        """Returns which lines belong together."""
         (rule,) = (make(value) for name, make in _RULES.items() if (value := getattr(self, name)) is not None)
         return rule

@@ -36,7 +36,7 @@ Reader = Callable[[int, int], bytes]
 
 
 class Text(NamedTuple):
-    """How a stretch between delimiters becomes a record's value.
+    """Makes a record's value of a stretch between delimiters.
 
     `cr` is taken off its end where it stands there. `codec`: it is decoded with that and encoded as UTF-8, what cannot be
     decoded replaced by U+FFFD; "" leaves its bytes as they are.
@@ -65,7 +65,7 @@ class Text(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What one file's text looks like as bytes.
+    """Describes what one file's text looks like as bytes.
 
     `unit`: delimiters begin at multiples of this. `mark` is what stands at byte 0 before the text, b"" for nothing; `is_raw`
     makes it part of the first record. `codec` is Python's name, also where nothing is decoded. `text` makes values of lines.
@@ -82,14 +82,14 @@ class Layout(NamedTuple):
     may_have_holes: bool
 
     def find(self, block: bytes, position: int, begin: int = 0) -> int:
-        """Where the first delimiter in `block[begin:]` begins, -1 without one. `block` stands at byte `position` of the file."""
+        """Returns where the first delimiter in `block[begin:]` begins, -1 without one. `block` stands at byte `position` of the file."""
         place = block.find(self.delimiter, begin)
         while place >= 0 and (position + place) % self.unit:
             place = block.find(self.delimiter, place + 1)
         return place
 
     def rfind(self, block: bytes, position: int) -> int:
-        """Where the last delimiter in `block` begins, -1 without one."""
+        """Returns where the last delimiter in `block` begins, -1 without one."""
         place = block.rfind(self.delimiter)
         while place >= 0 and (position + place) % self.unit:
             place = block.rfind(self.delimiter, 0, place + len(self.delimiter) - 1)
@@ -131,7 +131,7 @@ class Layout(NamedTuple):
         return begin + len(piece)
 
     def _fitting(self, line: bytes, size: int) -> int:
-        """How many of the first `size` bytes of a longer line are whole characters."""
+        """Returns how many of the first `size` bytes of a longer line are whole characters."""
         if self.codec in AS_IT_STANDS:
             return _character_end(line, size)
         head = line[: self.down(size)]
@@ -204,16 +204,16 @@ class Chunk(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it weighs: the bytes it covers."""
+        """The number of bytes it covers."""
         return self.end - self.start
 
     @property
     def total(self) -> int:
-        """How many stretches it is made of."""
+        """The number of stretches it is made of."""
         return len(self.raw)
 
     def weight(self, index: int) -> int:
-        """How many bytes its first `index` stretches cover."""
+        """Returns how many bytes its first `index` stretches cover."""
         return sum(map(len, self.raw[:index])) + index * len(self.delimiter)
 
     def rows(self, first: int = 1) -> Iterator[Draft]:
@@ -228,7 +228,7 @@ class Chunk(NamedTuple):
             position = end
 
     def fitting(self, records: int, size_bytes: int) -> int:
-        """How many stretches hold no more than so many records and bytes; at least one, however long."""
+        """Returns how many stretches hold no more than so many records and bytes; at least one, however long."""
         if records >= len(self.values) and size_bytes >= self.end - self.start:
             return len(self.raw)
         taken = place = 0
@@ -240,7 +240,7 @@ class Chunk(NamedTuple):
         return len(self.raw)
 
     def before(self, position: int) -> int:
-        """How many stretches begin before byte `position`."""
+        """Returns how many stretches begin before byte `position`."""
         place = self.start
         for index, raw in enumerate(self.raw):
             if place >= position:

@@ -254,7 +254,7 @@ class AtLeastOncePlan:
 
 
 AT_LEAST_ONCE = AtLeastOncePlan()
-"""The one there is."""
+"""The only one: it has no fields."""
 
 
 @dataclass(frozen=True, slots=True)

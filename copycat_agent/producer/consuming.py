@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 ANSWER_SECONDS = 10.0
 STALL_SECONDS = 30.0
-"""So long without a single record, while some are missing, is no longer patience."""
+"""Reading is given up after this time without a single record, while some are missing."""
 _FETCH_KBYTES = 16 * 1024
 """Held for the next records, per partition: memory for many small ones or a few large ones."""
 _LOOK_SECONDS = 0.1

@@ -132,7 +132,7 @@ def translate(error: KafkaError, what: str) -> CopycatError:
 
 
 def not_made(error: KafkaError) -> CopycatError:
-    """Why a client could not be made."""
+    """Returns why a client could not be made."""
     if code_name(error) == "_CRIT_SYS_RESOURCE":
         return no_more_threads(error.str())
     if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:  # its token expired just then

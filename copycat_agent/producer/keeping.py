@@ -20,11 +20,11 @@ from copycat_agent.transactions.protocol import perform
 IDLE_SECONDS = 600.0
 """A producer that no batch has used for this long is closed: each holds connections and a few threads."""
 SPARE_SECONDS = 30.0
-"""The same for one beside which another producer to the same cluster is free."""
+"""A producer is closed after this time where another one to the same cluster is free."""
 LANE_IDLE_SECONDS = 60.0
-"""The same for a lane, which holds up to two producers, and is ready again in 40 ms."""
+"""A lane that no batch has used for this long is closed: it holds up to two producers, and is ready again in 40 ms."""
 FORGET_SECONDS = 86_400.0
-"""What a task has learnt and nobody asked for in a day costs little to learn again; names of connectors come and go."""
+"""What a task has learnt is forgotten after this time without a batch: it costs little to learn again, and connectors come and go."""
 LOOK_SECONDS = 5.0
 """How often idle producers are looked after."""
 CLIENT_ID = "copycat"

@@ -28,12 +28,12 @@ INIT_SECONDS = 20.0
 COMMIT_SECONDS = 25.0
 """How long a commit may take, well below the transaction's own time-out."""
 _LAST_SECONDS = 8.0
-"""The same after a stop request."""
+"""How long a commit may take after a stop request."""
 _LOOK_SECONDS = 0.1
 _SENT_SECONDS = 0.001
 """Enough for the request to commit to leave, and hardly for its answer: here a failpoint is."""
 LEAST_TIMEOUT_MS = 5_000
-"""Where brokers allow no longer transactions than this, batches would have to be shorter than the agent makes them."""
+"""The shortest time-out of transactions that is tried: with a shorter one, batches would have to be shorter than the agent makes them."""
 
 _TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - its spelling
 _PURGED = frozenset({"_PURGE_INFLIGHT", "_PURGE_QUEUE"})

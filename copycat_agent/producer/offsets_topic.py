@@ -98,7 +98,7 @@ class OffsetsTopic:
         raise BlockedError(told.message, hint)
 
     def _refusal(self, wanted: NewTopic) -> KafkaError | None:
-        """Why the topic was not made; None when it was."""
+        """Returns why the topic was not made; None when it was."""
         try:
             self._admin.ask(lambda client: client.create_topics([wanted], request_timeout=ANSWER_SECONDS)[wanted.topic])
         except KafkaException as exception:

@@ -114,7 +114,7 @@ class ClusterProbe:
         )  # fmt: skip
 
     def cannot_create(self, topic: str, partitions: int, replicas: int, config: Mapping[str, str]) -> CopycatError | None:
-        """Why the broker would not let this user make the topic so, None when it would. Nothing is made."""
+        """Returns why the broker would not let this user make the topic so, None when it would. Nothing is made."""
         wanted = NewTopic(topic, partitions, replicas, config=dict(config))
         try:
             self._wait(self._client.create_topics([wanted], validate_only=True, request_timeout=self._left())[topic])

@@ -26,13 +26,13 @@ from copycat_agent.producer.settings import client_settings, distrust_token
 from copycat_agent.transactions.protocol import Entry
 
 STALL_SECONDS = 15.0
-"""So long without a record is no longer patience."""
+"""Reading positions is given up after this time without a record."""
 _ANSWER_MS = 10_000
-"""So long a lost answer is waited for before it is asked for again: less than `STALL_SECONDS`."""
+"""Time until a lost answer is asked for again: less than `STALL_SECONDS`."""
 _LOOK_SECONDS = 0.05
 _MOST_UNASKED = 3
 MOST_ENTRIES = 50_000
-"""Held before entries that a later one replaces are let go."""
+"""Entries in memory from which on those are dropped that a later one replaces."""
 
 
 class KafkaSteps:

@@ -38,7 +38,7 @@ _HEAD_STEP_BYTES = 4096
 SNAPPY_MAGIC = b"\xff\x06\x00\x00sNaPpY"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 SKIPPABLE_MAGICS = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
-"""Of frames that hold nothing of a file, zstd's and lz4's alike."""
+"""Magic numbers of frames that hold nothing of a file, zstd's and lz4's alike."""
 
 _DATA, _SKIPPABLE, _IDENTIFIER = (0, 1), 0x80, 0xFF
 _CHUNK_BYTES = 80_000
@@ -185,7 +185,7 @@ class _SnappyChunk:
 
     @property
     def unused_data(self) -> bytes:
-        """What stands behind its end."""
+        """The bytes that stand behind its end."""
         return bytes(self._packed)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:

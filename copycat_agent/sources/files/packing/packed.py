@@ -172,7 +172,7 @@ class PackedStream(Stream):
         return ""
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """Where framing has to end, and whether that is the end: it shows only when it is reached."""
+        """Returns where framing has to end, and whether that is the end: it shows only when it is reached."""
         if self._unpacker.is_whole:
             self._end = self._unpacker.produced
         end = self._end  # known for good: reading far back makes the unpacker begin anew

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PassedOver:
-    """What is wrong with which path, as of this scan and the one before; nothing older is remembered."""
+    """Remembers what is wrong with which path: from this scan and the one before, nothing older."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -87,7 +87,7 @@ class NamedEntry:
         return stat.S_ISLNK(self._info.st_mode)
 
     def stat(self, *, follow_symlinks: bool) -> os.stat_result:
-        """What the name leads to, or the link itself. Raises OSError for a link that leads to nothing."""
+        """Returns the stat of what the name leads to, or the link itself. Raises OSError for a link that leads to nothing."""
         if not (follow_symlinks and self.is_symlink()):
             return self._info
         return os.stat(self.name, dir_fd=self._directory)
@@ -201,7 +201,7 @@ class Discovery:
         return fd
 
     def _entries(self, fd: int, directory: str, part: str, warn: Warn, *, deep: bool) -> list[tuple[Entry, str]]:
-        """What may match, each with its path."""
+        """Returns the entries of a directory that may match, each with its path; none where it cannot be listed."""
         regex, above = name_regex(part), directory if directory == "/" else f"{directory}/"
         try:
             if not deep and not is_wild(part):
@@ -251,7 +251,7 @@ class Discovery:
             warn(path, _LINK)
 
     def _file(self, entry: Entry, path: str, warn: Warn, *, told: bool) -> Found | None:
-        """What the pattern leads to, when it is a regular file. `told`: a directory there is worth a warning."""
+        """Returns what the pattern leads to, when it is a regular file. `told`: a directory there is worth a warning."""
         try:
             info = entry.stat(follow_symlinks=self._follow)
             if self._follow and entry.is_symlink():
@@ -277,7 +277,7 @@ class Discovery:
 
 
 def mark(directory: str) -> Mark:
-    """What changes with every change of its entries, and when another directory is there; None when there is none."""
+    """Returns what changes with every change of its entries, and when another directory is there; None when there is none."""
     try:
         info = os.stat(directory)  # noqa: PTH116 - a hot path
     except OSError:

@@ -24,7 +24,7 @@ FULL_SECONDS = 60.0
 """A scan after this time, whatever directories say, or after `FULL_COST` times its own duration, whichever is later."""
 FULL_COST = 300.0
 COVERED_SECONDS = 240.0
-"""The same where every file is looked at in between."""
+"""As `FULL_SECONDS`, where every file is looked at in between."""
 ACTIVE_SECONDS = 60.0
 """A file that was written to so recently is looked at in every glance."""
 YOUNG_NS = 2_000_000_000

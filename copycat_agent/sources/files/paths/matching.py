@@ -85,7 +85,7 @@ class Mismatch(NamedTuple):
 
 
 def mismatch(include: Sequence[str], path: str) -> Mismatch | None:
-    """Why no pattern names `path`, as the nearest of them shows; None when one does. Both absolute."""
+    """Returns why no pattern names `path`, as the nearest of them shows; None when one does. Both absolute."""
     nearest: Mismatch | None = None
     for pattern in include:
         found = _compare(pattern, path)
@@ -107,7 +107,7 @@ def excluded_by(exclude: Sequence[str], path: str) -> str:
 
 
 def fixed_depth(pattern: str) -> int:
-    """How many directories a pattern names without a wildcard: links among them are followed always."""
+    """Returns how many directories a pattern names without a wildcard: links among them are followed always."""
     return len(fixed_part(pattern).strip("/").split("/"))
 
 
@@ -205,7 +205,7 @@ def _common_steps(
 
 
 def literal_prefix(pattern: str) -> str:
-    """What every path that the pattern matches begins with: the pattern up to its first wildcard."""
+    """Returns what every path that the pattern matches begins with: the pattern up to its first wildcard."""
     return re.split(r"[*?[]", normalise(pattern), maxsplit=1)[0]
 
 

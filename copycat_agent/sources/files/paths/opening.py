@@ -61,7 +61,7 @@ _HELD_ROOTS = 16
 
 
 class PassedOverError(OSError):
-    """What is there is left alone on purpose; `strerror` says what it is, and what to change to have it read."""
+    """The path leads to something that is not read on purpose. `strerror` says what it is, and what to change to have it read."""
 
 
 class NotRegularError(PassedOverError):
@@ -187,7 +187,7 @@ class Opener:
             os.close(fd)
 
     def _outside(self, fd: int) -> str:
-        """Where the descriptor leads, when that is nowhere that may be read; else ""."""
+        """Returns where the descriptor leads, when that is nowhere that may be read; else ""."""
         target = _path_of(fd)
         allowed = self._allowed or tuple(filter(None, map(_real, self._real_roots)))
         if self._holds:

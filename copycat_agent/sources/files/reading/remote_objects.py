@@ -40,10 +40,10 @@ class OpenFile(Protocol):
         """Fewer bytes only at its end."""
 
     def size(self) -> int:
-        """As it was when it was opened."""
+        """The size that it had when it was opened."""
 
     def metadata(self) -> dict[str, bytes] | None:
-        """What the store says of it."""
+        """Returns the store's metadata of it."""
 
     def close(self) -> None:
         """Close it."""
@@ -143,7 +143,7 @@ def _as_ours(address: Address, error: OSError) -> CopycatError:
 
 
 def translated(error: Exception) -> OSError:
-    """What pyarrow raised, as an OSError whose `strerror` may be shown: it names the operation, never what was sent."""
+    """Returns what pyarrow raised, as an OSError whose `strerror` may be shown: it names the operation, never what was sent."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or _MISSING.search(text):
         what = "there is no such bucket" if "BUCKET" in text else "there is no such file"
@@ -208,7 +208,7 @@ class RemoteHandle:
         return self._block[begin : begin + size]
 
     def _worthwhile(self, position: int, size: int) -> int:
-        """How much to fetch for a read that is not in the block."""
+        """Returns how much to fetch for a read that is not in the block."""
         goes_forward = position == self._begin + len(self._block) and position > 0
         is_small = self._opened.st_size <= BLOCK_BYTES
         return min(BLOCK_BYTES if goes_forward or is_small else max(size, JUMP_BYTES), max(0, self._opened.st_size - position))
@@ -237,7 +237,7 @@ class RemoteHandle:
 
 
 def _etag(file: OpenFile) -> bytes:
-    """What an object store calls this version of it; b"" where it has no such thing."""
+    """Returns what an object store calls this version of it; b"" where it has no such thing."""
     try:
         return (file.metadata() or {}).get("ETag", b"")
     except (pa.ArrowException, OSError):

@@ -14,11 +14,11 @@ from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.reading.address import Info, is_remote
 
 _LEAST_BYTES = 2**18
-"""Of smaller reads it is not asked whether they fall into a hole."""
+"""Reads of fewer bytes are not looked at for holes."""
 _GUARD_BYTES = 16 * 2**20
-"""So much before the next data, or the end, is read all the same: file systems have told of holes where data had just been written."""
+"""Bytes before the next data, or the end, that are read all the same: file systems have told of holes where data had just been written."""
 _NULS = bytes(2**20)
-"""Of a usual read; made once, as a megabyte of memory costs more than a look at it."""
+"""The bytes of a usual read in a hole; made once, as a megabyte of memory costs more than a look at it."""
 
 
 class Unwritten:
