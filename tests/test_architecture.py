@@ -179,7 +179,7 @@ REACH_INS: dict[str, int] = {
     "tests/unit/sources/test_missed.py": 2,
     "tests/unit/sources/test_model.py": 3,
     "tests/unit/sources/test_order.py": 3,
-    "tests/unit/sources/test_origins.py": 1,
+    "tests/unit/sources/test_newcomers.py": 1,
     "tests/unit/sources/test_packed_files.py": 5,
     "tests/unit/sources/test_unpacking.py": 1,
     "tests/unit/transforms/test_pairs.py": 3,

@@ -19,7 +19,7 @@ from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file import absent, followed, generations, log_file, tracked
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
-from copycat_agent.sources.log_file.succession import origins, similarity
+from copycat_agent.sources.log_file.succession import newcomers, rules, similarity
 from copycat_agent.worker import connector_io, machine
 from copycat_agent.worker.orders import Orders
 from tests.simulation.histories import GUARANTEES, run
@@ -136,14 +136,24 @@ def _sees_only_cuts(_original: Any) -> Any:
     return what_changed
 
 
+def _never_undecided(original: Any) -> Any:
+    """What a new file is counts as known at once: a file of its own where nothing else is known yet."""
+
+    def match(*args: Any) -> Any:
+        verdict = original(*args)
+        return rules.Own() if isinstance(verdict, rules.Undecided) else verdict
+
+    return match
+
+
 BUGS: dict[str, Plant] = {
     "what was not read counts as read": _changed(log_file.LogFiles, "settle", _settled_further),
     "results are not saved": _changed(AtLeastOnce, "save", _commits_nothing),
     "a save that failed counts": _changed(connector_io.ConnectorIO, "_save", _saves_in_vain),
     "a file is not compared with what was read of it before a batch": _always(Stream, "is_what_was_read", True),
     "a file that was rewritten is read on": _changed(similarity, "what_changed", _sees_only_cuts),
-    "no copy is taken for one": _always(origins, "claim", None),
-    "copies are not waited for": _always(origins.Origins, "_waits", value=False),
+    "no copy is taken for one": _always(rules, "claim", None),
+    "copies are not waited for": _changed(newcomers, "match", _never_undecided),
     "new files begin at their end": _changed(
         start.StartAt,
         "begin",

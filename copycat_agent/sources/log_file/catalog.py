@@ -19,7 +19,7 @@ from copycat_agent.sources.log_file.generations import is_newest, is_rotated, lo
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.succession import similarity, unclaimed
 from copycat_agent.sources.log_file.succession.missed import Missed
-from copycat_agent.sources.log_file.succession.origins import Origins
+from copycat_agent.sources.log_file.succession.newcomers import NOT_COMPARED, Newcomers
 from copycat_agent.sources.log_file.succession.unclaimed import UnclaimedRanges
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
@@ -50,8 +50,8 @@ class Catalog:
         self._discovery = Discovery(options.include, options.exclude, self.opener)
         self._meeting = Meeting(followed, StartAt(options), self.opener, self.passed_over, log)
         self._log = log
-        self.origins = Origins(followed, self.opener, log)
-        self._unclaimed = UnclaimedRanges(followed, self.origins, self.opener, self._discovery, self._meeting.follow_rest)
+        self.newcomers = Newcomers(followed, self.opener, log)
+        self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self._discovery, self._meeting.follow_rest)
         self._missed = Missed(followed, self.opener, self._discovery, self._meeting.follow_missed, self.passed_over, log)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
@@ -90,7 +90,7 @@ class Catalog:
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
         searches = bool(self._search_for or self.followed.absent.unclaimed) or self._missed.has_pending
-        return searches or self.has_trouble or self.has_unclaimed or self.origins.has_pending or self.followed.forgetting.is_due
+        return searches or self.has_trouble or self.has_unclaimed or self.newcomers.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
         """Look at a file under the name it had. False when only a scan can tell what has become of it."""
@@ -158,26 +158,26 @@ class Catalog:
         """Which of the new files are the rest of known ones, and what is lost because none is. `at_once`: copies are not waited for."""
         if self._is_scanned:
             self._missed.met([*self._meeting.newcomers, *self._meeting.begun])
-        self.origins.hold(self._meeting.begun, changes)
-        self.origins.add(self._meeting.newcomers)
-        self.origins.judge(changes, at_once=at_once)
+        self.newcomers.hold(self._meeting.begun, changes)
+        self.newcomers.add(self._meeting.newcomers)
+        self.newcomers.judge(changes, at_once=at_once)
         if self._is_scanned:
             awaited = self._unclaimed.awaited()
             self._missed.follow(changes)
-            self.origins.add(self._meeting.newcomers)
-            self.origins.judge(changes, at_once=at_once)
+            self.newcomers.add(self._meeting.newcomers)
+            self.newcomers.judge(changes, at_once=at_once)
             self._unclaimed.decide(changes, awaited)
             self._missed.end(changes)
             if self._missed.has_closed:
                 self._missed.has_closed, self._search_for = False, "the file went away before it could be opened"
-            self.origins.add(self._meeting.newcomers)
+            self.newcomers.add(self._meeting.newcomers)
         self._is_scanned = False
-        self.origins.release(at_once=at_once)
+        self.newcomers.release(at_once=at_once)
 
     @property
     def has_unclaimed(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
-        return bool(self.followed.absent.fresh) or self.origins.is_releasing
+        return bool(self.followed.absent.fresh) or self.newcomers.is_releasing
 
     def leave(self, changes: Changes) -> None:
         """The agent stops in order: save when it looked last."""
@@ -224,7 +224,7 @@ class Catalog:
             self.followed.remove(fresh)
         else:
             if is_rotated(path):
-                fresh.held_back()
+                fresh.held_back(NOT_COMPARED)
             self._meeting.begun.append(fresh)
         return fresh
 

@@ -158,15 +158,20 @@ _NO_FINGERPRINT = Fingerprint()
 class Provenance:
     """Where the file comes from, as far as is known.
 
-    `why`: what put it at its position when it was met, for people. `unjudged`: `origins` does not know yet what it is. `copy_of`: its first
-    `copied` bytes are that one's. `first_fingerprint`: how it began when it was first seen, as long as nothing of it is read.
+    `why`: what put it at its position when it was met, for people. `unjudged`: why it is not known yet what it is, "" when it is known.
+    `copy_of`: its first `copied` bytes are that one's. `first_fingerprint`: how it began when it was first seen, as long as nothing of it
+    is read.
     """
 
     why: str = ""
-    unjudged: bool = False
+    unjudged: str = ""
     copy_of: SourcePartition | None = None
     copied: int = 0
     first_fingerprint: Fingerprint = _NO_FINGERPRINT
+
+    def copied_of(self, other: SourcePartition) -> int:
+        """Returns how many bytes of `other` the file was seen to hold."""
+        return self.copied if self.copy_of == other else 0
 
     def once_read(self) -> Provenance:
         """Something of it is read: from now on its offset proves what it is."""

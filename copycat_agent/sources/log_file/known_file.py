@@ -105,7 +105,7 @@ class KnownFile:
     @property
     def unjudged(self) -> bool:
         """Whether nobody may read it yet, because it may be the copy or the rest of another file."""
-        return self.provenance.unjudged
+        return bool(self.provenance.unjudged)
 
     @property
     def grown_at(self) -> float:
@@ -205,13 +205,13 @@ class KnownFile:
 
     # -- whether it is read now -----------------------------------------------------------------------------------------------------
 
-    def held_back(self) -> None:
-        """Keep it from being read until it is known what it is."""
-        self.provenance = replace(self.provenance, unjudged=True)
+    def held_back(self, why: str) -> None:
+        """Keep it from being read until it is known what it is. `why` that is not known yet, for people."""
+        self.provenance = replace(self.provenance, unjudged=why)
 
     def freed(self) -> None:
         """Let it be read: it is known what it is."""
-        self.provenance = replace(self.provenance, unjudged=False)
+        self.provenance = replace(self.provenance, unjudged="")
 
     def back_off(self) -> float:
         """Record that it could not be read. Returns the seconds until it is tried again, more each time."""

@@ -85,7 +85,7 @@ class LogFiles:
             self._scan(changes)
         self._needs_scan = False
         self._catalog.judge(changes, at_once=self._finalise)
-        self._needs_scan |= self._catalog.origins.needs_scan
+        self._needs_scan |= self._catalog.newcomers.needs_scan
         recent = time.monotonic() - ACTIVE_SECONDS
         self._planner.forget_quiet(recent)
         self._endings.follow(changes)
@@ -171,7 +171,7 @@ class LogFiles:
         changes = Changes()
         for result in results:
             file = self._planner.in_flight[result.split.partition]
-            self._catalog.origins.archives.answered(file, result, changes)
+            self._catalog.newcomers.archives.answered(file, result, changes)
             if result.damage:
                 enter_damage(result, changes, self._log)
                 result = replace(result, offset=replace(result.offset, done=True))  # noqa: PLW2901
@@ -202,7 +202,7 @@ class LogFiles:
         start, end, words = packed.rest(known)
         if self._followed.descriptors.opened.survives(file):
             return
-        if end > start and file.is_deleted() and rotation_family(file.path) not in self._catalog.origins.awaited():
+        if end > start and file.is_deleted() and rotation_family(file.path) not in self._catalog.newcomers.awaited():
             why = f"the file was deleted and the agent stops before it is read{words}"
             self._followed.lost.add(file.partition, file.path, start, end, why, changes)
             changes.offsets[file.partition] = replace(known, done=True)

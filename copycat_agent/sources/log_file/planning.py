@@ -87,7 +87,7 @@ class FilePlanner:
             self._turn += 1
             file.planned(self._turn)
             self._followed.dirty.served(file)
-            self._catalog.origins.archives.ask(file)
+            self._catalog.newcomers.archives.ask(file)
             self._planner.take(file)
             self._served.add(file)
         alone = len(self._followed.files) == 1

@@ -83,7 +83,7 @@ def view_of(file: TrackedFile) -> FileView:
     offset = file.offset
     after = file.after.path if state == "waiting" and file.after is not None else ""
     now = (file.path, file.partition.key, offset.position, file.size, offset.records, state, file.fd >= 0, file.schedule.read_at)
-    why = UNJUDGED if file.unjudged and file.unread else file.provenance.why
+    why = f"{UNJUDGED} ({file.provenance.unjudged})" if file.unjudged and file.unread else file.provenance.why
     return FileView(*now, file.backlog, why, after, offset.compression)
 
 
@@ -101,7 +101,7 @@ def _next_split(catalog: Catalog, file: TrackedFile, most_bytes: int) -> Split |
         is_told = not file.unjudged or file.is_packed  # what a packed file is the rest of is found by who reads it
         if not (file.unread and is_told and file.open(catalog.opener)):
             return None
-        catalog.origins.archives.ask(file)
+        catalog.newcomers.archives.ask(file)
         return file.split(most_bytes)
     except OSError:
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.succession import rules
 from tests.unit.sources.rig import Agent, agent_for, tick
 
 
@@ -185,7 +185,7 @@ def test_a_copy_that_is_looked_at_before_the_log_is_cut(tmp_path: Path, monkeypa
         os.truncate(scene.log, 0)
         scene.agent.drain()
         if quiet:
-            monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
+            monkeypatch.setattr(rules, "QUIET_SECONDS", 0.0)
             scene.agent.drain()
             monkeypatch.undo()
     scene.check()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.succession import rules
 from copycat_agent.sources.log_file.views import view_of
 from tests.unit.sources.rig import Agent, agent_for
 
@@ -93,7 +93,7 @@ def go_on(log: Rotated, agent: Agent, event: str, chance: random.Random) -> None
 def come_to_rest(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes: whatever was held back for a while is read."""
     agent.drain()
-    monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 0.0)
     agent.drain()
     held = [file.path for file in agent.source._catalog.followed.files.values() if file.size and (file.unread or file.unjudged)]
     assert held == []

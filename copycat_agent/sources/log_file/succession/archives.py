@@ -20,6 +20,7 @@ from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import rotation_family
 from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.succession.rules import Evidence, LongerHead, Newcomer, Original
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
 if TYPE_CHECKING:
@@ -110,30 +111,29 @@ class Archives:
                 self._take_over(partition, offset, offset.size, changes)
                 return
 
-    def waits(self, file: TrackedFile, head: bytes, *, at_once: bool) -> bool:
-        """Whether a packed file waits until the file that it was made of, and that is there still, is read as far as it goes.
+    def look(self, file: TrackedFile, newcomer: Newcomer, head: bytes) -> Iterator[Evidence]:
+        """Compare an open archive, whose unpacked bytes begin with `head`, with what it may have been made of. Raises OSError."""
+        if self._followed.absent.has_longer(file.path, len(head)):
+            yield LongerHead()
+        for one in self._relatives(file):
+            if not (one.backoff.errors or one.is_packed) and (found := self._compare(file, one, newcomer, head)):
+                yield found
 
-        Or until there is enough of it to tell. Raises OSError.
-        """
-        may_grow = not (at_once or similarity.is_quiet(file))
-        if may_grow and self._followed.absent.has_longer(file.path, len(head)):
-            return True
-        return any(self._waits_for(file, one, head, may_grow=may_grow) for one in self._relatives(file) if not one.backoff.errors)
-
-    def _waits_for(self, file: TrackedFile, one: TrackedFile, head: bytes, *, may_grow: bool) -> bool:
+    def _compare(self, file: TrackedFile, one: TrackedFile, newcomer: Newcomer, head: bytes) -> Original | None:
         is_short = len(head) < one.offset.fingerprint.head_bytes
-        if one.is_packed or (one.offset.position and not is_short and not _has_head(one.offset, head)):
-            return False
+        if one.offset.position and not is_short and not _has_head(one.offset, head):
+            return None
         with similarity.opened(one, self._opener) as is_open:
             if not is_open:
-                return False
+                return None
             one.refresh()
             size = min(len(head), one.size)
             if one.read(0, size) != head[:size] or not one.size:
-                return False
-        if may_grow and (is_short or not head):
-            return True
-        return bool(size) and (one.in_flight or (one.unread and one.offset.position < self._barrier(file, one)))
+                return None
+        is_short = is_short or not head
+        is_told = bool(size) and not (is_short and newcomer.may_grow)  # else its barrier is not known yet
+        goes_first = is_told and (one.in_flight or (one.unread and one.offset.position < self._barrier(file, one)))
+        return Original(one.path, is_short, goes_first)
 
     def _barrier(self, file: TrackedFile, one: TrackedFile) -> int:
         """Returns how much of `one` is read before `file` is. While `file` grows, it may get more of the other one."""

@@ -29,8 +29,8 @@ from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_newest, log_of, rotation_family, unpacked_name
 from copycat_agent.sources.log_file.succession import last_look, similarity
-from copycat_agent.sources.log_file.succession.evidence import Unseen, why_owed
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
+from copycat_agent.sources.log_file.succession.rules import OutsideContent, Unseen, is_owed, why_owed
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
 
 if TYPE_CHECKING:
@@ -262,18 +262,20 @@ class Missed:
         """The file, None when it is none, and whether that is certain. Raises OSError, and then nothing has changed."""
         read = fingerprint.reader(fd)
         is_packed = bool(packed.compression_of(read))
-        if not is_packed and self._may_be_rest(path, read, info.st_size, changes):
-            return None, False
-        original = None if is_packed else self._copied(rotation, read, info.st_size, changes)
-        if original is not None:
-            rotation.copied.add(original[0])
-        if (original is not None and original[1].position) or self._is_copy_of_newest(path, fd, info, rotation):
-            return None, True
+        is_rest = not is_packed and self._may_be_rest(path, read, info.st_size, changes)
+        copied = None if is_packed or is_rest else self._copied(rotation, read, info.st_size, changes)
+        if copied is not None:
+            rotation.copied.add(copied[0])
+        is_decided = is_rest or (copied is not None and copied[1].position > 0)
+        is_in_live = not is_decided and self._is_in_live(path, fd, info, rotation)
+        owed = is_owed(OutsideContent(is_rest, None if copied is None else copied[1], is_in_live))
+        if not owed:
+            return None, owed is not None
         file = self._follow(path, fd, info, changes)
         if file is not None:
             self._begin(file, rotation, why, changes)
-        if file is not None and original is not None:
-            self._followed.absent.forget(original[0], changes)
+        if file is not None and copied is not None:
+            self._followed.absent.forget(copied[0], changes)
         return file, True
 
     def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
@@ -291,7 +293,7 @@ class Missed:
         offsets = [one for one in saved if one is not None and rotation_family(one.path) == name and one.fingerprint.head_bytes]
         return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
 
-    def _is_copy_of_newest(self, path: str, fd: int, info: os.stat_result, rotation: _Rotation) -> bool:
+    def _is_in_live(self, path: str, fd: int, info: os.stat_result, rotation: _Rotation) -> bool:
         """Whether it is younger than the log that stands in its place, which was not cut, and begins like it. Raises OSError."""
         newest = self._followed.files.get(self._followed.paths.get("/".join(log_of(path)), (-1, -1)))
         if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(fd, info).birth_ns:

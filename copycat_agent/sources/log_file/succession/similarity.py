@@ -18,6 +18,7 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.discovery import Warn
 from copycat_agent.sources.log_file.followed import close_if_stale
 from copycat_agent.sources.log_file.generations import is_newest
+from copycat_agent.sources.log_file.succession import rules
 
 if TYPE_CHECKING:
     from copycat_agent.model import SourceOffset
@@ -25,15 +26,11 @@ if TYPE_CHECKING:
     from copycat_agent.sources.log_file.tracked import TrackedFile
 
 
-QUIET_SECONDS = 10.0
-"""Nobody is about to add to a file, or to cut the one it is a copy of, when nothing has happened to it for so long."""
-
-
 def is_quiet(file: TrackedFile) -> bool:
     """Whether nobody has touched it for a while, also when the agent was started only just now."""
-    if time.monotonic() - file.grown_at >= QUIET_SECONDS:
+    if time.monotonic() - file.grown_at >= rules.QUIET_SECONDS:
         return True
-    return unchanged_seconds(file) >= QUIET_SECONDS
+    return unchanged_seconds(file) >= rules.QUIET_SECONDS
 
 
 def unchanged_seconds(file: TrackedFile) -> float:
@@ -124,7 +121,8 @@ def _why_other_bytes(file: TrackedFile, opener: Opener, warn: Warn) -> str:
         if not file.open(opener):
             return ""
         file.proven()
-        return _difference(file)
+        found = rules.Content(file.size, file.offset.position, file.begins_otherwise(), file.holds())
+        return rules.why_anew(found)
     except OSError as error:
         warn(file.path, f"cannot be read: {error.strerror}")
         file.unproven()
@@ -133,12 +131,3 @@ def _why_other_bytes(file: TrackedFile, opener: Opener, warn: Warn) -> str:
     finally:
         if not was_open:
             file.close()
-
-
-def _difference(file: TrackedFile) -> str:
-    """How the open file differs from what was read, or seen, of it; "" when it does not. Raises OSError."""
-    if file.begins_otherwise():
-        return "it was cut, and written to again, before anything of it was read"
-    if file.size < file.offset.position:
-        return f"it is {file.size} bytes long, {file.offset.position} were read"
-    return "" if file.holds() else "it holds other bytes before its offset"  # nothing new to read, or cut and grown since

@@ -21,7 +21,8 @@ from copycat_agent.sources.files.paths.opening import Opener, why_not
 from copycat_agent.sources.log_file.absent import Absent, Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_rotated, log_of, rotation_family
-from copycat_agent.sources.log_file.succession.origins import Origins
+from copycat_agent.sources.log_file.succession.newcomers import Newcomers
+from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
 
 if TYPE_CHECKING:
     from copycat_agent.sources.files.paths.discovery import Discovery
@@ -129,16 +130,16 @@ FollowRest = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
 class UnclaimedRanges:
     """Decides on ranges that nobody claims, once a whole scan has looked for them among the files that match."""
 
-    def __init__(self, followed: Followed, origins: Origins, opener: Opener, discovery: Discovery, follow: FollowRest) -> None:
+    def __init__(self, followed: Followed, newcomers: Newcomers, opener: Opener, discovery: Discovery, follow: FollowRest) -> None:
         self._followed = followed
-        self._origins = origins
+        self._newcomers = newcomers
         self._opener = opener
         self._discovery = discovery
         self._follow = follow
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet, so that nothing can be said about unclaimed ranges of these."""
-        return self._origins.awaited() if self._followed.absent.unclaimed else set()
+        return self._newcomers.awaited() if self._followed.absent.unclaimed else set()
 
     def decide(self, changes: Changes, awaited: Collection[str]) -> None:
         """Follow what is found; enter as lost what is not, and is not about to be. A scan has just ended.
@@ -156,7 +157,7 @@ class UnclaimedRanges:
             if name in awaited or self._find(partition, offset, listings, changes):
                 continue
             if partition not in fresh and name not in awaited_since:  # a scan that began after it was cut has met every copy that matches
-                absent.settle(partition, offset, self._origins.copied(partition), changes)
+                absent.settle(partition, offset, self._newcomers.copied(partition), changes)
 
     def _find(self, partition: SourcePartition, offset: SourceOffset, listings: _Listings, changes: Changes) -> bool:
         """Whether a file outside the patterns has the rest; it is followed then."""
@@ -181,9 +182,9 @@ class UnclaimedRanges:
             os.close(fd)
             return False
         if file.is_packed:
-            self._origins.archives.expect(file, changes)
+            self._newcomers.archives.expect(file, changes)
         else:
-            self._origins.take_rest(file, partition, offset, changes, "no pattern matches it, and it holds the bytes before that offset")
+            self._newcomers.take_rest(file, partition, offset, changes, HOLDS_REST)
             changes.offsets[file.partition] = file.remembered(gone=True)
         return True
 

@@ -1,7 +1,7 @@
-"""Is a newly met file the rest of a known one? Copies that copytruncate leaves, files moved over others, archives.
+"""Newly met files of which nothing is read: what they are is found out before they are read.
 
-It is when both are of one rotation family, when the known file has the bytes no more (it was cut, or is gone), and when the new
-one has them. Equal text alone is no proof: in doubt a file is read from its beginning.
+Each is held back, looked at together with what it may come from, and then does what `match` says: it goes on with another one, is read as a
+file of its own, or waits for the next look.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,20 +21,37 @@ from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_newest, is_rotated, rotation_family
-from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
-from copycat_agent.sources.log_file.succession.evidence import Evidence, can_prove, claim, claim_unread
+from copycat_agent.sources.log_file.succession.rules import (
+    YOUNG_SECONDS,
+    BeingRead,
+    DeletedFile,
+    Evidence,
+    GoOn,
+    JustCut,
+    Newcomer,
+    SavedRow,
+    StandingFile,
+    Undecided,
+    UnreadRow,
+    Verdict,
+    can_prove,
+    match,
+    may_be_copy,
+)
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
 
-YOUNG_SECONDS = 600.0
-"""A copy that was not touched for so long is none in the making."""
+NOT_COMPARED = "it was not compared with other files yet"
+PREVIOUS = "what was not read of it before it was begun anew is looked for, and comes first"
+"""Why a file is not read yet, for people."""
 
 
-class Origins:
-    """Judges files that were met and of which nothing is read. Until it is known what a file is, it is `unjudged` and not read."""
+class Newcomers:
+    """Finds out what the new files of one connector are. Until that is known of a file, it is `unjudged` and not read."""
 
     def __init__(self, followed: Followed, opener: Opener, log: Log) -> None:
         self._followed = followed
@@ -51,7 +69,7 @@ class Origins:
         """Take up files that were just met and of which nothing is read. Empties the list. `judge` is called before they are planned."""
         for file in newcomers:
             if file.is_packed or not file.packing.told or self._may_be_rest(file):
-                file.held_back()
+                file.held_back(NOT_COMPARED)
                 self._unjudged[file] = None
         newcomers.clear()
 
@@ -68,8 +86,8 @@ class Origins:
             offset = absent.known(previous, changes) if previous in absent.unclaimed else None
             if offset is not None and _has_rest(offset) and fresh.gone_since is None:
                 past = max(0.0, time.time() - offset.gone_ms / 1000)
-                fresh.held_back()
-                self._held[fresh] = previous, time.monotonic() + similarity.QUIET_SECONDS - past
+                fresh.held_back(PREVIOUS)
+                self._held[fresh] = previous, time.monotonic() + rules.QUIET_SECONDS - past
         self.add([fresh for fresh in begun if is_rotated(fresh.path)])
         for fresh in begun:
             self._free(fresh)
@@ -80,7 +98,7 @@ class Origins:
         self.archives.let_go(at_once=at_once)
         for file in list(self._unjudged):
             is_begun = file.removed or file.in_flight or file.offset.position > 0
-            if is_begun or (self._is_told(file, at_once=at_once) and not self._waits(file, changes, at_once=at_once)):
+            if is_begun or self._is_decided(file, changes, at_once=at_once):
                 del self._unjudged[file]
                 self._flights.pop(file, None)
                 self._twins.pop(file, None)
@@ -155,59 +173,67 @@ class Origins:
         if not file.removed:
             self._followed.generations.link(file)
 
-    def _waits(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
-        """Whether nothing can be said about `file` yet. Else it goes on with something, or is new."""
+    def _is_decided(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
+        """Do what `match` says of `file`. Returns whether it is known now what it is."""
+        if not self._is_told(file, at_once=at_once):
+            return self._apply(file, match(Newcomer(file.size, is_told=False), ()), changes)
         with similarity.opened(file, self._opener) as is_open:
             if not is_open:
-                return False
-            try:
-                head = similarity.head_of(file)
-                if self._is_landing(file) or self._is_unsettled(file):
-                    return True
-                if file.is_packed:
-                    return self.archives.waits(file, head, at_once=at_once)
-                if is_rotated(file.path) and (self._goes_on(file, head, changes) or self._follows_unread(file, changes)):
-                    return False
-                return self._waits_for_copy(file, changes, at_once=at_once)
-            except OSError:
-                return False  # the task that reads it reports that
-
-    def _is_landing(self, file: TrackedFile) -> bool:
-        """Whether a task still reads a relative, as it did when `file` was first looked at: how far it came is not known."""
-        flights = self._flights.get(file)
-        if flights is None:
-            flights = self._flights[file] = {one: one.schedule.turn for one in self._relatives(file) if one.in_flight}
-        return any(one.in_flight and one.schedule.turn == turn for one, turn in flights.items())
-
-    def _is_unsettled(self, file: TrackedFile) -> bool:
-        """Whether a relative was cut just now."""
-        if similarity.unchanged_seconds(file) > YOUNG_SECONDS:
-            return False
-        return any(self._is_cut(one) for one in self._relatives(file))
-
-    def _is_cut(self, one: TrackedFile) -> bool:
-        """Whether it was cut just now: the next scan knows it as a previous generation."""
-        is_cut = one.seen.cut is not None or one.needs_scan
-        self.needs_scan |= is_cut and not one.in_flight
-        return is_cut
-
-    def _goes_on(self, file: TrackedFile, head: bytes, changes: Changes) -> bool:
-        """Take over the offset of a file that has its bytes no more. Raises OSError."""
-        for partition, offset in self._candidates(file, head, changes):
-            found = claim(offset, self._evidence(file, partition, offset))
-            if found is not None:
-                self.take_rest(file, partition, _shorter(file, offset) if found.is_shorter else offset, changes, found.why)
                 return True
-        return False
+            try:
+                may_grow = not (at_once or similarity.is_quiet(file))
+                newcomer = Newcomer(file.size, True, may_grow, similarity.unchanged_seconds(file), file.made_ns)
+                return self._apply(file, match(newcomer, self._look(file, newcomer, changes)), changes)
+            except OSError:
+                return True  # the task that reads it reports that
 
-    def _evidence(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> Evidence:
-        """Returns what looks at `file` and at the other one find; looks at no more than is needed. Raises OSError."""
-        absent, copied = self._followed.absent, self._copied_of(file, partition)
-        is_previous = absent.is_previous(partition)
+    def _apply(self, file: TrackedFile, verdict: Verdict, changes: Changes) -> bool:
+        """Returns whether the verdict is final. Raises OSError."""
+        if isinstance(verdict, Undecided):
+            self.needs_scan |= verdict.needs_scan
+            file.held_back(verdict.why)
+            return False
+        if isinstance(verdict, GoOn):
+            offset = _shorter(file, verdict.offset) if verdict.is_shorter else verdict.offset
+            for one in self._relatives(file):
+                if one.partition == verdict.partition:  # it is deleted, and nothing but its descriptor leads to it
+                    self._followed.remove(one)
+            self.take_rest(file, verdict.partition, offset, changes, verdict.why)
+        elif verdict.other:
+            words = "file holds what another one holds too, is read as one of its own"
+            self._log.info(words, path=file.path, other=verdict.other, bytes=file.size)
+        return True
+
+    # -- looks ----------------------------------------------------------------------------------------------------------------------
+
+    def _look(self, file: TrackedFile, newcomer: Newcomer, changes: Changes) -> Iterator[Evidence]:
+        """Returns what decides on an open file, looking at one thing after the other. Raises OSError."""
+        head, relatives = similarity.head_of(file), self._relatives(file)
+        flights = self._flights.setdefault(file, {one: one.schedule.turn for one in relatives if one.in_flight})
+        yield from (BeingRead(one.path) for one, turn in flights.items() if one.in_flight and one.schedule.turn == turn)
+        if newcomer.unchanged_seconds <= YOUNG_SECONDS:
+            yield from (JustCut(one.path, one.in_flight) for one in relatives if _is_cut(one))
+        if file.is_packed:
+            yield from self.archives.look(file, newcomer, head)
+            return
+        if is_rotated(file.path):
+            yield from (self._saved_row(file, *row) for row in self._candidates(file, head, changes))
+            absent = self._followed.absent
+            yield from (
+                UnreadRow(partition, offset, absent.copied_by(partition, file.made_ns))
+                for partition, offset in absent.unread_of(file.path, changes)
+                if _is_other(partition, file)
+            )
+        yield from filter(None, (self._compare(file, newcomer, one) for one in relatives if not one.is_packed))
+
+    def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> SavedRow:
+        """Looks at `file` and at the other one, and at no more than is needed. Raises OSError."""
+        absent = self._followed.absent
+        copied, is_previous = file.provenance.copied_of(partition), absent.is_previous(partition)
         proves = can_prove(offset, is_previous=is_previous, copied=copied)
         stands = proves and not is_previous and _stands(offset, partition)
         holds = proves and not stands and similarity.holds(file, offset)
-        return Evidence(file.size, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
+        return SavedRow(partition, offset, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
@@ -217,86 +243,54 @@ class Origins:
             return [(original, offset), *(one for one in found if one[0] != original)]
         return found
 
-    def _follows_unread(self, file: TrackedFile, changes: Changes) -> bool:
-        """Take over what a file held that was cut before anything of it was read."""
-        for partition, offset in filter(lambda one: _is_other(one[0], file), self._followed.absent.unread_of(file.path, changes)):
-            found = claim_unread(offset, file.size, made_after=self._followed.absent.copied_by(partition, file.made_ns))
-            if found is not None:
-                self.take_rest(file, partition, offset, changes, found.why)
-                return True
-        return False
-
-    def _waits_for_copy(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
-        """Whether it is the copy of a file that is still there. It waits until that one is cut or gone, or nothing happens for a while."""
-        for one in self._relatives(file):
-            if one.is_packed:
-                continue
-            with similarity.opened(one, self._opener) as is_open:
-                if not is_open:
-                    continue
-                one.refresh()
-                if one.is_deleted():
-                    if self._replaces(file, one, changes):
-                        return file.offset.position == 0 and not one.removed
-                elif is_rotated(file.path) and self._is_copy(file, one, at_once=at_once):
-                    return True
-        return False
-
-    def _is_copy(self, file: TrackedFile, one: TrackedFile, *, at_once: bool) -> bool:
-        """Whether `file` is so far a copy of `one`, and worth waiting for."""
-        is_older = 0 < file.made_ns < one.identity.birth_ns  # made before the other one was
-        if is_older or similarity.unchanged_seconds(file) > YOUNG_SECONDS:
-            return False
-        if self._is_cut(one):
-            return True
-        if one.offset.position and not (one.in_flight or one.holds()):
-            one.note_rewritten()  # cut, and grown beyond its offset since
-            self.needs_scan = True
-            return True
-        if not similarity.begins_like(file, one, file.size):
+    def _compare(self, file: TrackedFile, newcomer: Newcomer, one: TrackedFile) -> Evidence | None:
+        """Compare an open file, which is not packed, with one that it may be a copy of, or have replaced. Raises OSError."""
+        with similarity.opened(one, self._opener) as is_open:
+            if not is_open:
+                return None
             one.refresh()
-            return self._is_cut(one)
-        self._note_copy(file, one)
-        if not (at_once or similarity.is_quiet(file) or self._is_twin(file, one)):
-            return True
-        self._log.info("file holds what another one holds too, is read as one of its own", path=file.path, other=one.path, bytes=file.size)
-        return False
+            if one.is_deleted():
+                return _replaced(file, one)
+            if not (is_rotated(file.path) and may_be_copy(newcomer, one.identity.birth_ns)):
+                return None
+            if not _is_cut(one):
+                if one.offset.position and not (one.in_flight or one.holds()):
+                    one.note_rewritten()  # cut, and grown beyond its offset since
+                elif similarity.begins_like(file, one, file.size):
+                    return self._copy(file, one)
+                else:
+                    one.refresh()
+            return JustCut(one.path, one.in_flight) if _is_cut(one) else None
 
-    def _is_twin(self, file: TrackedFile, one: TrackedFile) -> bool:
-        """Whether it has had all that the other one held when it was met for so long that both are written to: a copy is over by then."""
-        size, caught_up = self._twins.setdefault(file, (one.size, math.inf))
-        if file.size >= size and caught_up == math.inf:
-            self._twins[file] = size, time.monotonic()
-        return time.monotonic() - caught_up >= similarity.QUIET_SECONDS
-
-    def _note_copy(self, file: TrackedFile, one: TrackedFile) -> None:
+    def _copy(self, file: TrackedFile, one: TrackedFile) -> StandingFile:
         file.copies(one.partition)
         self._copies[one.partition] = file
-
-    def _copied_of(self, file: TrackedFile, partition: SourcePartition) -> int:
-        return file.provenance.copied if file.provenance.copy_of == partition else 0
-
-    def _replaces(self, file: TrackedFile, one: TrackedFile, changes: Changes) -> bool:
-        """Whether `file` has all that the deleted `one` held, and came into its place; then it goes on there, or waits till it may."""
-        name = similarity.last_name(one)
-        moved_over = name == file.path and similarity.was_there_before(file, one)
-        was_copied = is_rotated(file.path) and not is_rotated(name)
-        if not (moved_over or was_copied) or not one.size or file.size < one.size or not similarity.begins_like(file, one, one.size):
-            return False
-        if one.in_flight:
-            return True
-        offset = replace(one.offset, path=name, size=one.known_size)
-        self._followed.remove(one)
-        self.take_rest(
-            file, one.partition, offset, changes, "it came into the place of that file, which is deleted, and has all that it held"
-        )
-        return True
+        size, caught_up = self._twins.setdefault(file, (one.size, math.inf))
+        if file.size >= size and caught_up == math.inf:
+            caught_up = time.monotonic()
+            self._twins[file] = size, caught_up
+        return StandingFile(one.path, time.monotonic() - caught_up)
 
     def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
         """Returns followed files that `file` may have been copied from, packed from, or moved over."""
         others = [one for one in self._followed.relatives(file.path) if one is not file]
         found = [one for one in others if one not in self._unjudged or is_newest(one.path)]
         return found if file.is_packed else [one for one in found if is_newest(one.path) or one.gone_since is not None]
+
+
+def _is_cut(one: TrackedFile) -> bool:
+    """Whether it was cut just now: the next scan knows it as a previous generation."""
+    return one.seen.cut is not None or one.needs_scan
+
+
+def _replaced(file: TrackedFile, one: TrackedFile) -> DeletedFile | None:
+    """What `file`, which is open, is to a deleted one that is open, too. Raises OSError."""
+    name = similarity.last_name(one)
+    moved_over = name == file.path and similarity.was_there_before(file, one)
+    was_copied = is_rotated(file.path) and not is_rotated(name)
+    if not (moved_over or was_copied) or not one.size or file.size < one.size or not similarity.begins_like(file, one, one.size):
+        return None
+    return DeletedFile(one.partition, replace(one.offset, path=name, size=one.known_size), one.in_flight)
 
 
 def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from backports import zstd
 
-from copycat_agent.sources.log_file.succession import similarity
+from copycat_agent.sources.log_file.succession import rules
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import Agent, agent_for
 
@@ -201,7 +201,7 @@ def test_a_copy_of_a_file_that_keeps_its_bytes_is_read_in_the_end(tmp_path: Path
     agent.drain()
     shutil.copy(log, tmp_path / "app.log.1")
     read(agent, lines(0, 5))
-    monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 0.0)
     read(agent, lines(0, 5) * 2)
 
 
@@ -369,7 +369,7 @@ def test_an_archive_beside_the_file_it_was_made_of_is_not_read_again(tmp_path: P
 
 
 def test_an_archive_of_another_generation_that_no_pattern_matches_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 0.0)
     banner = [b"the same banner in every log, number %d" % number for number in range(50)]
     log = tmp_path / "app.log"
     append(log, *banner, b"first", b"unread")
@@ -454,7 +454,7 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
     """A logger that writes each line to both; never quiet."""
-    monkeypatch.setattr(similarity, "QUIET_SECONDS", 0.3)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 0.3)
     log, twin = tmp_path / "app.log", tmp_path / "app.log.2026-11-22"
     agent, count = agent_for(tmp_path), 0
 
@@ -479,7 +479,7 @@ def test_a_twin_that_grows_with_the_log_is_a_file_of_its_own_after_the_wait_for_
 
 
 def test_a_copy_that_takes_longer_than_the_wait_is_no_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similarity, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(rules, "QUIET_SECONDS", 1.0)
     log, copy = tmp_path / "app.log", tmp_path / "app.log.1"
     append(log, *lines(0, 100))
     agent = agent_for(tmp_path)
