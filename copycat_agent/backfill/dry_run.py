@@ -103,7 +103,7 @@ def _given(definition: Definition, paths: Sequence[str], delivered: Delivered | 
     whole = hasattr(form, "counts_records")
     usual, met = SizeSample(), set[str]()
     for number, path in enumerate(paths):
-        file = GivenFile(path, definition.source, _log)
+        file = GivenFile(path, definition.source)
         if file.key in met:
             continue
         met.add(file.key)
@@ -224,7 +224,7 @@ def _matched(definition: Definition, saved: Mapping[SourcePartition, SourceOffse
         source.close()
     usual = SizeSample()
     for number, view in enumerate(views):
-        file = GivenFile(view.path, definition.source, _log)
+        file = GivenFile(view.path, definition.source)
         file.offset = replace(file.offset, position=view.position, compression=view.compression or file.offset.compression)
         if view.state == "failing" or file.why:
             yield _entry(file, "fail", view.why or file.why, SizeSample(1.0, 0.0))

@@ -95,7 +95,7 @@ class _GivenFiles:
         return changes
 
     def _meet(self, path: str, changes: Changes) -> None:
-        file = GivenFile(path, self._options, self._log)
+        file = GivenFile(path, self._options)
         file.partition, offset = self._known(file)
         if file.partition in self._files:
             return  # another name of the same file
@@ -127,7 +127,7 @@ class _GivenFiles:
 
     def _begin(self, file: GivenFile, changes: Changes) -> None:
         """Where to begin, by what Kafka has already."""
-        file.origins = ()
+        file.formers = ()
         if self._delivered is None:
             return
         try:

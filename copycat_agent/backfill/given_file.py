@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from copycat_agent.backfill.delivered import Delivered, Former, Looked
 from copycat_agent.formats import Reader
@@ -18,9 +18,6 @@ from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.files.identity import Identity, identify, is_at
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
-
-if TYPE_CHECKING:
-    from copycat_agent.logs import Log
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 """A link is followed: whoever names a file means it. Nobody is kept waiting by a pipe."""
@@ -34,7 +31,7 @@ class GivenFile:
     for. Used from the connector's thread; raises nothing unless it is said.
     """
 
-    def __init__(self, path: str, options: Any, log: Log) -> None:  # noqa: ANN401 - options of any source
+    def __init__(self, path: str, options: Any) -> None:  # noqa: ANN401 - options of any source
         self.path = path
         self.partition = SourcePartition("", "")
         self.state: Literal["", "failed"] = ""
@@ -42,29 +39,25 @@ class GivenFile:
         self.after: GivenFile | None = None
         self.before: GivenFile | None = None
         self.formers: tuple[Former, ...] = ()
-        self.origins: tuple[SourceOffset, ...] = ()
         self.packed_position = 0
         self.backoff = READY
-        self.has_more = False
         self.read_at = 0.0
         self.fd = -1
-        self._log = log
-        self._packing = getattr(options, "compression", "auto")
         self._identity = Identity(0, 0, 0)
         self._mtime_ns = 0
-        self._is_plain = True
+        self._split: Split | None = None
         self.end = 0
         codec = ""
         try:
-            codec = self._look()
+            codec = self._look(getattr(options, "compression", "auto"))
         except OSError as error:
             self.why = f"it cannot be opened: {error.strerror}"
         finally:
             self.close()
         self.offset = SourceOffset(0, path=path, size=self.end, mtime_ns=self._mtime_ns, compression=codec, done=not self.end)
 
-    def _look(self) -> str:
-        """Open it and see what it is; returns how it is packed. Raises OSError."""
+    def _look(self, packing: str) -> str:
+        """Open it and see what it is; returns how it is packed, `packing` unless that is "auto". Raises OSError."""
         self.fd = os.open(self.path, _FLAGS)
         info = os.fstat(self.fd)
         if not stat.S_ISREG(info.st_mode):
@@ -72,8 +65,8 @@ class GivenFile:
             return ""
         self._identity = identify(self.fd, info)
         self.end, self._mtime_ns = info.st_size, info.st_mtime_ns
-        if self._packing != "auto":
-            return "" if self._packing == "none" else str(self._packing)
+        if packing != "auto":
+            return "" if packing == "none" else packing
         return compressions.recognise(self._read(0, compressions.MAGIC_BYTES), whole=True) or ""
 
     @property
@@ -118,7 +111,7 @@ class GivenFile:
             if found is None:
                 return False
             self.path, self.why = found, ""
-            self._look()
+            self._look("none")
         except (OSError, ValueError):
             return False
         finally:
@@ -139,7 +132,6 @@ class GivenFile:
             self.close()
         if self.offset.compression:
             self.formers = tuple(formers)
-            self.origins = tuple(former.offset for former in formers)
             return None
         if not formers:
             return None
@@ -164,14 +156,19 @@ class GivenFile:
                 self.fd = -1
         opened = f"/proc/{os.getpid()}/fd/{self.fd}" if self.fd >= 0 else self.path
         offset = self.offset
-        is_plain = self._is_plain = not (offset.compression or counts_records)
+        is_plain = not (offset.compression or counts_records)
         grown = is_plain and self._size_now() > self.end
-        self.has_more = grown
-        origins = self.origins if not offset.position else ()
-        return Split(
+        origins = () if offset.position else tuple(former.offset for former in self.formers)
+        self._split = Split(
             self.partition, self.path, opened, offset, self.end if is_plain else ENDLESS, final=not grown, inode=self._identity.inode,
             mtime_ms=self._mtime_ns // 1_000_000, flush=not grown, origins=origins,
         )  # fmt: skip
+        return self._split
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more was there than its last split was allowed to end with: somebody writes to it."""
+        return self._split is not None and not self._split.final
 
     def taken_in(self, result: SplitResult) -> SourceOffset:
         """What to save of it now."""
@@ -181,7 +178,8 @@ class GivenFile:
 
     def cut_to(self, offset: SourceOffset) -> int | None:
         """Its size when it ended before `end`, so that what was there can never be read; None when it did not. The file is open."""
-        is_cut = self._is_plain and offset.position < self.end and self._size_now() < self.end
+        is_plain = self._split is None or self._split.end != ENDLESS
+        is_cut = is_plain and offset.position < self.end and self._size_now() < self.end
         return self._size_now() if is_cut else None
 
     def view(self) -> FileView:

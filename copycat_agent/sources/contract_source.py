@@ -63,6 +63,20 @@ class _Partition:
         return self.found.unread if self.found is not None and self.next is not None else 0
 
 
+@dataclass(slots=True)
+class _NextLook:
+    """When the source is asked next what is there. Times of `time.monotonic()`."""
+
+    is_wanted: bool = True
+    not_before: float = 0.0
+    asked_at: float = 0.0
+    errors: int = 0
+    """How often it could not be asked, one after the other."""
+    to_the_end: bool = False
+    is_last: bool = False
+    """Whether everything was read in a run to the end: nothing more is to be found."""
+
+
 class ContractSource:
     """See `base.Source`."""
 
@@ -91,11 +105,7 @@ class ContractSource:
         for one in self._known.values():
             self._turns.add(one)
         self._unsaved = UnsavedChanges()
-        self._is_wanted = True
-        self._look_at = 0.0
-        self._errors = 0
-        self._asked_at = 0.0
-        self._to_the_end = self._is_over = False
+        self._next_look = _NextLook()
 
     @property
     def needs_scan(self) -> bool:
@@ -108,9 +118,9 @@ class ContractSource:
         try:
             found = self._looker.take()
         except RetriableError:
-            self._look_at = time.monotonic() + wait_seconds(RETRY_SECONDS, self._errors)
-            self._errors += 1
-            self._is_wanted = True
+            self._next_look.not_before = time.monotonic() + wait_seconds(RETRY_SECONDS, self._next_look.errors)
+            self._next_look.errors += 1
+            self._next_look.is_wanted = True
             raise
         except CopycatError:
             raise
@@ -118,9 +128,9 @@ class ContractSource:
             words = f"source {self._type}: {told(error)}"
             raise FatalError(words, FAULT) from None
         if found is None:
-            self._is_wanted = not self._is_over
+            self._next_look.is_wanted = not self._next_look.is_last
             return changes
-        self._errors = 0
+        self._next_look.errors = 0
         for one in found:
             self._meet(one, changes)
         return self._unsaved.add(changes) if changes.offsets else changes
@@ -201,7 +211,7 @@ class ContractSource:
     def _begun(self, known: _Partition) -> None:
         """Where it begins is saved. A look that told no more than that is followed by another one, also in a run to the end."""
         if known.met and known.next is None:
-            self._is_wanted = True
+            self._next_look.is_wanted = True
         known.met = False
 
     def _go_on(self, known: _Partition, result: SplitResult) -> None:
@@ -209,28 +219,28 @@ class ContractSource:
         known.why = "" if result.error is None else result.error.message
         if result.error is not None or result.changed:
             known.found = known.next = None
-            self._is_wanted = True
+            self._next_look.is_wanted = True
             if isinstance(result.error, FileError | BlockedError):  # its own trouble; what is everybody's is paced by the connector
                 known.backoff = known.backoff.after_error(time.monotonic(), RETRY_SECONDS)
             return
         known.backoff = READY
         self._choose(known)
         if known.next is None:
-            self._is_wanted = True
+            self._next_look.is_wanted = True
 
     def ripen(self, *, at_once: bool) -> float:
         """See `Source.ripen`: asks the source once it is time."""
-        self._to_the_end = at_once
+        self._next_look.to_the_end = at_once
         now = time.monotonic()
         if self._looker.is_done:
             return now
-        if self._is_wanted and not self._looker.is_busy and not self._is_occupied:
-            if now < self._look_at:
-                return self._look_at
-            self._is_wanted, self._asked_at = False, now
+        if self._next_look.is_wanted and not self._looker.is_busy and not self._is_occupied:
+            if now < self._next_look.not_before:
+                return self._next_look.not_before
+            self._next_look.is_wanted, self._next_look.asked_at = False, now
             self._looker.look({key: one.position for key, one in self._known.items() if not one.met}, to_the_end=at_once)
         if self._looker.is_busy:
-            return now + max(LOOK_AGAIN_SECONDS, min(0.5, (now - self._asked_at) / 10))
+            return now + max(LOOK_AGAIN_SECONDS, min(0.5, (now - self._next_look.asked_at) / 10))
         return math.inf
 
     @property
@@ -242,7 +252,7 @@ class ContractSource:
     def look_now(self) -> None:
         """See `LooksLater.look_now`. Raises what the source raises, RetriableError too."""
         for _ in range(2):  # where it begins, and what is there from there on
-            self._is_wanted = True
+            self._next_look.is_wanted = True
             while not self._looker.is_done:
                 self.ripen(at_once=False)
                 time.sleep(LOOK_AGAIN_SECONDS)
@@ -252,13 +262,13 @@ class ContractSource:
 
     def drained(self) -> bool:
         """See `Source.drained`."""
-        if self._is_wanted and not self._is_over:
+        if self._next_look.is_wanted and not self._next_look.is_last:
             return False
         if self._looker.is_busy or self._looker.is_done:
             return False
         if any(one.next is not None or one.met for one in self._known.values()):
             return False
-        self._is_over = self._to_the_end
+        self._next_look.is_last = self._next_look.to_the_end
         return True
 
     def finalise(self) -> None:
