@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from copycat_agent import logs
 from copycat_agent.delivery.base import Report
@@ -15,6 +15,7 @@ from copycat_agent.worker.context import ConnectorContext, Tools
 from copycat_agent.worker.machine import ConnectorMachine
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
+from copycat_agent.worker.restarts import BUGS_MAX, Restarts
 from copycat_agent.worker.retry_policy import RetryPolicy
 from copycat_agent.worker.status import ConnectorState, Now, State, Status
 
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
     from copycat_agent.worker.taps import Taps
 
 T = TypeVar("T")
-RESTART_SECONDS = (1.0, 60.0)
-"""First and longest wait before a connector is started again."""
-BUGS_MAX = 3
-"""So many unexpected errors within `BUGS_SECONDS` end the connector: what one file brings about would be sent again at each start."""
-BUGS_SECONDS = 3600.0
-STEADY_SECONDS = 60.0
-"""A connector that has worked so long begins with the shortest wait again."""
 TELL_SECONDS = 1.0
 """A wait for the predecessor is told when it takes longer."""
 AFTER = "waits until what ran before under its name has come to its end"
@@ -49,47 +43,47 @@ ASK_SECONDS = 2.0
 """How long a connector that works may take to answer a question."""
 
 
+class Predecessors(NamedTuple):
+    """What was there before a connector begins: it begins once those in `after` have come to their end.
+
+    Then `prepare` is called, again while it raises. `earlier` are names under which Kafka may know the connector, where the store does not.
+    """
+
+    after: tuple[Connector, ...] = ()
+    prepare: Callable[[], None] = lambda: None
+    earlier: Sequence[str] = ()
+
+
 class Connector:
     """A definition and what runs it, step by step, in the poll loop. Public methods are thread-safe.
 
-    After a bug it is started again with growing pauses (`BUGS_MAX`); a bug while offsets are saved fails it at once, and a FatalError waits
+    After a bug it is started again with growing pauses (`Restarts`); a bug while offsets are saved fails it at once, and a FatalError waits
     for a person. One that hangs is left behind: its successor begins when it has ended, never beside it.
     """
 
-    def __init__(  # noqa: PLR0913 - what one connector is told; the worker is the only caller
+    def __init__(
         self,
         definition: Definition,
         tools: Tools,
         metrics: ConnectorMetrics,
         taps: Taps,
+        before: Predecessors | None = None,
         *,
         paused: bool = False,
-        until_idle: bool = False,
-        earlier: Sequence[str] = (),
-        after: Sequence[Connector] = (),
-        prepare: Callable[[], None] = lambda: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """It begins once those in `after` have come to their end, with a call of `prepare`, which is tried again while it raises.
-
-        `earlier` are names under which Kafka may know it, where the store does not, see `attempts.Opener`.
-        `on_change` is called when the state changes and when it has ended.
-        """
+        """`on_change` is called when the state changes and when it has ended."""
         self.definition = definition
         self._tools = tools
         self._metrics = metrics
         self._taps = taps
-        self._until_idle = until_idle
-        self._earlier = earlier
-        self._after = [one for one in after if not one.ended]
-        self._prepare = prepare
+        self._before = before or Predecessors()
         self._on_change = on_change
         self._log = logs.get("connector").bind(connector=definition.name)
         self._orders = Orders(paused=paused)
         self._connector_state = ConnectorState(self._log, on_change)
         self._machine: ConnectorMachine | None = None
-        self._pause_seconds = 0.0
-        self._bugs: list[float] = []
+        self._restarts = Restarts()
         self._running: Running | None = None
         self._ended = threading.Event()
 
@@ -134,7 +128,7 @@ class Connector:
         """Seconds for which its present step has been under way; while it waits for its predecessor, also that one's."""
         since = self._running.busy_since if self._running else None
         own = 0.0 if since is None else time.monotonic() - since
-        return max([own, *(one.busy_seconds for one in self._after if not one.ended)])
+        return max([own, *(one.busy_seconds for one in self._before.after if not one.ended)])
 
     @property
     def hangs(self) -> bool:
@@ -198,8 +192,8 @@ class Connector:
         """Two must not plan from the same offsets. False when a stop was asked for meanwhile."""
         begun = time.monotonic()
         while self._orders.stop_at is None:
-            self._after = [one for one in self._after if not one.ended]
-            if not self._after:
+            self._before = self._before._replace(after=tuple(one for one in self._before.after if not one.ended))
+            if not self._before.after:
                 return True
             if time.monotonic() - begun > TELL_SECONDS:
                 self._connector_state.become(State.STARTING, AFTER)
@@ -210,19 +204,19 @@ class Connector:
         """From opening to closing. True when it is to be started again."""
         begun = time.monotonic()
         try:
-            self._prepare()
+            self._before.prepare()
             context = ConnectorContext(self._orders, self._connector_state, self._metrics, self._taps, self._log)
             delivery = yield from self._open(context)
             if delivery is None:
                 return False
-            careful = self._pause_seconds > 0
+            careful = self._restarts.pause_seconds > 0
             connector_io = ConnectorIO(self.definition, self._tools, context, delivery)
             self._machine = ConnectorMachine(
-                self.definition, connector_io.source, delivery, context, begun, until_idle=self._until_idle, careful=careful
+                self.definition, connector_io.source, delivery, context, begun, until_idle=self._tools.until_idle, careful=careful
             )
             yield from connector_io.carry_out(self._machine.run())
         except RetriableError as error:
-            self._falls(begun, str(error))
+            self._fell(begun, str(error))
         except CopycatError as error:
             self._remember(error)
             self._fail(error.message, error.hint)
@@ -231,27 +225,20 @@ class Connector:
             self._log.debug("unexpected error", error=error)
             self._metrics.count_error("connector", type(error).__name__)
             words = bug_words(error)
-            if self._until_idle:
+            if self._tools.until_idle:
                 self._fail(words, "please report it")
                 return False
-            if self._keeps_happening(error):
+            has_sent = self._machine is not None and self._machine.has_results
+            if self._restarts.keeps_happening(error, has_sent=has_sent):
                 hint = f"please report it; to try again: copycat ctl restart {self.definition.name}"
                 self._fail(f"{words}; so it ended {BUGS_MAX} times within an hour", hint)
                 return False
-            self._falls(begun, f"{words}; please report it")
+            self._fell(begun, f"{words}; please report it")
         else:
             return False
         finally:
             self._machine = None
         return True
-
-    def _keeps_happening(self, error: Exception) -> bool:
-        """Whether it is better not to try again. What the host lacks for a while counts only where something was sent before."""
-        has_sent = self._machine is not None and self._machine.has_results
-        if has_sent or not isinstance(error, OSError | MemoryError):
-            now = time.monotonic()
-            self._bugs = [*(at for at in self._bugs if at > now - BUGS_SECONDS), now]
-        return len(self._bugs) >= BUGS_MAX
 
     def _open(self, context: ConnectorContext) -> Generator[Wait, None, Delivery | None]:
         """The connector's delivery, open; None when a stop was asked for meanwhile. Raises what ends the connector.
@@ -266,7 +253,7 @@ class Connector:
         try:
             while orders.stop_at is None:
                 try:
-                    opening = opening or self._tools.deliveries.open(self.definition, report, self._earlier)
+                    opening = opening or self._tools.deliveries.open(self.definition, report, self._before.earlier)
                     delivery = opening.tend()
                 except RetriableError as error:
                     self._metrics.count_error("open", type(error).__name__)
@@ -295,17 +282,14 @@ class Connector:
         except CopycatError as unsaved:
             self._log.warning("why the connector ended could not be saved for those who decide", why=str(unsaved))
 
-    def _falls(self, begun: float, reason: str) -> None:
-        """It ended by something that may be over next time: the pauses grow as long as that is not so."""
-        shortest, longest = RESTART_SECONDS
-        steady = time.monotonic() - begun > STEADY_SECONDS
-        self._pause_seconds = shortest if steady or not self._pause_seconds else min(longest, 2 * self._pause_seconds)
-        self._log.warning("connector ended and is started again", why=reason, retry_s=self._pause_seconds)
-        self._connector_state.become(State.RETRYING, f"{reason}; it is started again within {self._pause_seconds:g} s")
+    def _fell(self, begun: float, reason: str) -> None:
+        seconds = self._restarts.ended(begun)
+        self._log.warning("connector ended and is started again", why=reason, retry_s=seconds)
+        self._connector_state.become(State.RETRYING, f"{reason}; it is started again within {seconds:g} s")
 
     def _rest(self) -> Generator[Wait, None, bool]:
         """Wait for the next start. False when a stop was asked for."""
-        go_on = yield from self._orders.rest(self._pause_seconds)
+        go_on = yield from self._orders.rest(self._restarts.pause_seconds)
         if go_on:
             self._connector_state.become(State.STARTING, self._connector_state.now.reason)
         return go_on

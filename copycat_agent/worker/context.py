@@ -24,6 +24,7 @@ class Tools(NamedTuple):
 
     `accounts`: what becomes of each file is entered in the store; `tracked`: with where its records are in Kafka, which costs about as much
     as sending them. `make_source` stands in for `SourceKind.make`.
+    `until_idle`: connectors end once they have read what is there.
     `keeper` is given to sources whose files are worth keeping for the next process.
     """
 
@@ -36,6 +37,7 @@ class Tools(NamedTuple):
     make_source: Callable[..., Source] | None = None
     tracked: bool = False
     keeper: Keeper | None = None
+    until_idle: bool = False
 
 
 class ConnectorContext(NamedTuple):

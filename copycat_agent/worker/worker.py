@@ -12,7 +12,7 @@ from copycat_agent import logs
 from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
 from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
-from copycat_agent.worker.connector import STUCK_SECONDS, Connector
+from copycat_agent.worker.connector import STUCK_SECONDS, Connector, Predecessors
 from copycat_agent.worker.context import Tools
 from copycat_agent.worker.handle import ConnectorHandle, Target, Targets
 from copycat_agent.worker.poll_loop import PollLoop
@@ -57,9 +57,8 @@ class Worker:
         `accounts`, `make_source`, `tracked`, `keeper`: see `tools.Tools`; `make_world`: see `Deliveries`.
         """
         deliveries = Deliveries(store, keeps_accounts=accounts, make_world=make_world)
-        self._tools = Tools(store, executor, watcher, deliveries, PollLoop(), accounts, make_source, tracked, keeper)
+        self._tools = Tools(store, executor, watcher, deliveries, PollLoop(), accounts, make_source, tracked, keeper, until_idle)
         self._store = store
-        self._until_idle = until_idle
         self._handles: dict[str, ConnectorHandle] = {}  # replaced, never changed: read without the lock
         self._leaving: list[Connector] = []
         self._targets = Targets(store)
@@ -294,20 +293,18 @@ class Worker:
         """Start it, unless it is disabled or a person wants it stopped. What ran before under its name ends first."""
         if self._stopping or not handle.definition.enabled or handle.target == "stopped":
             return
-        if self._until_idle and handle.target == "paused":
+        if self._tools.until_idle and handle.target == "paused":
             return
         names = {handle.definition.name, *handle.inherit}
         self._leaving = [one for one in self._leaving if not one.ended]
+        after = tuple(one for one in self._leaving if one.definition.name in names)
         handle.connector = Connector(
             handle.definition,
             self._tools,
             handle.metrics,
             handle.taps,
+            Predecessors(after, lambda: self._take_over(handle), handle.earlier),
             paused=handle.target == "paused",
-            until_idle=self._until_idle,
-            earlier=handle.earlier,
-            after=[one for one in self._leaving if one.definition.name in names],
-            prepare=lambda: self._take_over(handle),
             on_change=self._tell,
         )
         handle.connector.start()
