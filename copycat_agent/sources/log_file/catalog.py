@@ -15,12 +15,12 @@ from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark, 
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.followed import STARTED, Followed
-from copycat_agent.sources.log_file.generations import is_newest, is_rotated, log_of
+from copycat_agent.sources.log_file.generations import is_newest, is_rotated
 from copycat_agent.sources.log_file.meeting import Meeting
-from copycat_agent.sources.log_file.succession import similarity, unclaimed
+from copycat_agent.sources.log_file.succession import similarity
 from copycat_agent.sources.log_file.succession.missed import Missed
 from copycat_agent.sources.log_file.succession.newcomers import NOT_COMPARED, Newcomers
-from copycat_agent.sources.log_file.succession.unclaimed import UnclaimedRanges
+from copycat_agent.sources.log_file.succession.unclaimed import Search, UnclaimedRanges
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ class Catalog:
         self._meeting = Meeting(followed, StartAt(options), self.opener, self.passed_over, log)
         self._log = log
         self.newcomers = Newcomers(followed, self.opener, log)
-        self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self._discovery, self._meeting.follow_rest)
-        self._missed = Missed(followed, self.opener, self._discovery, self._meeting.follow_missed, self.passed_over, log)
+        self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self._discovery, self._meeting)
+        self._missed = Missed(followed, self.opener, self._discovery, self._meeting, self.passed_over, log)
+        self._search = Search(followed, self.opener, self._discovery, self._meeting, self.passed_over)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
         self._search_for = "the file went away while the agent did not run"
@@ -115,28 +116,13 @@ class Catalog:
         self._miss(present, changes)
         self._look_after_gone(changes)
         if self._search_for:
-            may_be_there = unclaimed.Search(
-                self._discovery,
-                self.followed.files,
-                self.opener,
-                self._meeting.follow_left,
-                self._follow_kept,
-                self._search_for,
-                self.passed_over,
-            )
-            if may_be_there.look_for(self.followed.absent, changes):
+            if self._search.look(self._search_for, changes):
                 self._search_for = ""
             self.followed.descriptors.opened.looked()
         self.followed.forgetting.age(changes)
         self._is_scanned = True
         self.followed.descriptors.make_room(0, unread=True)
         self._tell_unmatched()
-
-    def _follow_kept(self, identity: Identity, offset: SourceOffset, changes: Changes, named: bool) -> bool:  # noqa: FBT001 - see FollowKept
-        """See `Meeting.follow_kept`. What the patterns exclude, or name no more, is let alone, as where it lies on the disk."""
-        path, newest = offset.path, "/".join(log_of(offset.path))
-        is_wanted = self._discovery.may_match(path) or (offset.gone_ms > 0 and not self._discovery.excludes(newest))
-        return is_wanted and self._meeting.follow_kept(identity, path, changes, named=named)
 
     def _compare(self, changes: Changes, *, first: bool) -> tuple[set[TrackedFile], bool]:
         """The files that are there, and whether that is all of them: not when a rename came between a look and an opening."""
@@ -305,8 +291,7 @@ class Catalog:
                 self._search_for = "the file went away while it was closed (see max_open_files)"
             elif file.gone_since is None:
                 self.rotated_files += 1
-                file.left_patterns()
-                self.followed.gone.add(file)
+                self.followed.drain(file)
                 if not file.in_flight:  # else its offset is about to move, and is saved with its new name then
                     changes.offsets[file.partition] = file.remembered(gone=True)
                 self._log.info("file gone from its patterns, still followed", path=file.path, unread_bytes=file.backlog)

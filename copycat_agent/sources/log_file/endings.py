@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.log_file.file_state import Draining
+from copycat_agent.sources.log_file.tracked import OpenedFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -155,15 +156,10 @@ class Released:
     def _still_holds(self, name: str, offset: SourceOffset) -> bool:
         """Whether what was read is in it; one that cannot be looked into may have it."""
         try:
-            fd, info = self._opener.open(name)
+            with OpenedFile(*self._opener.open(name)) as opened:
+                return packed.is_same(fingerprint.reader(opened.fd), opened.info.st_size, offset)
         except OSError:
             return True
-        try:
-            return packed.is_same(fingerprint.reader(fd), info.st_size, offset)
-        except OSError:
-            return True
-        finally:
-            os.close(fd)
 
 
 class Endings:

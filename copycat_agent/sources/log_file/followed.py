@@ -260,6 +260,11 @@ class Followed:
         else:
             self.dirty.discard(file)
 
+    def drain(self, file: TrackedFile) -> None:
+        """Follow a file to its end: no pattern finds it any more."""
+        file.left_patterns()
+        self.gone.add(file)
+
     def remove(self, file: TrackedFile) -> None:
         """Stop following a file; its offset stays saved until it is forgotten."""
         self.drop(file)

@@ -23,7 +23,7 @@ from copycat_agent.sources.log_file.beginning.start import StartAt, Unopened
 from copycat_agent.sources.log_file.file_state import Provenance
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_rotated
-from copycat_agent.sources.log_file.tracked import TrackedFile
+from copycat_agent.sources.log_file.tracked import OpenedFile, TrackedFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
@@ -69,15 +69,14 @@ class Meeting:
         self._tell_old()
         return met
 
-    def follow_left(self, name: str, fd: int, info: os.stat_result, changes: Changes) -> None:
-        """Follow a file that has left its patterns while nobody looked. Raises OSError; then `fd` stays the caller's."""
+    def follow_left(self, name: str, opened: OpenedFile, changes: Changes) -> None:
+        """Follow a file that has left its patterns while nobody looked. Raises OSError, and then nothing has changed."""
         there = self._followed.paths.get(name)  # another file, where this one was deleted
-        file = self._take_up(name, fd, info, changes, first=False)
+        file = self._take_up(name, opened, changes, first=False)
         self._followed.paths.pop(name, None)
         if there is not None:
             self._followed.paths[name] = there
-        file.left_patterns()
-        self._followed.gone.add(file)
+        self._followed.drain(file)
         changes.offsets[file.partition] = file.remembered(gone=True)
         self._log.info("file has left its patterns, is followed to its end", path=name, unread_bytes=file.backlog)
 
@@ -90,45 +89,48 @@ class Meeting:
         if kept is None or identity[:2] in self._followed.files:
             return False
         try:
-            fd, info = open_again(kept)
+            again = open_again(kept)
         except OSError as error:
             self._passed_over.warn(path, why_not(error))
             return False
-        try:
-            if identify(fd, info) == identity and (named or not info.st_nlink):
-                self.follow_left(path, fd, info, changes)
-                return True
-        except OSError as error:
-            self._passed_over.warn(path, f"cannot be read: {error.strerror}")
-        os.close(fd)
+        with OpenedFile(*again) as opened:
+            try:
+                if identify(opened.fd, opened.info) == identity and (named or not opened.info.st_nlink):
+                    self.follow_left(path, opened, changes)
+                    return True
+            except OSError as error:
+                self._passed_over.warn(path, f"cannot be read: {error.strerror}")
         return False
 
-    def follow_rest(self, path: str, fd: int, info: os.stat_result, changes: Changes) -> TrackedFile | None:
+    def follow_rest(self, path: str, opened: OpenedFile, changes: Changes) -> TrackedFile | None:
         """Follow a file that no pattern matches, from where another one ended and to its end.
 
-        None for one that is known, and then `fd` is the caller's. Raises OSError, and then nothing has changed.
+        None for one that is known. Raises OSError, and then nothing has changed.
         """
-        identity, absent = identify(fd, info), self._followed.absent
-        if identity[:2] in self._followed.files or absent.knows(identity, fd, info.st_size, changes):
+        identity, absent, size = identify(opened.fd, opened.info), self._followed.absent, opened.info.st_size
+        if identity[:2] in self._followed.files or absent.knows(identity, opened.fd, size, changes):
             return None
-        generation = absent.written_over(identity, changes)
-        partition = SourcePartition(self._followed.connector, identity.key(generation))
-        offset = SourceOffset(0, path=path, size=info.st_size)
-        opened, unpacks = self._followed.descriptors.opened, self._followed.unpacks
-        file = TrackedFile(partition, identity, path, offset, opened, unpacks=unpacks)
-        file.met(info)
-        file.adopt(fd)
-        self._followed.add(file)
+        partition = SourcePartition(self._followed.connector, identity.key(absent.written_over(identity, changes)))
+        file = self._follow(
+            TrackedFile(
+                partition,
+                identity,
+                path,
+                SourceOffset(0, path=path, size=size),
+                self._followed.descriptors.opened,
+                unpacks=self._followed.unpacks,
+            ),
+            opened,
+        )
         del self._followed.paths[path]
-        file.left_patterns()
-        self._followed.gone.add(file)
+        self._followed.drain(file)
         return file
 
-    def follow_missed(self, path: str, fd: int, info: os.stat_result, changes: Changes) -> TrackedFile | None:
+    def follow_missed(self, path: str, opened: OpenedFile, changes: Changes) -> TrackedFile | None:
         """`follow_rest` for a file that is read from its beginning. None, too, when it is older than files of this connector may be."""
-        if self._start.begin(fd, info, path, first=False).is_old:
+        if self._start.begin(opened.fd, opened.info, path, first=False).is_old:
             return None
-        file = self.follow_rest(path, fd, info, changes)
+        file = self.follow_rest(path, opened, changes)
         if file is not None and file.is_packed:  # it may be the rest of a known file
             self.newcomers.append(file)
         return file
@@ -148,36 +150,37 @@ class Meeting:
     def _meet(self, found: Found, changes: Changes, *, first: bool) -> TrackedFile | None:
         """A file that is not being followed: one that was before, or a new one. None when it cannot be read."""
         try:
-            fd, info = self._open(found)
+            opened = self._open(found)
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._passed_over.warn(found.path, why_not(error))
-            if first:
-                self._unopened.note(found, error, changes)
+            self._pass_over(found, error, why_not(error), changes, first=first)
             return None
-        try:
-            return self._take_up(found.path, fd, info, changes, first=first)
-        except OSError as error:
-            os.close(fd)
-            self._passed_over.warn(found.path, f"cannot be read: {error.strerror}")
-            if first:
-                self._unopened.note(found, error, changes)
-            return None
+        with opened:
+            try:
+                return self._take_up(found.path, opened, changes, first=first)
+            except OSError as error:
+                self._pass_over(found, error, f"cannot be read: {error.strerror}", changes, first=first)
+                return None
 
-    def _open(self, found: Found) -> tuple[int, os.stat_result]:
-        """See `Opener.open`. When the process may open no more, other files make room."""
+    def _pass_over(self, found: Found, error: OSError, why: str, changes: Changes, *, first: bool) -> None:
+        self._passed_over.warn(found.path, why)
+        if first:
+            self._unopened.note(found, error, changes)
+
+    def _open(self, found: Found) -> OpenedFile:
+        """Open a file that a scan has found. When the process may open no more, other files make room. Raises OSError."""
         is_known = self._is_known(found)
         try:
-            fd, info = self._opener.open(found.path, is_known=is_known)
+            opened = OpenedFile(*self._opener.open(found.path, is_known=is_known))
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS or not self.shrink():
                 raise
-            fd, info = self._opener.open(found.path, is_known=is_known)
-        if is_known and not os.path.samestat(info, found.stat):
-            os.close(fd)
+            opened = OpenedFile(*self._opener.open(found.path, is_known=is_known))
+        if is_known and not os.path.samestat(opened.info, found.stat):
+            os.close(opened.take())
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)  # the next look knows
-        return fd, info
+        return opened
 
     def _is_known(self, found: Found) -> bool:
         """Whether a file with several links was followed before somebody linked it."""
@@ -186,12 +189,12 @@ class Meeting:
         identity = identify_by_name(found.path, found.stat, follow_symlinks=self._opener.follow_symlinks)
         return identity is not None and identity.birth_ns > 0 and self._followed.absent.has_row(identity, Changes())
 
-    def _take_up(self, path: str, fd: int, info: os.stat_result, changes: Changes, *, first: bool) -> TrackedFile:
-        """The file behind `fd`, which belongs to it from now on. Raises OSError, and then `fd` is the caller's."""
-        followed, identity = self._followed, identify(fd, info)
+    def _take_up(self, path: str, opened: OpenedFile, changes: Changes, *, first: bool) -> TrackedFile:
+        """Returns the file that was opened, which is followed from now on. Raises OSError, and then nothing has changed."""
+        followed, (fd, info) = self._followed, (opened.fd, opened.info)
+        identity = identify(fd, info)
         known = followed.files.get((identity.device, identity.inode))
         if known is not None and known.identity == identity:  # another name of it, or it took this one just now
-            os.close(fd)
             return known
         if known is not None:  # it was closed, or the kernel would not have given its inode to another file
             followed.lose_rest(known, changes)
@@ -203,13 +206,16 @@ class Meeting:
             changes.offsets[partition] = offset  # known from now on, also when it is renamed before anything of it is read
         elif offset != (offset := self._start.settle(fd, offset)):
             changes.offsets[partition], why = offset, UNOPENED
-        opened = followed.descriptors.opened
-        file = TrackedFile(partition, identity, path, offset, opened, provenance=Provenance(why), unpacks=followed.unpacks)
-        file.met(info)
-        file.adopt(fd)
-        followed.add(file)
+        files, provenance = followed.descriptors.opened, Provenance(why)
+        file = self._follow(TrackedFile(partition, identity, path, offset, files, provenance=provenance, unpacks=followed.unpacks), opened)
         if not offset.position:
             (self.begun if generation else self.newcomers).append(file)
+        return file
+
+    def _follow(self, file: TrackedFile, opened: OpenedFile) -> TrackedFile:
+        file.met(opened.info)
+        file.adopt(opened.take())
+        self._followed.add(file)
         return file
 
     def _begin(self, path: str, fd: int, info: os.stat_result, generation: int, *, first: bool) -> tuple[SourceOffset, str]:

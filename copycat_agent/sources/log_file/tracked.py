@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources.files import clock, fingerprint
@@ -15,6 +16,25 @@ from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.file_state import MATCHED, TOLD, UNTOLD, Draining, Dropped, FileStat, HeadProof, Provenance, observe
 from copycat_agent.sources.log_file.known_file import KnownFile
+
+
+class OpenedFile:
+    """A file that was just opened, and its fstat. It is closed with the `with` block unless somebody takes its descriptor over."""
+
+    def __init__(self, fd: int, info: os.stat_result) -> None:
+        self.fd, self.info = fd, info
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    def take(self) -> int:
+        """Returns the descriptor, which is the caller's from now on."""
+        fd, self.fd = self.fd, -1
+        return fd
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Mark
 from copycat_agent.sources.log_file.followed import STARTED, Followed
+from copycat_agent.sources.log_file.tracked import OpenedFile
 
 if TYPE_CHECKING:
     from copycat_agent.sources.files.paths.opening import Opener
@@ -146,7 +146,8 @@ def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes
     claimed: set[SourcePartition] = set()
     known: dict[tuple[int, int], int] = {}
     for changed_ns, path in sorted(there):
-        with contextlib.suppress(OSError), _opened(path, opener) as (fd, info):
+        with contextlib.suppress(OSError), OpenedFile(*opener.open(path)) as opened:
+            fd, info = opened.fd, opened.info
             inode = info.st_dev, info.st_ino
             if inode in followed.files or _claims(path, fd, info.st_size, followed, claimed, changes):
                 known[inode] = changed_ns
@@ -155,7 +156,8 @@ def known_of(paths: Collection[str], followed: Followed, opener: Opener, changes
 
 def _note_written_over(path: str, followed: Followed, opener: Opener, changes: Changes) -> int:
     """Make what is saved of a file a previous generation if it was written over. Returns when it was last changed. Raises OSError."""
-    with _opened(path, opener) as (fd, info):
+    with OpenedFile(*opener.open(path)) as opened:
+        fd, info = opened.fd, opened.info
         identity, absent = identify(fd, info), followed.absent
         if identity[:2] not in followed.files and not absent.knows(identity, fd, info.st_size, changes):
             absent.written_over(identity, changes)
@@ -175,13 +177,3 @@ def _claims(path: str, fd: int, size: int, followed: Followed, claimed: set[Sour
             claimed.add(partition)
             return True
     return False
-
-
-@contextlib.contextmanager
-def _opened(path: str, opener: Opener) -> Iterator[tuple[int, os.stat_result]]:
-    """Raises OSError."""
-    fd, info = opener.open(path)
-    try:
-        yield fd, info
-    finally:
-        os.close(fd)

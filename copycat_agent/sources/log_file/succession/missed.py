@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,17 +28,16 @@ from copycat_agent.sources.files.paths.opening import Opener, PassedOverError, w
 from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_newest, log_of, rotation_family, unpacked_name
+from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.succession import last_look, similarity
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS, LastLook, Since
 from copycat_agent.sources.log_file.succession.rules import OutsideContent, Unseen, is_owed, why_owed
 from copycat_agent.sources.log_file.succession.unclaimed import NOBODY_LOOKED, members
+from copycat_agent.sources.log_file.tracked import OpenedFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.sources.log_file.tracked import TrackedFile
-
-Follow = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
-"""See `Meeting.follow_missed`."""
 
 WHY = "it was made and rotated out of the patterns while nobody looked: from its beginning"
 
@@ -69,12 +68,12 @@ class Missed:
     """Used by one catalog: `begin` before a scan, `left` for what it finds, then `met`, `follow` and `end`."""
 
     def __init__(
-        self, followed: Followed, opener: Opener, discovery: Discovery, follow: Follow, passed_over: PassedOver, log: Log
+        self, followed: Followed, opener: Opener, discovery: Discovery, meeting: Meeting, passed_over: PassedOver, log: Log
     ) -> None:  # fmt: skip
         self._followed = followed
         self._opener = opener
         self._discovery = discovery
-        self._follow = follow
+        self._meeting = meeting
         self._passed_over = passed_over
         self._log = log
         self._last_look = LastLook(followed.connector, followed.offsets)
@@ -199,7 +198,7 @@ class Missed:
     def _take_up(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
         """Follow the file if it is owed. False when that cannot be said yet, or it cannot be read now."""
         try:
-            fd, info = self._opener.open(path)
+            opened = OpenedFile(*self._opener.open(path))
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -207,17 +206,13 @@ class Missed:
             if isinstance(error, PassedOverError):
                 return True
             return isinstance(error, PermissionError) and self._leave_for_later(path, rotation, changes)
-        file, is_decided = None, True
-        try:
-            identity = identify(fd, info)
-            if why := self._why_owed(fd, info, identity, rotation, changes):
-                file, is_decided = self._take(path, fd, info, rotation, why, changes)
-        except OSError as error:
-            self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
-            is_decided = False
-        if file is None:
-            os.close(fd)
-        return is_decided
+        with opened:
+            try:
+                why = self._why_owed(opened, rotation, changes)
+                return not why or self._take(path, opened, rotation, why, changes)
+            except OSError as error:
+                self._passed_over.warn(path, f"{why_not(error)}; {NOBODY_LOOKED}")
+                return False
 
     def _leave_for_later(self, path: str, rotation: _Rotation, changes: Changes) -> bool:
         """One that may not be opened gets its row, which a later search finds, so that nothing else has to stay open for it.
@@ -240,9 +235,10 @@ class Missed:
             return True
         return partition in changes.offsets or not rotation.is_in_doubt
 
-    def _why_owed(self, fd: int, info: os.stat_result, identity: Identity, rotation: _Rotation, changes: Changes) -> str:
+    def _why_owed(self, opened: OpenedFile, rotation: _Rotation, changes: Changes) -> str:
         """Why the open file's lines are owed, for people; "" when they are not. Raises OSError."""
-        if self._followed.absent.knows(identity, fd, info.st_size, changes):
+        identity, info = identify(opened.fd, opened.info), opened.info
+        if self._followed.absent.knows(identity, opened.fd, info.st_size, changes):
             return ""
         known, since = rotation.known, rotation.since
         found = Unseen(
@@ -256,27 +252,22 @@ class Missed:
         )
         return why_owed(found)
 
-    def _take(
-        self, path: str, fd: int, info: os.stat_result, rotation: _Rotation, why: str, changes: Changes
-    ) -> tuple[TrackedFile | None, bool]:  # fmt: skip
-        """The file, None when it is none, and whether that is certain. Raises OSError, and then nothing has changed."""
-        read = fingerprint.reader(fd)
+    def _take(self, path: str, opened: OpenedFile, rotation: _Rotation, why: str, changes: Changes) -> bool:
+        """Follow the file if what it holds is owed, too. False when that cannot be said yet. Raises OSError; then nothing has changed."""
+        read, size = fingerprint.reader(opened.fd), opened.info.st_size
         is_packed = bool(packed.compression_of(read))
-        is_rest = not is_packed and self._may_be_rest(path, read, info.st_size, changes)
-        copied = None if is_packed or is_rest else self._copied(rotation, read, info.st_size, changes)
+        is_rest = not is_packed and self._may_be_rest(path, read, size, changes)
+        copied = None if is_packed or is_rest else self._copied(rotation, read, size, changes)
         if copied is not None:
             rotation.copied.add(copied[0])
         is_decided = is_rest or (copied is not None and copied[1].position > 0)
-        is_in_live = not is_decided and self._is_in_live(path, fd, info, rotation)
+        is_in_live = not is_decided and self._is_in_live(path, opened, rotation)
         owed = is_owed(OutsideContent(is_rest, None if copied is None else copied[1], is_in_live))
-        if not owed:
-            return None, owed is not None
-        file = self._follow(path, fd, info, changes)
-        if file is not None:
+        if owed and (file := self._meeting.follow_missed(path, opened, changes)):
             self._begin(file, rotation, why, changes)
-        if file is not None and copied is not None:
-            self._followed.absent.forget(copied[0], changes)
-        return file, True
+            if copied is not None:
+                self._followed.absent.forget(copied[0], changes)
+        return owed is not None
 
     def _begin(self, file: TrackedFile, rotation: _Rotation, why: str, changes: Changes) -> None:
         """Its row keeps a second start from reading it again; where its log was cut, it is older than what stands there now."""
@@ -293,13 +284,14 @@ class Missed:
         offsets = [one for one in saved if one is not None and rotation_family(one.path) == name and one.fingerprint.head_bytes]
         return any(0 < one.position <= size and fingerprint.holds(read, one.fingerprint, one.position) for one in offsets)
 
-    def _is_in_live(self, path: str, fd: int, info: os.stat_result, rotation: _Rotation) -> bool:
+    def _is_in_live(self, path: str, opened: OpenedFile, rotation: _Rotation) -> bool:
         """Whether it is younger than the log that stands in its place, which was not cut, and begins like it. Raises OSError."""
         newest = self._followed.files.get(self._followed.paths.get("/".join(log_of(path)), (-1, -1)))
-        if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(fd, info).birth_ns:
+        if newest is None or rotation.cut or newest.is_packed or newest.identity.birth_ns > identify(opened.fd, opened.info).birth_ns:
             return False
         with similarity.opened(newest, self._opener) as is_open:
-            return is_open and 0 < info.st_size <= newest.size and similarity.agree(fingerprint.reader(fd), newest.read, info.st_size)
+            size = opened.info.st_size
+            return is_open and 0 < size <= newest.size and similarity.agree(fingerprint.reader(opened.fd), newest.read, size)
 
     def _copied(self, rotation: _Rotation, read: Reader, size: int, changes: Changes) -> Saved | None:
         """What this is the copy of, where no rest of it is missing: the oldest copy is meant. Raises OSError.

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes
@@ -18,100 +17,91 @@ from copycat_agent.sources.files.identity import Identity, Whereabouts, identify
 from copycat_agent.sources.files.packing import compressions, packed
 from copycat_agent.sources.files.paths.discovery import Discovery, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener, why_not
-from copycat_agent.sources.log_file.absent import Absent, Saved
+from copycat_agent.sources.log_file.absent import Saved
 from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_rotated, log_of, rotation_family
+from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.succession.newcomers import Newcomers
 from copycat_agent.sources.log_file.succession.rules import HOLDS_REST
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.files.paths.discovery import Discovery
-    from copycat_agent.sources.files.paths.opening import Opener
-    from copycat_agent.sources.log_file.tracked import TrackedFile
-
+from copycat_agent.sources.log_file.tracked import OpenedFile
 
 NOBODY_LOOKED = "it was rotated out while nobody looked"
 """Why such a file is wanted, in the warning that it cannot be opened."""
 _DATED = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _FEW_LOGS = 16
 """So many prefixes are compared faster than the names of a large directory are taken apart."""
-Follow = Callable[[str, int, os.stat_result, Changes], None]
-"""`follow(name, fd, stat, changes)` takes a file up again, and its descriptor. Raises OSError, and then `fd` is the caller's."""
-FollowKept = Callable[[Identity, SourceOffset, Changes, bool], bool]
-"""`follow_kept(identity, offset, changes, named)` takes up a file that an earlier process has left open, see `Meeting.follow_kept`."""
 
 
-@dataclass(frozen=True, slots=True)
 class Search:
-    """Looks for files that left their patterns while nobody held them: the agent was away, or had them closed for room.
+    """Looks for files that left their patterns while nobody held them: the agent was away, or had them closed for room."""
 
-    A file under a name that `discovery` may match cannot be read now, and a scan will find it. `followed` are device and inode of
-    files that are. `why` is said of what is lost with files that are gone.
-    """
+    def __init__(self, followed: Followed, opener: Opener, discovery: Discovery, meeting: Meeting, passed_over: PassedOver) -> None:
+        self._followed = followed
+        self._opener = opener
+        self._discovery = discovery
+        self._meeting = meeting
+        self._passed_over = passed_over
+        self._whereabouts = Whereabouts()
 
-    discovery: Discovery
-    followed: Container[tuple[int, int]]
-    opener: Opener
-    follow: Follow
-    follow_kept: FollowKept
-    why: str
-    passed_over: PassedOver
+    def look(self, why: str, changes: Changes) -> bool:
+        """Follow what is found, to its end; what is not found becomes unclaimed, and `why` is said of what is lost with it.
 
-    def look_for(self, absent: Absent, changes: Changes) -> bool:
-        """Follow what is found, to its end; what is not found becomes unclaimed. Whether everything that is there could be opened.
+        Returns whether everything that is there could be opened. A file under a name that a pattern matches cannot be read now, and a
+        scan will find it.
+        """
+        self._whereabouts = Whereabouts()
+        # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
+        rows = sorted(self._followed.absent.followed_last(changes), key=_birth)
+        # Asked row by row: the file that one led to may have taken up another, saved with another device number.
+        are_open = [self._look_for(*row, why, changes) for row in rows if self._followed.absent.has(row[0])]
+        return all(are_open)
+
+    def _look_for(self, partition: SourcePartition, offset: SourceOffset, why: str, changes: Changes) -> bool:
+        """Look for one file. False when it cannot be opened.
 
         A file that stands where it stood is let alone: the patterns do not name it any more. So is one whose last name is excluded
         by now; one that was followed and got an excluded name by being renamed is still owed.
         """
-        whereabouts, all_opened = Whereabouts(), True
-        # The oldest first: of two that had the name the log is written under, the one that is met later goes behind the other.
-        rows = sorted(absent.followed_last(changes), key=_birth)
-        # Asked row by row: the file that one led to may have taken up another, saved with another device number.
-        for partition, offset in (row for row in rows if absent.has(row[0])):
-            identity, _ = Identity.parse(partition.key)
-            if self.follow_kept(identity, offset, changes, False):
-                continue
-            name = None
-            try:
-                name = self._name_of(identity, offset, whereabouts)
-                if name is not None and self.discovery.may_match(name):
-                    continue
-                is_dropped = not offset.gone_ms and self.discovery.excludes(offset.path)
-                left = name is not None and not is_dropped and (name != offset.path or offset.gone_ms > 0)
-                if name is not None and left and self._take_up(name, identity, offset, changes):
-                    continue
-            except OSError as error:
-                if self.follow_kept(identity, offset, changes, True):
-                    continue
-                if name is not None:
-                    all_opened = False
-                    self.passed_over.warn(name, f"{why_not(error)}; {NOBODY_LOOKED}")
-                continue  # its directory may come back, and the file with it
-            if name is None and self.follow_kept(identity, offset, changes, True):
-                continue
-            if name is None or left:
-                absent.note_unclaimed(partition, offset, self.why)  # gone, or with other content
-            else:
-                changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
-        return all_opened
+        identity, name = Identity.parse(partition.key)[0], None
+        if self._follow_kept(identity, offset, changes, named=False):
+            return True
+        try:
+            name = self._name_of(identity, offset)
+            is_dropped = not offset.gone_ms and self._discovery.excludes(offset.path)
+            left = name is not None and not is_dropped and (name != offset.path or offset.gone_ms > 0)
+            is_found = name is not None and (self._discovery.may_match(name) or (left and self._take_up(name, identity, offset, changes)))
+        except OSError as error:
+            if self._follow_kept(identity, offset, changes, named=True) or name is None:
+                return True  # if it has none, its directory may come back, and the file with it
+            self._passed_over.warn(name, f"{why_not(error)}; {NOBODY_LOOKED}")
+            return False
+        if is_found or (name is None and self._follow_kept(identity, offset, changes, named=True)):
+            return True
+        if name is None or left:
+            self._followed.absent.note_unclaimed(partition, offset, why)  # gone, or with other content
+        else:
+            changes.offsets[partition] = replace(offset, done=True)  # not named by the patterns any more
+        return True
 
-    def _name_of(self, identity: Identity, offset: SourceOffset, whereabouts: Whereabouts) -> str | None:
+    def _follow_kept(self, identity: Identity, offset: SourceOffset, changes: Changes, *, named: bool) -> bool:
+        """Go on through a descriptor that was kept. What the patterns exclude, or name no more, is let alone."""
+        path, newest = offset.path, "/".join(log_of(offset.path))
+        is_wanted = self._discovery.may_match(path) or (offset.gone_ms > 0 and not self._discovery.excludes(newest))
+        return is_wanted and self._meeting.follow_kept(identity, path, changes, named=named)
+
+    def _name_of(self, identity: Identity, offset: SourceOffset) -> str | None:
         """Returns its present name; None when it has none, or when another file has its inode and is followed. Raises OSError."""
-        name = whereabouts.find(offset.path, identity)
-        return None if name is not None and _inode_key(name) in self.followed else name
+        name = self._whereabouts.find(offset.path, identity)
+        return None if name is not None and _inode_key(name) in self._followed.files else name
 
     def _take_up(self, name: str, identity: Identity, offset: SourceOffset, changes: Changes) -> bool:
         """Follow the file if it still holds what was read. Returns whether it does. Raises OSError."""
-        fd, info = self.opener.open(name, is_known=True)
-        try:
-            if identify(fd, info).lasting == identity.lasting and packed.is_same(fingerprint.reader(fd), info.st_size, offset):
-                self.follow(name, fd, info, changes)
-                return True
-        except OSError:
-            os.close(fd)
-            raise
-        os.close(fd)
-        return False
+        with OpenedFile(*self._opener.open(name, is_known=True)) as opened:
+            read, size = fingerprint.reader(opened.fd), opened.info.st_size
+            if identify(opened.fd, opened.info).lasting != identity.lasting or not packed.is_same(read, size, offset):
+                return False
+            self._meeting.follow_left(name, opened, changes)
+            return True
 
 
 def _inode_key(path: str) -> tuple[int, int]:
@@ -123,19 +113,15 @@ def _birth(saved: Saved) -> int:
     return Identity.parse(saved[0].key)[0].birth_ns
 
 
-FollowRest = Callable[[str, int, os.stat_result, Changes], "TrackedFile | None"]
-"""See `Meeting.follow_rest`."""
-
-
 class UnclaimedRanges:
     """Decides on ranges that nobody claims, once a whole scan has looked for them among the files that match."""
 
-    def __init__(self, followed: Followed, newcomers: Newcomers, opener: Opener, discovery: Discovery, follow: FollowRest) -> None:
+    def __init__(self, followed: Followed, newcomers: Newcomers, opener: Opener, discovery: Discovery, meeting: Meeting) -> None:
         self._followed = followed
         self._newcomers = newcomers
         self._opener = opener
         self._discovery = discovery
-        self._follow = follow
+        self._meeting = meeting
 
     def awaited(self) -> set[str]:
         """Returns the rotation families of files that are not judged yet, so that nothing can be said about unclaimed ranges of these."""
@@ -171,15 +157,11 @@ class UnclaimedRanges:
 
     def _take_up(self, name: str, partition: SourcePartition, offset: SourceOffset, changes: Changes) -> bool:
         try:
-            fd, info = self._opener.open(name)
+            with OpenedFile(*self._opener.open(name)) as opened:
+                file = self._meeting.follow_rest(name, opened, changes) if self._may_hold(opened, offset) else None
         except OSError:
             return False
-        try:
-            file = self._follow(name, fd, info, changes) if self._may_hold(fd, info, offset) else None
-        except OSError:
-            file = None
         if file is None:
-            os.close(fd)
             return False
         if file.is_packed:
             self._newcomers.archives.expect(file, changes)
@@ -188,13 +170,13 @@ class UnclaimedRanges:
             changes.offsets[file.partition] = file.remembered(gone=True)
         return True
 
-    def _may_hold(self, fd: int, info: os.stat_result, offset: SourceOffset) -> bool:
+    def _may_hold(self, opened: OpenedFile, offset: SourceOffset) -> bool:
         """Whether the open file holds what was read; of a packed one whether it begins so. Raises OSError."""
-        read = fingerprint.reader(fd)
+        read = fingerprint.reader(opened.fd)
         codec = packed.compression_of(read)
         if codec:
             return fingerprint.digest(compressions.head_of(read, codec, offset.fingerprint.head_bytes)) == offset.fingerprint.head
-        return info.st_size >= offset.position and fingerprint.holds(read, offset.fingerprint, offset.position)
+        return opened.info.st_size >= offset.position and fingerprint.holds(read, offset.fingerprint, offset.position)
 
 
 class _Listings:
