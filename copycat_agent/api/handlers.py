@@ -1,31 +1,40 @@
-"""What each address does: from a request to a JSON value. Knows nothing of HTTP but query and body."""
+"""What each address does: from a request to a JSON value. Knows nothing of HTTP but query and body.
+
+Times are epoch seconds, sizes bytes; paths as they are, odd bytes as lone surrogates.
+"""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import os
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from copycat_agent import logs
-from copycat_agent.api import json_views
 from copycat_agent.api.client import RefusedRequestError, is_name
-from copycat_agent.control import Control
+from copycat_agent.control import Control, Reload
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError
-from copycat_agent.model import LossReason, LossTotal, SourcePartition
+from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourcePartition
 from copycat_agent.offsets.agent_identity import is_uuid
 from copycat_agent.offsets.document import from_documents, to_documents
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import LogLevel
+from copycat_agent.worker import Status
 
-LIST_MAX = 10_000
-"""Files and losses of one answer."""
+LIST_MAX = 10_000  # files and losses of one answer
+
 TAP_SECONDS_MAX = 60.0
 TAP_RECORDS_MAX = 1_000
 LOG_SECONDS_MAX = 30 * 86_400.0
+SAMPLE_BYTES = 4096
+"""`Control.tap` cuts keys and values at this length."""
+_CUT = 3  # a cut may leave so many bytes of a character
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Request:
 
     def number(self, name: str, default: float, most: float) -> float:
         """A number from the query, at least 0. RefusedRequestError for anything else."""
-        written = dict(urllib.parse.parse_qsl(self.query)).get(name)
+        written = self.text(name)
         try:
             value = default if written is None else float(written)
         except ValueError:
@@ -56,12 +65,63 @@ class Request:
         body = {} if self.body is None else self.body
         if not isinstance(body, dict):
             raise RefusedRequestError("the body is no map of fields", f"known are {', '.join(known)}")
-        for name in body:
-            if name not in known:
-                raise RefusedRequestError(f"the body has an unknown field {name!r:.60}", f"known are {', '.join(known)}")
+        if unknown := [name for name in body if name not in known]:
+            raise RefusedRequestError(f"the body has an unknown field {unknown[0]!r:.60}", f"known are {', '.join(known)}")
         if not isinstance(body.get("force", False), bool):
             raise RefusedRequestError("force is neither true nor false")
         return body
+
+
+def absolute(path: str) -> str:
+    """For who asks from another directory than the agent was started in; "" stays."""
+    return os.path.abspath(path) if path else ""  # noqa: PTH100 - links stay as they are
+
+
+def _reload(done: Reload) -> dict[str, Any]:
+    """The outcome of a reload; `lines` is the diff for people."""
+    return asdict(done) | {"clean": done.clean, "lines": done.lines()}
+
+
+def _status(one: Status, totals: Mapping[tuple[str, LossReason], LossTotal]) -> dict[str, Any]:
+    """A connector. `losses` is everything it ever gave up, by reason; all else counts since it was started."""
+    return {
+        "name": one.name, "state": one.state.value, "reason": one.reason, "since": one.since, "enabled": one.enabled, "tasks": one.tasks,
+        "unsaved": one.unsaved, "retries": one.retries, "acknowledged_at": one.acknowledged_at, "counts": asdict(one.counts),
+        "lag": one.lag._asdict(), "delivery_seconds": asdict(one.delivery_seconds), "commit_seconds": asdict(one.commit_seconds),
+        "errors": [{"stage": stage, "type": kind, "count": count} for (stage, kind), count in one.errors.items()],
+        "clients": [view._asdict() | {"brokers": [broker._asdict() for broker in view.brokers]} for view in one.clients],
+        "losses": {reason: total._asdict() for (name, reason), total in totals.items() if name == one.name},
+        "guarantee": one.guarantee, "lane_outcomes": dict(one.delivery_outcomes), "cluster": one.cluster,
+        "lanes": [{"number": number, "seq": head.seq, "offset": head.offset} for number, head in sorted(one.lanes.items())],
+        "place": one.place._asdict() if one.place else None,
+    }  # fmt: skip
+
+
+def _loss(entry: Loss) -> dict[str, Any]:
+    """An entry of the ledger."""
+    values = entry._asdict()
+    partition = values.pop("partition")
+    return {"connector": partition.connector, "key": partition.key, **values}
+
+
+def sample(record: Sample) -> dict[str, Any]:
+    """A record as it was sent. What is not UTF-8 is `key_base64` or `value_base64` instead of `key` or `value`."""
+    return {
+        "topic": record.topic, **_bytes("key", record.key), **_bytes("value", record.value),
+        "headers": [{"name": name, **_bytes("value", value)} for name, value in record.headers],
+        "timestamp_ms": record.timestamp_ms, "path": record.path, "start": record.start, "end": record.end,
+    }  # fmt: skip
+
+
+def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError as error:
+        if len(value) >= SAMPLE_BYTES and error.start >= len(value) - _CUT:
+            return {name: value[: error.start].decode()}
+    return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
 Handler = Callable[[Control, Request], object]
@@ -69,33 +129,40 @@ Handler = Callable[[Control, Request], object]
 
 def _loss_totals(control: Control) -> Mapping[tuple[str, LossReason], LossTotal]:
     """Returns the loss totals, empty when the store cannot be read: that must not hide how connectors are. The agent's view says why."""
-    try:
+    with contextlib.suppress(CopycatError):
         return control.loss_totals()
-    except CopycatError:
-        return {}
+    return {}
 
 
 def agent(control: Control, _request: Request) -> object:
     """The agent as a whole."""
-    return json_views.agent(control.view())
+    view = control.view()
+    return {
+        "version": view.version, "pid": view.pid, "uuid": view.uuid, "started": view.started, "state_dir": view.state_dir,
+        "directory": absolute(view.directory), "agent_file": absolute(view.agent_file), "spark": view.spark, "java_pid": view.java_pid,
+        "offsets_unsaved": view.offsets_unsaved, "stopping": view.stopping, "reloads": dict(view.reloads), "stuck": list(view.stuck),
+        "last_reload": _reload(view.last_reload) if view.last_reload else None, "log_level": view.log_level, "log_until": view.log_until,
+        "hangs": view.hangs,
+    }  # fmt: skip
 
 
 def connectors(control: Control, _request: Request) -> object:
     """All connectors, by name."""
     totals = _loss_totals(control)
-    return {"connectors": [json_views.status(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
+    return {"connectors": [_status(one, totals) | {"path": _path(control, one.name)} for one in control.statuses()]}
 
 
 def connector(control: Control, request: Request) -> object:
     """One connector."""
-    return json_views.status(control.status(request.connector), _loss_totals(control)) | {"path": _path(control, request.connector)}
+    return _status(control.status(request.connector), _loss_totals(control)) | {"path": _path(control, request.connector)}
 
 
 def definition(control: Control, request: Request) -> object:
     """The definition that runs, secrets masked, and where each value comes from."""
     runs, path, view = control.definition(request.connector), control.path(request.connector), control.view()
     found = origins(Path(path), Path(view.agent_file) if view.agent_file else None, runs, control.options, view.overridden)
-    return {"name": request.connector, "path": json_views.absolute(path)} | json_views.definition(runs.masked(), found)
+    values = [{"option": each.option, "value": each.value, "from": each.kind, "path": each.path, "line": each.line} for each in found]
+    return {"name": request.connector, "path": absolute(path), "definition": runs.masked(), "values": values}
 
 
 def files(control: Control, request: Request) -> object:
@@ -110,15 +177,16 @@ def tap(control: Control, request: Request) -> Iterator[Any]:
     limit = int(request.number("limit", 10, TAP_RECORDS_MAX))
     seconds = request.number("seconds", 10.0, TAP_SECONDS_MAX)
     control.status(request.connector)  # a name that is not there is told before the first line
-    return (json_views.sample(record) for record in control.tap(request.connector, limit, seconds))
+    return (sample(record) for record in control.tap(request.connector, limit, seconds))
 
 
 def losses(control: Control, request: Request) -> object:
     """The loss ledger, newest first, of one connector or all, and its sums."""
     limit = int(request.number("limit", 100, LIST_MAX))
     name = request.text("connector")
-    totals = {key: total for key, total in control.loss_totals().items() if name in {None, key[0]}}
-    return {"losses": [json_views.loss(entry) for entry in control.losses(name, limit)], "totals": json_views.loss_totals(totals)}
+    totals = sorted((key, total) for key, total in control.loss_totals().items() if name in {None, key[0]})
+    sums = [{"connector": connector, "reason": reason} | total._asdict() for (connector, reason), total in totals]
+    return {"losses": [_loss(entry) for entry in control.losses(name, limit)], "totals": sums}
 
 
 def offset_connectors(control: Control, _request: Request) -> object:
@@ -178,7 +246,7 @@ def adopt_offsets(control: Control, request: Request) -> object:
 
 def reload(control: Control, _request: Request) -> object:
     """Read the definitions now."""
-    return json_views.reload(control.reload())
+    return _reload(control.reload())
 
 
 def log(control: Control, request: Request) -> object:
@@ -204,7 +272,7 @@ def _ordered(order: str) -> Handler:
     """The handler of an order to one connector, which is a method of `Control`."""
 
     def handler(control: Control, request: Request) -> object:
-        return json_views.status(methodcaller(order, request.connector)(control), _loss_totals(control))
+        return _status(methodcaller(order, request.connector)(control), _loss_totals(control))
 
     return handler
 
@@ -212,7 +280,7 @@ def _ordered(order: str) -> Handler:
 def _path(control: Control, name: str) -> str:
     """The definition's file, "" for a connector whose file went a moment ago."""
     try:
-        return json_views.absolute(control.path(name))
+        return absolute(control.path(name))
     except UnknownConnectorError:
         return ""
 

@@ -17,13 +17,12 @@ from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess
 from copycat_agent.sources.datasource.source import DataSourceOptions
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
-from copycat_agent.workbench.doctor.exactly_once_checks import agent_uuid
 from copycat_agent.workbench.doctor.file_checks import PatternResult, examine_files, examine_secrets, examine_shared
 from copycat_agent.workbench.doctor.host_checks import examine_host, examine_limits
 from copycat_agent.workbench.doctor.kafka_checks import clusters, examine_clusters
 from copycat_agent.workbench.doctor.registry_checks import examine_registries, registries
 from copycat_agent.workbench.doctor.spool_checks import examine_spool
-from copycat_agent.workbench.doctor.state_checks import examine_state, holder
+from copycat_agent.workbench.doctor.state_checks import agent_uuid, examine_state, holder
 from copycat_agent.workbench.doctor.steps import CheckStep, CheckVerdict, Notes
 from copycat_agent.workbench.doctor.users import Mount, User, find_user, mounts
 

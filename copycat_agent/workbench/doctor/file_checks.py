@@ -14,6 +14,7 @@ from copycat_agent.sources.files.paths.discovery import Discovery, Found
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.sources.log_file.log_options import LogFileOptions
+from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 from copycat_agent.workbench.doctor.steps import Notes, names
 from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount_of
 
@@ -65,7 +66,7 @@ def examine_files(notes: Notes, definition: Definition, user: User, mounted: lis
     _examine_odd(notes, look)
     _examine_compressed(notes, look)
     _examine_rotated(notes, look)
-    _examine_events(notes, look, mounted)
+    examine_events(notes, source, discovery.directories, mounted)
     return PatternResult(tuple(look.files), frozenset(discovery.directories), source.watch == "auto", source.max_open_files)
 
 
@@ -218,18 +219,15 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _examine_events(notes: Notes, look: PatternWalk, mounted: list[Mount]) -> None:
-    silent = _silent(look.discovery.directories, mounted)
-    if look.options.watch == "poll":
-        notes.ok("events", f"watch: poll, every {look.options.scan_interval:g} s")
+def examine_events(notes: Notes, source: LogFileOptions | SpoolDirOptions, directories: Iterable[str], mounted: list[Mount]) -> None:
+    """Whether the kernel tells of changes in the directories."""
+    found = ((path, mount_of(path, mounted)) for path in sorted(directories)[:1000])
+    silent = next(((path, mount) for path, mount in found if mount is not None and mount.is_silent), None)
+    if source.watch == "poll":
+        notes.ok("events", f"watch: poll, every {source.scan_interval:g} s")
     elif silent:
-        path, mount = silent[0]
-        text = f"{path} is on {mount.kind}, where the kernel may not tell of changes: they are found every {look.options.scan_interval:g} s"
+        path, mount = silent
+        text = f"{path} is on {mount.kind}, where the kernel may not tell of changes: they are found every {source.scan_interval:g} s"
         notes.warn("events", text, "say so in the definition: watch: poll, and scan_interval as short as you need")
     else:
         notes.ok("events", "the kernel tells of changes")
-
-
-def _silent(directories: Iterable[str], mounted: list[Mount]) -> list[tuple[str, Mount]]:
-    found = [(path, mount_of(path, mounted)) for path in sorted(directories)[:1000]]
-    return [(path, mount) for path, mount in found if mount is not None and mount.is_silent]

@@ -13,10 +13,9 @@ from copycat_agent.options import Definition, KafkaOptions, SourceOptions, Topic
 from copycat_agent.producer.probing import ClusterProbe, ClusterState
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import compile_template
-from copycat_agent.workbench.doctor.exactly_once_checks import ClusterLanes, examine_exactly_once
 from copycat_agent.workbench.doctor.network import Broker, NetworkTrouble, meet, reach, split_address
 from copycat_agent.workbench.doctor.steps import CheckStep, Notes, names
-from copycat_agent.workbench.doctor.topic_checks import Want, examine_topics
+from copycat_agent.workbench.doctor.topic_checks import ClusterLanes, Want, examine_exactly_once, examine_topics
 
 CLUSTER_SECONDS = 12.0
 """Everything about one cluster; clusters are looked at side by side."""

@@ -13,7 +13,7 @@ from copycat_agent.sources.files.paths.discovery import Found
 from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.listing import DoneFiles, Listing
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
-from copycat_agent.workbench.doctor.file_checks import FILES_CHECKED, PatternResult
+from copycat_agent.workbench.doctor.file_checks import FILES_CHECKED, PatternResult, examine_events
 from copycat_agent.workbench.doctor.steps import Notes, names
 from copycat_agent.workbench.doctor.users import Mount, User, how_to_open, mount_of
 
@@ -34,7 +34,7 @@ def examine_spool(notes: Notes, definition: Definition, user: User, mounted: lis
     _examine_taking(notes, source, directories, user, mounted)
     for option, path in _targets(source).items():
         _examine_target(notes, _Target(option, path, source, files), user, mounted)
-    _examine_events(notes, source, mounted)
+    examine_events(notes, source, [source.dir], mounted)
     return PatternResult(files, directories, source.watch == "auto")
 
 
@@ -163,17 +163,6 @@ def _examine_device(notes: Notes, target: _Target) -> None:
         notes.warn(target.option, f"{target.path}: no inodes are free", f"make room: df -i {shlex.quote(target.base)}")
     else:
         notes.ok(target.option, f"{target.path}{made}, {free:,} bytes free" + (", files are copied there" if other else ""))
-
-
-def _examine_events(notes: Notes, source: SpoolDirOptions, mounted: list[Mount]) -> None:
-    mount = mount_of(source.dir, mounted)
-    if source.watch == "poll":
-        notes.ok("events", f"watch: poll, every {source.scan_interval:g} s")
-    elif mount is not None and mount.is_silent:
-        text = f"{source.dir} is on {mount.kind}, where the kernel may not tell of changes: they are found every {source.scan_interval:g} s"
-        notes.warn("events", text, "say so in the definition: watch: poll, and scan_interval as short as you need")
-    else:
-        notes.ok("events", "the kernel tells of changes")
 
 
 def _write(user: User, path: str) -> str:

@@ -40,6 +40,15 @@ def examine_state(state_dir: Path, socket: Path, user: User, mounted: list[Mount
     return notes.steps
 
 
+def agent_uuid(state_dir: Path) -> str:
+    """That of the agent whose state directory this is, "" when it has none yet, or it may not be read."""
+    try:
+        kept = agent_identity.load(state_dir)
+    except FatalError:
+        return ""
+    return "" if kept is None else kept.uuid
+
+
 def holder(state_dir: Path) -> int | None:
     """Pid of the process that holds the directory's lock, None when nobody does. From /proc/locks: asking takes no lock itself."""
     try:

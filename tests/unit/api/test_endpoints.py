@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.api import AgentClient, RefusedRequestError, address, json_views
+from copycat_agent.api import AgentClient, RefusedRequestError, address, handlers
 from copycat_agent.api.client import HOST, MissingError
-from copycat_agent.api.json_views import sample
+from copycat_agent.api.handlers import sample
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import BusyError, CopycatError, FatalError, UnknownConnectorError
 from copycat_agent.model import Fingerprint, Head, Place, Sample, SourceOffset, SourcePartition
@@ -286,4 +286,4 @@ def test_the_client_says_a_host_that_the_server_takes() -> None:
 def test_paths_are_told_so_that_they_hold_in_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent was perhaps started with `connectors.d`, and who asks is elsewhere."""
     monkeypatch.chdir(tmp_path)
-    assert (json_views.absolute("connectors.d"), json_views.absolute("")) == (str(tmp_path / "connectors.d"), "")
+    assert (handlers.absolute("connectors.d"), handlers.absolute("")) == (str(tmp_path / "connectors.d"), "")

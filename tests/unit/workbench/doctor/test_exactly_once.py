@@ -21,10 +21,10 @@ from copycat_agent.transactions.opening import Lanes as OpenedLanes
 from copycat_agent.transactions.opening import OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import perform
 from copycat_agent.workbench.doctor import CheckStep, find_user
-from copycat_agent.workbench.doctor.exactly_once_checks import TRANSACTION_STATE, ClusterLanes, agent_uuid, examine_exactly_once
 from copycat_agent.workbench.doctor.kafka_checks import clusters, examine_cluster
-from copycat_agent.workbench.doctor.state_checks import examine_state
+from copycat_agent.workbench.doctor.state_checks import agent_uuid, examine_state
 from copycat_agent.workbench.doctor.steps import Notes
+from copycat_agent.workbench.doctor.topic_checks import TRANSACTION_STATE, ClusterLanes, examine_exactly_once
 from tests.rig.waiting import wait_until
 from tests.unit.workbench.doctor.conftest import USER
 
