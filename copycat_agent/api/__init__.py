@@ -1,10 +1,235 @@
-"""The agent over HTTP: a server on a unix socket (and, for health and metrics, on loopback), and the client of the commands.
+"""The client of the agent's HTTP interface on its unix socket, for commands: JSON over HTTP, and what it raises.
 
-`client` needs the standard library only; `app` brings in the HTTP libraries, so the server imports it with the first request.
+Needs the standard library only. The server (`server`, and for health and metrics perhaps on a port) has its own modules; `app` brings in
+the HTTP libraries, so the server imports it with the first request.
 """
 
 from __future__ import annotations
 
-from copycat_agent.api.client import AgentClient, AgentUnreachableError, RefusedRequestError, address
+import http.client
+import json
+import re
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
 
 __all__ = ["AgentClient", "AgentUnreachableError", "RefusedRequestError", "address"]
+
+
+class AgentUnreachableError(CopycatError):
+    """No agent answers at this socket: none runs, it runs elsewhere, it is another user's, or it went away."""
+
+
+class RefusedRequestError(CopycatError):
+    """The agent understood nothing it could do with this request: a value is wrong, too large, or of the wrong kind."""
+
+
+class MissingError(CopycatError):
+    """There is nothing at this address."""
+
+
+ANSWER_SECONDS = 10.0
+"""An agent that lives answers its simplest question within so long, also under load. It is asked that before anything else, so that
+nobody waits for minutes for one that hangs."""
+READ_SECONDS = 30.0
+"""An answer that changes nothing comes at once; one about 100,000 files takes longer."""
+CHANGE_SECONDS = 180.0
+"""A change is answered when it is done, and stopping a connector may settle what is in flight first."""
+BODY_BYTES_MAX = 32 * 2**20
+"""The server takes no more: offsets of 100,000 files fit in."""
+HOST = "copycat"
+"""The client's Host header."""
+
+_AGAIN_SECONDS = 0.05
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_HOW_TO_START = "start it with: copycat run DIR; an agent with another state directory is found with --state-dir or --socket"
+_ERRORS: dict[str, type[CopycatError]] = {
+    "unknown_connector": UnknownConnectorError,
+    "busy": BusyError,
+    "refused": RefusedRequestError,
+    "missing": MissingError,
+}
+
+
+def is_name(text: str) -> bool:
+    """Whether a connector may have this name."""
+    return bool(_NAME.fullmatch(text))
+
+
+def address(kind: str, name: str, rest: str = "") -> str:
+    """`address("connectors", "app", "/files")` is `/v1/connectors/app/files`. UnknownConnectorError for what no connector is called."""
+    if not is_name(name):
+        raise UnknownConnectorError(f"no connector can have the name {name!r:.80}", "see: copycat ls")
+    return f"/v1/{kind}/{name}{rest}"
+
+
+class AgentClient:
+    """Talks to the agent behind `socket_path`. Every call is a connection of its own; thread-safe.
+
+    All methods return what the agent answered (parsed JSON), and raise `AgentUnreachableError` when nobody answers,
+    `UnknownConnectorError`, `BusyError` or `RefusedRequestError` when the agent said no, and another `CopycatError` when it failed,
+    with the agent's own words and hint. Paths start with `/v1`.
+    """
+
+    def __init__(self, socket_path: Path) -> None:
+        self.socket_path = socket_path
+        self._heard = float("-inf")
+
+    def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        """Ask for something; changes nothing."""
+        return self._ask("GET", path, None, READ_SECONDS)
+
+    def text(self, path: str) -> str:
+        """The body at an address that is no command's (`/readyz`, `/metrics`), whatever its status."""
+        with _Call(self.socket_path, READ_SECONDS) as call:
+            return call.send("GET", path, None).read().decode("utf-8", "replace")
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Have something done; returns when it is done."""
+        return self._ask("POST", path, body, CHANGE_SECONDS)
+
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+        """Save something over what is there."""
+        return self._ask("PUT", path, body, CHANGE_SECONDS)
+
+    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Delete something."""
+        return self._ask("DELETE", path, body, CHANGE_SECONDS)
+
+    def stream(self, path: str, silent_seconds: float = CHANGE_SECONDS) -> Iterator[Any]:
+        """One JSON value per line, as they come. Raises `AgentUnreachableError` after so long without any."""
+        self._listen()
+        with _Call(self.socket_path, silent_seconds) as call:
+            answer = call.send("GET", path, None)
+            if answer.status != http.client.OK:
+                raise _error_of(answer.status, answer.read())
+            while line := answer.readline():
+                if line.strip():
+                    yield _value_of(line)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float) -> Any:  # noqa: ANN401 - JSON
+        self._listen()
+        with _Call(self.socket_path, seconds) as call:
+            answer = call.send(method, path, body)
+            content = answer.read()
+        self._heard = time.monotonic()
+        if answer.status != http.client.OK:
+            raise _error_of(answer.status, content)
+        return _parsed(content)
+
+    def _listen(self) -> None:
+        """Raise `AgentUnreachableError` unless the agent answers anything at all, or did a moment ago."""
+        if time.monotonic() - self._heard > ANSWER_SECONDS:
+            with _Call(self.socket_path, ANSWER_SECONDS) as call:
+                call.send("HEAD", "/livez", None).read()
+            self._heard = time.monotonic()
+
+
+class _Call:
+    """One connection. As a context manager it translates what goes wrong with it."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self._path, self._seconds, self._changes = path, seconds, False
+        self._connection = _UnixConnection(path, seconds)
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> http.client.HTTPResponse:
+        self._changes = method not in {"GET", "HEAD"}
+        headers = {"Host": HOST, "Connection": "close"}
+        content = None
+        if body is not None:
+            headers["Content-Type"], content = "application/json", json.dumps(body).encode()
+            if len(content) >= BODY_BYTES_MAX:
+                raise RefusedRequestError(f"that is too much at a time: more than {BODY_BYTES_MAX} bytes", "do it in several parts")
+        self._connection.request(method, path, content, headers)
+        return self._connection.getresponse()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._connection.close()
+        if isinstance(error, OSError | http.client.HTTPException):
+            raise self._translated(error) from None
+
+    def _translated(self, error: OSError | http.client.HTTPException) -> CopycatError:
+        if isinstance(error, PermissionError):
+            return AgentUnreachableError(
+                f"no permission for {self._path}", "run this as the agent's user, as in: sudo -u copycat copycat ..."
+            )
+        if isinstance(error, TimeoutError):
+            hint = "what was asked for may still happen; " if self._changes else ""
+            return AgentUnreachableError(
+                f"the agent did not answer within {self._seconds:.0f} s",
+                f"{hint}see its log, and what its process does: ps -o pid,stat,wchan:20,args -p {self._connection.peer_pid}",
+            )
+        if isinstance(error, BlockingIOError):
+            return AgentUnreachableError(
+                f"the agent behind {self._path} takes no more connections", "it hangs, or too many programs ask it; see its log"
+            )
+        if self._connection.is_connected:
+            return AgentUnreachableError("the agent went away before it answered", "see its log; it was perhaps stopped")
+        if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
+            return AgentUnreachableError(f"no agent answers at {self._path}", _HOW_TO_START)
+        return AgentUnreachableError(f"cannot reach the agent at {self._path}: {getattr(error, 'strerror', None) or error}", _HOW_TO_START)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        super().__init__(HOST, timeout=seconds)
+        self._path = path
+        self.is_connected = False
+        self.peer_pid = 0
+
+    def connect(self) -> None:
+        """Connect to the path instead of the host."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        _connect(self.sock, str(self._path), ANSWER_SECONDS)
+        self.is_connected = True
+        self.peer_pid = struct.unpack("iii", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iii")))[0]
+
+
+def _connect(sock: socket.socket, path: str, seconds: float) -> None:
+    """Connect. Where others wait already the kernel says EAGAIN at once, whatever the time-out: wait with them, for `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            return
+
+
+def _parsed(content: bytes) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(content)
+    except ValueError:
+        raise CopycatError("the answer is no JSON", "is it a copycat agent that listens there?") from None
+
+
+def _value_of(line: bytes) -> Any:  # noqa: ANN401 - JSON
+    """A value of a stream. Raises the error that stands where one went wrong."""
+    value = _parsed(line)
+    if isinstance(value, dict) and value.keys() == {"error", "hint", "kind"}:
+        raise _error_of(0, line)
+    return value
+
+
+def _error_of(status: int, content: bytes) -> CopycatError:
+    """The agent's words as the error they were; anything else that answers gets its status told."""
+    try:
+        said = json.loads(content)
+        kind, message, hint = said["kind"], str(said["error"]), str(said["hint"])
+    except (ValueError, KeyError, TypeError):
+        return CopycatError(f"the agent answered with HTTP status {status}", "is it a copycat agent that listens there?")
+    return _ERRORS.get(kind, CopycatError)(message, hint)

@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BaseConverter, Map, Rule
 
 from copycat_agent import logs
-from copycat_agent.api.client import MissingError, RefusedRequestError
+from copycat_agent.api import MissingError, RefusedRequestError
 from copycat_agent.api.handlers import ENDPOINTS, Endpoint, Request
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
 

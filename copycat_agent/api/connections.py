@@ -21,7 +21,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from copycat_agent import logs
-from copycat_agent.api.client import BODY_BYTES_MAX
+from copycat_agent.api import BODY_BYTES_MAX
 from copycat_agent.api.messages import BadRequestError, Wire
 
 if TYPE_CHECKING:

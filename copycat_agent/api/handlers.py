@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from copycat_agent import logs
-from copycat_agent.api.client import RefusedRequestError, is_name
+from copycat_agent.api import RefusedRequestError, is_name
 from copycat_agent.control import Control, Reload
 from copycat_agent.definitions import origins
 from copycat_agent.errors import CopycatError, UnknownConnectorError

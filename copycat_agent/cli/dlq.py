@@ -13,8 +13,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from copycat_agent.api import AgentClient, AgentUnreachableError, address
-from copycat_agent.api.client import is_name
+from copycat_agent.api import AgentClient, AgentUnreachableError, address, is_name
 from copycat_agent.cli import exits
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.common_options import (

@@ -1,25 +1,42 @@
-"""Definitions: YAML files -> frozen options, strictly, with the place of everything that is wrong.
+"""Definitions: YAML files -> frozen options, strictly, with the place of all that is wrong; and from a value back to where it was said.
 
 `load_directory` is what `run` and `check` use; `load_file` takes one definition, `load_agent` the agent's own file.
 """
 
 from __future__ import annotations
 
-from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile
-from copycat_agent.definitions.loading import (
-    Origin,
-    digest_of,
-    find_agent_file,
-    lines_of,
-    load_agent,
-    load_content,
-    load_directory,
-    load_file,
-    origins,
-    problem_in,
+import hashlib
+import os
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from copycat_agent.definitions.composing import compose, compose_agent, overridden
+from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile, reread, warnings, without_takers, without_twins
+from copycat_agent.definitions.models import Loc, key_of
+from copycat_agent.definitions.options_reader import Reader
+from copycat_agent.definitions.problems import Finding, Places, render
+from copycat_agent.definitions.record_rules import doubtful
+from copycat_agent.definitions.secret_values import Masker
+from copycat_agent.definitions.yaml_tree import (
+    FILE_BYTES_MAX,
+    MappingNode,
+    Mark,
+    Node,
+    SequenceNode,
+    SyntaxProblem,
+    decode,
+    parse_mapping,
+    printable,
+    way_to,
 )
-from copycat_agent.definitions.problems import Finding, render
-from copycat_agent.definitions.yaml_tree import printable
+from copycat_agent.errors import DefinitionError, Problem
+from copycat_agent.options import AgentOptions, Definition, Options
+from copycat_agent.small_files import read_small_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
 
 __all__ = [
     "NO_ADDRESS",
@@ -39,3 +56,238 @@ __all__ = [
     "problem_in",
     "render",
 ]
+
+
+def load_directory(
+    directory: Path,
+    agent: AgentOptions,
+    *,
+    resolve_env: bool = True,
+    offline: bool = False,
+    environ: Mapping[str, str] | None = None,
+    known: Mapping[Path, LoadedFile] = MappingProxyType({}),
+) -> Loaded:
+    """Load every `*.yaml` and `*.yml` of `directory`, sorted; hidden files and deeper directories are skipped.
+
+    Raises nothing: one bad file stops no other, and a directory that cannot be read is a problem too. Of two files with
+    one name neither loads: the name is the key of the offsets, and which of them is meant is not for us to guess. `offline`: see
+    `load_file`. `known` are files that are as they were when they were loaded, with the same agent options: they are not read again.
+    """
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
+    except OSError as error:
+        problem = Problem(str(directory), 0, 0, "unreadable", f"cannot read the directory: {error.strerror}")
+        return Loaded((), (problem,), ())
+    chosen = [path for path in paths if not path.is_dir()]
+    how = {"resolve_env": resolve_env, "offline": offline}
+    files = without_twins([known.get(path) or load_file(path, agent, environ=environ, **how) for path in chosen])
+    files = without_takers(files)
+    problems = tuple(problem for file in files for problem in file.problems)
+    return Loaded(files, problems, (*warnings(files), *reread(files), *(doubt for file in files for doubt in file.doubts)))
+
+
+def load_file(
+    path: Path, agent: AgentOptions, *, resolve_env: bool = True, offline: bool = False, environ: Mapping[str, str] | None = None
+) -> LoadedFile:
+    """Load one definition, with the agent's Kafka options under its own. Raises nothing; `environ` defaults to `os.environ`.
+
+    `offline` is for looking at samples, where Kafka's settings are not needed: no secret is read, and a variable need not be set. A
+    name stands for each, told in `LoadedFile.assumed`. What has to be known all the same is a problem.
+    """
+    environ = environ if environ is not None else os.environ
+    loaded = _load(path, None, agent, environ, resolve_env=resolve_env, offline=offline)
+    if offline and loaded.definition is None and not loaded.problems:  # a name will not do, as for a number
+        return _load(path, None, agent, environ, resolve_env=True)
+    return loaded
+
+
+def load_content(
+    path: Path, content: bytes, agent: AgentOptions, *, resolve_env: bool = True, environ: Mapping[str, str] | None = None
+) -> LoadedFile:
+    """`load_file` for a file that would hold `content`; what is at `path`, if anything, is not looked at."""
+    return _load(path, content, agent, environ if environ is not None else os.environ, resolve_env=resolve_env)
+
+
+def _load(
+    path: Path, content: bytes | None, agent: AgentOptions, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False
+) -> LoadedFile:
+    reader, places, problems, digest = _read(path, environ, resolve_env=resolve_env, offline=offline, content=content)
+    if reader is None:
+        return LoadedFile(path, None, None, problems)
+    definition = compose(reader, agent)
+    if reader.findings and path.stem == "agent":
+        problem = places.problem_at(Mark(0, 0), "misplaced", "agent.yaml is no definition", "put it beside this directory, not into it")
+        return LoadedFile(path, None, None, (problem,))
+    name = reader.text(("name",))
+    at = places.problem(Finding(("name",), "", ""))
+    doubts = () if definition is None else places.problems(doubtful(definition))
+    name_at, assumed = (at.line, at.column, at.source_line), tuple(dict.fromkeys(reader.met_by_samples()))
+    return LoadedFile(path, name, definition, places.problems(reader.findings), name_at, doubts, assumed, digest)
+
+
+def load_agent(
+    path: Path | None,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    resolve_env: bool = True,
+    offline: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> AgentOptions:
+    """The agent's options: the file at `path` (None: only defaults) under what the command line says.
+
+    `overrides` maps dotted options (`kafka.bootstrap_servers`) to values; those that are None say nothing. `offline`: see `load_file`.
+    Raises `DefinitionError` with every problem.
+    """
+    agent = AgentOptions()
+    if path is not None:
+        environ = environ if environ is not None else os.environ
+        reader, places, problems, _ = _read(path, environ, resolve_env=resolve_env, offline=offline)
+        if reader is None:
+            raise DefinitionError(problems)
+        agent = compose_agent(reader)
+        if reader.findings:
+            raise DefinitionError(places.problems(reader.findings))
+    return overridden(agent, {option: value for option, value in (overrides or {}).items() if value is not None})
+
+
+def find_agent_file(directory: Path, config: Path | None = None) -> Path | None:
+    """`config` when it is given, else `agent.yaml` beside `directory` when there is one."""
+    beside = directory.absolute().parent / "agent.yaml"
+    return config or (beside if beside.exists() else None)
+
+
+def _read(
+    path: Path, environ: Mapping[str, str], *, resolve_env: bool, offline: bool = False, content: bytes | None = None
+) -> tuple[Reader | None, Places, tuple[Problem, ...], bytes]:
+    """Parse a file, or what it would hold. The reader is None when there are problems that stop here. Last comes the content's digest."""
+    masker, text = Masker(), ""
+    try:
+        content = read_small_file(path, FILE_BYTES_MAX) if content is None else content
+        text = content.decode(errors="replace")
+        text = decode(content)
+        root = parse_mapping(text)
+    except (OSError, SyntaxProblem) as error:
+        places = Places(str(path), text, None, masker)
+        if isinstance(error, OSError):
+            return None, places, (places.problem_at(Mark(0, 0), "unreadable", f"cannot be read: {error.strerror}"),), b""
+        return None, places, (places.problem_at(error.mark, error.code, error.text, error.hint),), b""
+    reader = Reader(root, environ if resolve_env else None, masker, offline=offline)
+    return reader, Places(str(path), text, root, masker), (), digest_of(content)
+
+
+def digest_of(content: bytes) -> bytes:
+    """Returns the `LoadedFile.digest` of a file that holds `content`."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+OriginKind = Literal["definition", "changed", "agent", "command line", "default"]
+"""changed: from the definition's file, which no longer says what runs; so its lines are not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A value by its dotted option, as the definition would write it (secrets masked), and where it was said.
+
+    `path` and `line` are those of the file for `definition` and `agent`; `line` is 0 where there is none to name.
+    """
+
+    option: str
+    value: object
+    kind: OriginKind
+    path: str = ""
+    line: int = 0
+
+
+def origins(
+    path: Path, agent_path: Path | None, definition: Definition, agent: AgentOptions, overridden: Collection[str] = ()
+) -> tuple[Origin, ...]:
+    """Every value of `definition`, which was loaded from `path` with `agent` under it, in the order of the options.
+
+    `overridden` are the dotted options of agent.yaml that the command line set. Reads both files again and raises nothing:
+    where the definition's says something else by now, or cannot be read, its values are told as `changed`.
+    """
+    own, defaults = _tree(path), _tree(agent_path) if agent_path else None
+    is_current = own is not None and load_file(path, agent).definition == definition
+    finder = _Finder(path, own, is_current, agent_path, defaults, frozenset(overridden))
+    return tuple(finder.origin(loc, value, is_set=is_set) for loc, value, is_set in _leaves(definition, definition.masked(), (), True))
+
+
+def lines_of(path: Path, section: str) -> tuple[int, ...]:
+    """Returns the line numbers of the file at which the items of a list begin. Empty when the file cannot be read any more."""
+    node = _tree(path)
+    items = node.items.get(section) if node is not None else None
+    return tuple(item.start.line for item in items.items) if isinstance(items, SequenceNode) else ()
+
+
+def problem_in(path: Path, finding: Finding) -> Problem:
+    """Something wrong in a definition that was loaded from `path`, with the place as its file has it now."""
+    try:
+        text = decode(read_small_file(path, FILE_BYTES_MAX))
+    except (OSError, SyntaxProblem):
+        text = ""
+    return Places(str(path), text, _tree(path), Masker()).problem(finding)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    path: Path
+    own: Node | None
+    is_current: bool
+    agent_path: Path | None
+    agent: Node | None
+    overridden: frozenset[str]
+
+    def origin(self, loc: Loc, value: object, *, is_set: bool) -> Origin:
+        option = ".".join(map(str, loc))
+        if loc[0] == "kafka" and not _holds(self.own, loc):
+            return self._inherited(loc, option, value)
+        if not self.is_current:
+            return Origin(option, value, "changed", str(self.path)) if is_set else Origin(option, value, "default")
+        mark = _mark(self.own, loc)
+        if not is_set or not mark.line:
+            return Origin(option, value, "default")
+        return Origin(option, value, "definition", str(self.path), mark.line)
+
+    def _inherited(self, loc: Loc, option: str, value: object) -> Origin:
+        """A value of the Kafka section that the definition does not set; merging has made all of them look set."""
+        if option in self.overridden:
+            return Origin(option, value, "command line")
+        if self.agent is not None and _holds(self.agent, loc):
+            return Origin(option, value, "agent", str(self.agent_path), _mark(self.agent, loc).line)
+        return Origin(option, value, "default")
+
+
+def _leaves(options: Options, shown: dict[str, Any], loc: Loc, is_set: bool) -> Iterator[tuple[Loc, object, bool]]:  # noqa: FBT001
+    """Place, value and whether it was said, of everything that is no section of its own."""
+    for name, info in type(options).model_fields.items():
+        if name not in shown:  # the tests, which are no part of what runs
+            continue
+        value, at = getattr(options, name), (*loc, key_of(name, info))
+        said = is_set and name in options.model_fields_set
+        if isinstance(value, Options) and isinstance(shown[name], dict):
+            yield from _leaves(value, shown[name], at, said)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Options) and isinstance(shown[name], list):
+            for number, (item, text) in enumerate(zip(value, shown[name], strict=True)):
+                yield from _leaves(item, text, (*at, number), said)
+        elif isinstance(value, dict) and value and isinstance(shown[name], dict):
+            yield from (((*at, str(key)), each, said) for key, each in shown[name].items())
+        else:
+            yield at, shown[name], said
+
+
+def _holds(node: Node | None, loc: Loc) -> bool:
+    """Whether the document says something at `loc`."""
+    return len(way_to(node, loc)) == len(loc)
+
+
+def _mark(node: Node | None, loc: Loc) -> Mark:
+    """Returns the place of the key of `loc`, or of what it is a part of: a short form says several options in one place."""
+    way = way_to(node, loc)
+    return (way[-1][0] or way[-1][1]).start if way else Mark(0, 0)
+
+
+def _tree(path: Path) -> MappingNode | None:
+    try:
+        return parse_mapping(decode(read_small_file(path, FILE_BYTES_MAX)))
+    except (OSError, SyntaxProblem):
+        return None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from copycat_agent.api import client as api_client
+from copycat_agent import api as api_client
 from copycat_agent.cli.main import main
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.dev_broker.broker import free_port

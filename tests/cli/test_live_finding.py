@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from copycat_agent import api as api_client
 from copycat_agent import probe
-from copycat_agent.api import client as api_client
 from copycat_agent.api.server import listen_unix
 from copycat_agent.cli.agent_client import find_agent
 from copycat_agent.cli.main import app

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent import logs
-from copycat_agent.api import AgentClient, RefusedRequestError, address, handlers
-from copycat_agent.api.client import HOST, MissingError
+from copycat_agent.api import HOST, AgentClient, MissingError, RefusedRequestError, address, handlers
 from copycat_agent.api.handlers import sample
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import BusyError, CopycatError, FatalError, UnknownConnectorError

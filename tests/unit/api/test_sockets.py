@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent import api as api_client
 from copycat_agent.api import AgentClient, AgentUnreachableError
-from copycat_agent.api import client as api_client
 from copycat_agent.api import server as api_server
 from copycat_agent.api.server import ApiServer, UnixListener, listen_tcp, listen_unix, socket_path
 from copycat_agent.dev_broker.broker import free_port

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from copycat_agent import api as api_client
 from copycat_agent.api import AgentClient, AgentUnreachableError
-from copycat_agent.api import client as api_client
 from copycat_agent.api.connections import COMMANDS, ListenerLimits, Server
 from copycat_agent.api.server import ApiServer
 from copycat_agent.errors import CopycatError

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from copycat_agent.options import ExpectedOptions, WrittenFloat
-from copycat_agent.workbench.trying.cases import ABSENT, Difference, compare, differences, same
+from copycat_agent.workbench.trying import ABSENT, Difference, compare, differences, same
 from copycat_agent.workbench.trying.results import Output
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
