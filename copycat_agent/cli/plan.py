@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -272,13 +273,12 @@ def _look(definition: Definition, saved: Mapping[SourcePartition, SourceOffset])
     """One scan by the source itself, whose changes nobody saves."""
     kind = SOURCES[definition.source.type]
     log = _log.bind(connector=definition.name)
-    source = kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets_of(definition, saved), log)
-    try:
-        losses = tuple(source.scan().losses)
-        if isinstance(source, LooksLater):
-            source.look_now()
+    made = kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets_of(definition, saved), log)
+    with closing(made) as source:
+        try:
+            losses = tuple(source.scan().losses)
+            if isinstance(source, LooksLater):
+                source.look_now()
+        except RetriableError as error:
+            return Planned(definition, source.files(), source.lag(), {definition.source.type: str(error)}, ())
         return Planned(definition, source.files(), source.lag(), source.passed_over(), losses)
-    except RetriableError as error:
-        return Planned(definition, source.files(), source.lag(), {definition.source.type: str(error)}, ())
-    finally:
-        source.close()

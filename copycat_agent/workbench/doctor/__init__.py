@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,16 +36,13 @@ def examine_reader(notes: Notes, definition: Definition) -> PatternResult:
     assert isinstance(source, DataSourceOptions)
     name = "reader"
     try:
-        planner = ReaderProcess(source.class_, dict(source.options), source.timeout)
-        try:
+        with closing(ReaderProcess(source.class_, dict(source.options), source.timeout)) as planner:
             columns = ", ".join(f"{column} {kind}" for column, kind in planner.made["columns"])
             notes.ok(name, f"{source.class_}: {'a simple reader' if planner.made['simple'] else 'a reader that plans'} of {columns}")
             name = "offsets"
             begin = planner.ask("initial").values["offset"]
             end = "" if planner.made["simple"] else f", it goes to {planner.ask('latest', start=begin).values['offset']} now"
             notes.ok(name, definition.mask.text(f"a first start begins at {begin}{end}"))
-        finally:
-            planner.close()
     except CopycatError as error:
         said = f": {error.shown(definition.mask)}" if isinstance(error, ReaderFaultError) and error.text else ""
         notes.fail(name, definition.mask.text(error.message) + said, error.hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from copycat_agent.errors import BlockedError, CopycatError, FatalError
@@ -14,7 +14,7 @@ from copycat_agent.producer.probing import ClusterProbe, ClusterState
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import compile_template
 from copycat_agent.workbench.doctor.network import Broker, NetworkTrouble, meet, reach, split_address
-from copycat_agent.workbench.doctor.steps import CheckStep, Notes, names
+from copycat_agent.workbench.doctor.steps import CheckStep, Notes, names, side_by_side
 from copycat_agent.workbench.doctor.topic_checks import ClusterLanes, Want, examine_exactly_once, examine_topics
 
 CLUSTER_SECONDS = 12.0
@@ -87,10 +87,7 @@ def _want(cluster: Cluster, topic: str, create: TopicOptions | None, most: tuple
 
 def examine_clusters(found: Sequence[Cluster]) -> list[CheckStep]:
     """All of them side by side, each within `CLUSTER_SECONDS`."""
-    if not found:
-        return []
-    with ThreadPoolExecutor(min(16, len(found)), thread_name_prefix="doctor-cluster") as threads:
-        return [step for steps in threads.map(examine_cluster, found) for step in steps]
+    return [step for steps in side_by_side(examine_cluster, found, "cluster") for step in steps]
 
 
 def examine_cluster(cluster: Cluster) -> list[CheckStep]:
@@ -102,21 +99,19 @@ def examine_cluster(cluster: Cluster) -> list[CheckStep]:
         notes.fail("address", f"no Kafka address is known for {names(cluster.connectors)}", fix)
         return notes.steps
     if not _examine_addresses(notes, cluster.options):
-        _skip(notes, ("login", "topics"), "not asked: see the step that failed")
+        notes.not_asked("login", "topics")
         return notes.steps
     try:
-        probe = ClusterProbe(cluster.options, deadline)
+        opened = ClusterProbe(cluster.options, deadline)
     except FatalError as error:
         notes.fail("settings", error.message, error.hint)
         return notes.steps
     except CopycatError as error:  # no token
         notes.fail("login", error.message, error.hint)
-        _skip(notes, ("topics",), "not asked: see the step that failed")
+        notes.not_asked("topics")
         return notes.steps
-    try:
+    with closing(opened) as probe:
         _examine_inside(notes, cluster, probe, deadline)
-    finally:
-        probe.close()
     return notes.steps
 
 
@@ -124,7 +119,7 @@ def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadlin
     """What only a client that is let in can be told."""
     state = _examine_login(notes, cluster, probe)
     if state is None:
-        _skip(notes, ("topics",), "not asked: see the step that failed")
+        notes.not_asked("topics")
         return
     examine_topics(notes, cluster.options, cluster.topics, state)
     for template in cluster.templates:
@@ -135,8 +130,7 @@ def _examine_inside(notes: Notes, cluster: Cluster, probe: ClusterProbe, deadlin
 def _examine_addresses(notes: Notes, options: KafkaOptions) -> bool:
     """Each bootstrap address; one that answers is enough to go on, those that do not are worth a word then."""
     addresses = options.bootstrap_servers
-    with ThreadPoolExecutor(min(16, len(addresses)), thread_name_prefix="doctor-address") as threads:
-        met = dict(zip(addresses, threads.map(lambda address: _meet(address, options), addresses), strict=True))
+    met = dict(zip(addresses, side_by_side(lambda address: _meet(address, options), addresses, "address"), strict=True))
     any_good = any(isinstance(one, Broker) for one in met.values())
     for address, one in met.items():
         label = "" if len(addresses) == 1 else f"{address}: "
@@ -179,11 +173,6 @@ def _tell_trouble(notes: Notes, label: str, trouble: NetworkTrouble) -> None:
     notes.fail(trouble.layer, f"{label}{trouble.message}", trouble.hint, unreachable=trouble.unreachable)
 
 
-def _skip(notes: Notes, steps: Iterable[str], why: str) -> None:
-    for name in steps:
-        notes.skip(name, why)
-
-
 def _examine_login(notes: Notes, cluster: Cluster, probe: ClusterProbe) -> ClusterState | None:
     """SASL, and the first answers to a real client. None when it gets none."""
     security = cluster.options.security
@@ -211,8 +200,7 @@ def _examine_advertised(notes: Notes, options: KafkaOptions, brokers: Sequence[s
     others = [address for address in brokers if address not in options.bootstrap_servers][:_ADVERTISED_MAX]
     if not others:
         return True
-    with ThreadPoolExecutor(len(others), thread_name_prefix="doctor-advertised") as threads:
-        bad = [why for why in threads.map(_cannot_reach, others) if why]
+    bad = [why for why in side_by_side(_cannot_reach, others, "advertised") if why]
     if bad:
         fix = "correct advertised.listeners on the brokers, or make these addresses reachable from this host"
         notes.fail("advertised", f"the brokers tell their clients addresses that do not answer: {names(bad)}", fix, unreachable=True)

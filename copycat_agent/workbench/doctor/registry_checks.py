@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from copycat_agent.errors import CopycatError, DataError
 from copycat_agent.oauth import REGISTRY_OAUTH, tokens_of, where_of
 from copycat_agent.options import Definition, SchemaRegistryOptions, without_login
 from copycat_agent.workbench.doctor.network import STEP_SECONDS, NetworkTrouble, reach
-from copycat_agent.workbench.doctor.steps import CheckStep, Notes
+from copycat_agent.workbench.doctor.steps import CheckStep, Notes, side_by_side
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -50,10 +49,7 @@ def registries(definitions: Iterable[Definition]) -> list[Used]:
 
 def examine_registries(found: Sequence[Used]) -> list[CheckStep]:
     """All of them side by side."""
-    if not found:
-        return []
-    with ThreadPoolExecutor(min(8, len(found)), thread_name_prefix="doctor-registry") as threads:
-        return [step for steps in threads.map(_examine, found) for step in steps]
+    return [step for steps in side_by_side(_examine, found, "registry") for step in steps]
 
 
 def _examine(used: Used) -> list[CheckStep]:
@@ -63,7 +59,7 @@ def _examine(used: Used) -> list[CheckStep]:
         _log_in(notes, used.options)
     except NetworkTrouble as trouble:
         notes.fail(trouble.layer, trouble.message, trouble.hint)
-        notes.skip("subjects", "not asked: see the step that failed")
+        notes.not_asked("subjects")
         return notes.steps
     for label, converter, topics in used.converters:
         if not topics:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Seen = TypeVar("_Seen")
 
 
 class CheckVerdict(StrEnum):
@@ -55,6 +61,11 @@ class Notes:
         """It was not looked at."""
         self.steps.append(CheckStep(self.section, name, CheckVerdict.SKIP, text))
 
+    def not_asked(self, *names: str) -> None:
+        """They were not looked at: an earlier step explains it."""
+        for name in names:
+            self.skip(name, "not asked: see the step that failed")
+
     @property
     def failed(self) -> bool:
         """Whether any step failed."""
@@ -65,3 +76,9 @@ def names(items: list[str], shown: int = 3) -> str:
     """The first few of many, in words: `a, b, c and 5 more`."""
     more = len(items) - shown
     return ", ".join(items[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def side_by_side(look: Callable[[_Item], _Seen], items: Sequence[_Item], name: str) -> list[_Seen]:
+    """What `look` says of each, in their order; all at once, since each may have to wait."""
+    with ThreadPoolExecutor(max(1, min(16, len(items))), thread_name_prefix=f"doctor-{name}") as threads:
+        return list(threads.map(look, items))

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -145,12 +145,9 @@ def asked(definition: Definition, saved: Saved, path: str, log: Log, *, most_byt
         yield PathAnswer(definition, path, path, refusal=_by_patterns(definition, path), former=_former(path, "", offsets))
         return
     kind = SOURCES[definition.source.type]
-    source = kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets, log)
-    try:
+    with closing(kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets, log)) as source:
         losses = tuple(source.scan().losses)
         yield _answer(definition, source, offsets, names, losses, most_bytes)
-    finally:
-        source.close()
 
 
 def _answer(

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, SyntaxProblem, decode, parse_mapping, plain_value
 from copycat_agent.options import Definition, Options
-from copycat_agent.workbench.formatting.emit import emit, quoted, sort_keys, written
+from copycat_agent.workbench.formatting.emit import emit, flow, quoted, sort_keys, written
 from copycat_agent.workbench.formatting.tree import read_tree
 
-__all__ = ["Changed", "format_text", "quoted", "written"]
+__all__ = ["Changed", "flow", "format_text", "quoted", "written"]
 
 
 class Changed(Exception):  # noqa: N818  a finding about our own work, which the caller puts in words

@@ -125,6 +125,19 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
+def flow(value: object) -> str:
+    """A plain value on one line. A number that remembers how it was written stays so."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return str(getattr(value, "text", value))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{written(str(name))}: {flow(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return written(str(value))
+
+
 @lru_cache(maxsize=1024)
 def _needs_none(text: str) -> bool:
     if text != text.strip() or not _WORDS.search(text) or _SIGNS.search(text) or _UNPRINTABLE.search(text):

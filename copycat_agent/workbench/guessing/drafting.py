@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from copycat_agent.workbench.formatting import format_text, quoted, written
+from copycat_agent.workbench.formatting import flow, format_text, quoted, written
 from copycat_agent.workbench.guessing.guesses import Guess, StepGuess, Value
 
 _COMMENT_COLUMN = 44
@@ -93,7 +93,7 @@ def _log_file(parts: DefinitionDraft) -> Iterator[str]:
         yield _line("  # line: {max_bytes: 1MiB, on_too_long: split}", "default: a longer line is a bad record; split sends it in parts")
     if multiline:
         why = "a stack trace belongs to the line above it" if "preset" in multiline else "other lines belong to the record above"
-        yield _line(f"  multiline: {_flow(multiline)}", why)
+        yield _line(f"  multiline: {flow(multiline)}", why)
     else:
         yield _line("  # multiline: {preset: java}", "or python, indented, {start: RE}: records of several lines")
 
@@ -135,12 +135,12 @@ def _spool_dir(parts: DefinitionDraft) -> Iterator[str]:
 def _layout(layout: Mapping[str, Value]) -> Iterator[str]:
     types = layout.get("types")
     if not isinstance(types, Mapping):
-        yield f"  format: {_flow(layout)}"
+        yield f"  format: {flow(layout)}"
         return
     yield "  format:"
-    yield from (f"    {name}: {_flow(value)}" for name, value in layout.items() if name != "types")
+    yield from (f"    {name}: {flow(value)}" for name, value in layout.items() if name != "types")
     yield _line("    types:", "columns that are not listed are text")
-    yield from (f"      {written(name)}: {_flow(value)}" for name, value in types.items())
+    yield from (f"      {written(name)}: {flow(value)}" for name, value in types.items())
 
 
 def _steps_of(parts: DefinitionDraft) -> Sequence[StepGuess]:
@@ -171,8 +171,8 @@ def _step(step: StepGuess) -> Iterator[str]:
     if step.why:
         yield f"  # {step.why}"
     value = step.options
-    yield f"  - {step.action}: {quoted(value) if isinstance(value, str) else _flow(value)}"
-    yield from (f"    {name}: {_flow(option)}" for name, option in step.beside.items())
+    yield f"  - {step.action}: {quoted(value) if isinstance(value, str) else flow(value)}"
+    yield from (f"    {name}: {flow(option)}" for name, option in step.beside.items())
     if step.keep:
         yield _line("    on_error: keep", "counted, and the record goes on; default: what errors says")
 
@@ -232,20 +232,7 @@ def _expected(expect: Mapping[str, Value]) -> Iterator[str]:
     for key, value in expect.items():
         if isinstance(value, Mapping):
             yield f"{lead}{key}:"
-            yield from (f"          {written(name)}: {_flow(inner)}" for name, inner in value.items())
+            yield from (f"          {written(name)}: {flow(inner)}" for name, inner in value.items())
         else:
-            yield f"{lead}{key}: {_flow(value)}"
+            yield f"{lead}{key}: {flow(value)}"
         lead = "        "
-
-
-def _flow(value: Value) -> str:
-    """A value on one line."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return written(value)
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{written(name)}: {_flow(inner)}" for name, inner in value.items()) + "}"
-    return "[" + ", ".join(_flow(inner) for inner in value) + "]"

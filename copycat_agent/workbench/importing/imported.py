@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, SyntaxProblem, parse_mapping, plain_value
 from copycat_agent.errors import CopycatError
-from copycat_agent.workbench.formatting import format_text, quoted, written
+from copycat_agent.workbench.formatting import flow, format_text, written
 
 _YES, _NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
@@ -217,10 +217,10 @@ def text_of(made: ImportedDefinition, origin: str) -> str:
 def _map(document: Mapping[str, Any], indent: int) -> Iterator[str]:
     blanks = " " * indent
     for key, value in document.items():
-        flow = _flow(value)
+        text = flow(value)
         name = written(str(key))
-        if not isinstance(value, dict | list) or not value or (len(flow) + len(name) + indent < _WIDTH and _is_flat(value)):
-            yield f"{blanks}{name}: {flow}"
+        if not isinstance(value, dict | list) or not value or (len(text) + len(name) + indent < _WIDTH and _is_flat(value)):
+            yield f"{blanks}{name}: {text}"
         elif isinstance(value, dict):
             yield f"{blanks}{name}:"
             yield from _map(value, indent + 2)
@@ -236,7 +236,7 @@ def _list(values: Sequence[Any], indent: int) -> Iterator[str]:
             yield f"{' ' * indent}- {first.lstrip()}"
             yield from rest
         else:
-            yield f"{' ' * indent}- {_flow(value)}"
+            yield f"{' ' * indent}- {flow(value)}"
 
 
 def _is_flat(value: Any) -> bool:  # noqa: ANN401 - any part of a document
@@ -246,18 +246,3 @@ def _is_flat(value: Any) -> bool:  # noqa: ANN401 - any part of a document
         not isinstance(one, dict | list) or (isinstance(one, dict) and all(not isinstance(each, dict | list) for each in one.values()))
         for one in inner
     )
-
-
-def _flow(value: Any) -> str:  # noqa: ANN401 - any part of a document
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(getattr(value, "text", value))
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{written(str(name))}: {_flow(inner)}" for name, inner in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow(inner) for inner in value) + "]"
-    text = str(value)
-    return quoted(text) if "\\" in text else written(text)

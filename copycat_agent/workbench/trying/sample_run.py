@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from copycat_agent import logs
 from copycat_agent.batch.policy import RAW_BYTES_CUT
@@ -24,15 +24,12 @@ from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, Spl
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Intact, Message, Producers, TaskProducer
 from copycat_agent.sources import SOURCES, LooksLater, only_looking
-from copycat_agent.sources.contract import ENDLESS, PolledOptions
+from copycat_agent.sources.contract import ENDLESS, PolledOptions, Position, Record
 from copycat_agent.sources.contract_stream import Records
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.transforms import StepError
 from copycat_agent.workbench.trying.results import Fate, Output, TrialResult, TriedRecord, Where, likely_path
 from copycat_agent.workbench.trying.tracing import QueryStep, RowTrace, TracedEncoder, TracedMessage
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.contract import Position, Record
 
 _RUN_BYTES = 2**20
 """What is taken comes in runs of this size, once the pipeline has settled them."""
@@ -115,11 +112,8 @@ def take(
     keeper, trace = StandIn(), encoder.trace
     with _sample(definition, encoder, content, where) as (split, size_bytes):
         batch = Batch(TaskId(definition.name, 0), b"", (split,), max(size_bytes, 1) * 2**12, _SECONDS, max_records=most and most + 1)
-        producers = StandIns(lambda _: keeper)
-        try:
+        with contextlib.closing(StandIns(lambda _: keeper)) as producers:
             (result,) = run_batch(batch, producers, lambda: 0 < most < len(trace.entries), encoder, _run)
-        finally:
-            producers.close()
     _ask(encoder, query)
     records = _Results(definition, encoder).of(trace.entries, keeper.kept)
     taken = records[:most] if most else records
@@ -297,13 +291,10 @@ def given(definition: Definition, content: bytes | Path, name: str) -> tuple[Spl
 def upcoming(definition: Definition) -> Split:
     """What a task of the source would be given first, had it never run. Raises what the source does; FatalError where nothing is there."""
     kind, log = SOURCES[definition.source.type], logs.get("try")
-    source = kind.make(definition.name, only_looking(definition.source), definition.delivery, {}, log)
-    try:
+    with contextlib.closing(kind.make(definition.name, only_looking(definition.source), definition.delivery, {}, log)) as source:
         if isinstance(source, LooksLater):
             source.look_now()
         splits = source.plan(1).splits
-    finally:
-        source.close()
     if not splits:
         raise FatalError("the source has nothing to read", "give a file with sample records, a JSON object a line")
     return splits[0]
