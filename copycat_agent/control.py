@@ -9,18 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from copycat_agent.errors import Problem
 from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources import FileView
+from copycat_agent.transactions.opening import Adopt
 from copycat_agent.worker import Status, Worker
-
-if TYPE_CHECKING:
-    from copycat_agent.offsets import OffsetStore
-    from copycat_agent.options import AgentOptions, Definition
-    from copycat_agent.transactions.opening import Adopt
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from werkzeug.routing import BaseConverter, Map, Rule
 from copycat_agent import logs
 from copycat_agent.api import MissingError, RefusedRequestError
 from copycat_agent.api.handlers import ENDPOINTS, Endpoint, Request
+from copycat_agent.control import Control
 from copycat_agent.errors import BusyError, CopycatError, DataError, UnknownConnectorError
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from copycat_agent.api.port_access import Logins
-    from copycat_agent.control import Control
 
 CHANGES_MAX = 2
 """Changes under way at a time: each holds a thread until it is done."""

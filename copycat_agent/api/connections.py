@@ -13,9 +13,11 @@ import contextlib
 import os
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -25,8 +27,6 @@ from copycat_agent.api import BODY_BYTES_MAX
 from copycat_agent.api.messages import BadRequestError, Wire
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
     from wsgiref.types import WSGIApplication
 
 CONNECTION_SECONDS = 30.0

@@ -14,14 +14,12 @@ import re
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from copycat_agent import logs
 from copycat_agent.errors import FatalError
 from copycat_agent.small_files import read_small_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 AGAIN_SECONDS = 5.0
 """Between two tries to take files that are no good: a certificate may be there a moment before its key."""

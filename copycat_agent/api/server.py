@@ -9,6 +9,7 @@ import ipaddress
 import json
 import os
 import socket
+import ssl
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +24,6 @@ from copycat_agent.errors import FatalError
 from copycat_agent.probe import SOCKET_NAME
 
 if TYPE_CHECKING:
-    import ssl
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from copycat_agent.api.port_access import Logins

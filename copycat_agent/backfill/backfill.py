@@ -10,19 +10,23 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
+from typing import NamedTuple, Protocol, Self, cast
 
 from copycat_agent import logs
 from copycat_agent.backfill.summary import RunPart, Summary, summarise
-from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
+from copycat_agent.delivery.exactly_once.attempts import MakeWorld, World, kafka_world
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, CopycatError, FatalError
-from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Place, Position, SplitResult
+from copycat_agent.executor import Executor
+from copycat_agent.model import OFFSETS_TOPIC, Batch, Head, LaneId, Place, Position, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets.lanes import KeptLanes
+from copycat_agent.options import AgentOptions, Definition, SparkOptions
+from copycat_agent.sources import FileView, Source
 from copycat_agent.spark.cluster import ClusterExecutor
 from copycat_agent.spark.cluster_host import ClusterHost, is_cluster
 from copycat_agent.spark.host import SparkHost
@@ -31,16 +35,6 @@ from copycat_agent.transactions.entries import head_entry, id_entry, name_entry,
 from copycat_agent.transactions.protocol import Entry, Lines, Step, Steps, perform
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from copycat_agent.delivery.exactly_once.attempts import World
-    from copycat_agent.executor import Executor, Results
-    from copycat_agent.model import Batch, TaskId
-    from copycat_agent.offsets.lanes import KeptLanes
-    from copycat_agent.options import AgentOptions, Definition, SparkOptions
-    from copycat_agent.sources import FileView, Source
 
 MOST = 5000
 """Tombstones in one transaction: about 1 MiB."""
@@ -170,14 +164,14 @@ class _LateExecutor:
         self._lock = threading.Lock()
         self._started: tuple[Executor, Host] | None = None
 
-    def submit(self, batch: Batch) -> Results:
+    def submit(self, batch: Batch) -> Future[tuple[SplitResult, ...]]:
         with self._lock:
             if self._started is None:
                 try:
                     self._started = self._carrier.start()
                 except FatalError as error:
                     self._on_failure(error)
-                    future: Results = Future()
+                    future: Future[tuple[SplitResult, ...]] = Future()
                     future.set_result(tuple(SplitResult(split, split.offset, error=error) for split in batch.splits))
                     return future
         return self._started[0].submit(batch)

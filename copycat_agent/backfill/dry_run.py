@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from copycat_agent import logs
+from copycat_agent.backfill.delivered import Delivered, Former
 from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Chunk, Parsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split
+from copycat_agent.options import Definition
 from copycat_agent.producer.probing import ClusterProbe, TopicState
 from copycat_agent.sources import SOURCES, only_looking
 from copycat_agent.sources.files import fingerprint
@@ -22,11 +25,7 @@ from copycat_agent.sources.files.packing.unpacking import Unpacker
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from copycat_agent.backfill.delivered import Delivered, Former
     from copycat_agent.backfill.path_runs import Chosen
-    from copycat_agent.options import Definition
 
 SAMPLE_BYTES = 2**20
 """Of each of the first `SAMPLED_FILES` files: enough to know how long its records are."""
@@ -201,27 +200,22 @@ def _ratio(file: GivenFile) -> float:
 
 
 def _records_per_byte(kind: Any, form: Any, split: Split) -> float | None:  # noqa: ANN401 - any source's
-    stream = kind.open(split, form)
     records = size = 0
-    try:
+    with closing(kind.open(split, form)) as stream:
         for frame in stream.frames(form, 0, split.end, final=False, block_bytes=2**16):
             if isinstance(frame, Chunk | Parsed):
                 records, size = records + frame.total, size + frame.size_bytes
             if size >= SAMPLE_BYTES:
                 break
-    finally:
-        stream.close()
     return records / size if size else None
 
 
 def _matched(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> Iterator[dict[str, Any]]:
     """One scan by the source itself, whose changes nobody saves."""
-    source = SOURCES[definition.source.type].make(definition.name, only_looking(definition.source), definition.delivery, saved, _log)
-    try:
+    kind = SOURCES[definition.source.type]
+    with closing(kind.make(definition.name, only_looking(definition.source), definition.delivery, saved, _log)) as source:
         source.scan()
         views = source.files()
-    finally:
-        source.close()
     usual = SizeSample()
     for number, view in enumerate(views):
         file = GivenFile(view.path, definition.source)
@@ -241,12 +235,9 @@ def _topic(definition: Definition, sending: Sequence[dict[str, Any]]) -> tuple[d
     if "{" in name:
         return {"name": name, "state": "depends on each record"}, []
     try:
-        probe = ClusterProbe(definition.kafka, time.monotonic() + ANSWER_SECONDS)
-        try:
+        with closing(ClusterProbe(definition.kafka, time.monotonic() + ANSWER_SECONDS)) as probe:
             probe.brokers()
             topic = probe.look([name]).topics[name]
-        finally:
-            probe.close()
     except CopycatError as error:
         return {"name": name, "state": f"not known: {error.message}"}, []
     if topic.missing:

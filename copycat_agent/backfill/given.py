@@ -13,23 +13,20 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from copycat_agent.backfill.delivered import Delivered
 from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.errors import BlockedError, CopycatError, FileError
+from copycat_agent.logs import Log
 from copycat_agent.model import Account, SourceOffset, SourcePartition, SplitResult
-from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source
+from copycat_agent.options import DeliveryOptions, SourceOptions
+from copycat_agent.sources import Changes, FileView, Lag, Offsets, Plan, Source, SourceKind
+from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.sources.planner import PER_BATCH, Planner, UnsavedChanges
 from copycat_agent.sources.spool_dir.settling import damage_loss
-
-if TYPE_CHECKING:
-    from copycat_agent.backfill.delivered import Delivered
-    from copycat_agent.logs import Log
-    from copycat_agent.options import DeliveryOptions, SourceOptions
-    from copycat_agent.sources import SourceKind
-    from copycat_agent.sources.base import Closeup
 
 HOPELESS_ERRORS = 3
 """A file that could not be read so many times in a row is left out of the run."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from copycat_agent.model import Account, Counts, LossReason, LossTotal, SourceOffset, SourcePartition
+from copycat_agent.options import Definition
 from copycat_agent.templates import time_text
 from copycat_agent.worker import State, Status
-
-if TYPE_CHECKING:
-    from copycat_agent.options import Definition
 
 Summary = dict[str, Any]
 Totals = Mapping[tuple[str, LossReason], LossTotal]

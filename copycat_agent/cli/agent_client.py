@@ -18,12 +18,11 @@ from copycat_agent.errors import CopycatError
 from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.offsets.document import from_document
 from copycat_agent.offsets.looking import offsets_of
-from copycat_agent.options import AgentOptions
+from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.probe import SOCKET_NAME, default_places
 from copycat_agent.sources import FileView
 
 if TYPE_CHECKING:
-    from copycat_agent.options import Definition
     from copycat_agent.workbench.explaining import PathAnswer
 
 _PROBE_SECONDS = 5.0

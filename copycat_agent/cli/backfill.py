@@ -7,14 +7,16 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from copycat_agent.agent import Settings
 from copycat_agent.backfill.backfill import Backfill, Choose, Job, on_master, on_this_host
 from copycat_agent.backfill.path_runs import Run, finish, rows_of
+from copycat_agent.backfill.summary import Summary
 from copycat_agent.cli import exits
 from copycat_agent.cli.backfill_job import BackfillRequest, rate_of, settle_run, show_plan, window_of
 from copycat_agent.cli.common_options import (
@@ -36,11 +38,8 @@ from copycat_agent.cli.running import Stopping, settle_settings
 from copycat_agent.cli.shown import size, visible
 from copycat_agent.definitions import NO_ADDRESS, load_file
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
+from copycat_agent.options import Definition
 from copycat_agent.producer.probing import ClusterProbe
-
-if TYPE_CHECKING:
-    from copycat_agent.backfill.summary import Summary
-    from copycat_agent.options import Definition
 
 FILES_SHOWN = 200
 """Of a run over more files: those with something to say first. `--format json` has them all."""
@@ -170,11 +169,8 @@ def _require_broker(definition: Definition, stop: Stopping) -> None:
     """Leave with 69 when no broker answers: nobody should wait for hours to be told."""
 
     def ask() -> None:
-        probe = ClusterProbe(definition.kafka, time.monotonic() + ANSWER_SECONDS)
-        try:
+        with closing(ClusterProbe(definition.kafka, time.monotonic() + ANSWER_SECONDS)) as probe:
             probe.brokers()
-        finally:
-            probe.close()
 
     try:
         stop.leave_behind(ask)

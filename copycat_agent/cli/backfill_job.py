@@ -25,14 +25,13 @@ from copycat_agent.cli.shown import age, size, visible
 from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.errors import FatalError
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
-from copycat_agent.options import LimitsOptions
+from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.sources import SOURCES
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.remote.remote_files import maker as remote_maker
 
 if TYPE_CHECKING:
     from copycat_agent.agent import Settings
-    from copycat_agent.options import Definition
 
 _EXCLUDED = "source.exclude of the definition leaves out"
 FILES_SHOWN = 200

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,16 +33,13 @@ from copycat_agent.definitions import (
 )
 from copycat_agent.definitions.models import definition_schema
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError, Problem
-from copycat_agent.options import AgentOptions
+from copycat_agent.options import AgentOptions, Definition, SparkOptions
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess, UnusableReaderError
 from copycat_agent.sources.datasource.source import DataSourceOptions
 from copycat_agent.transforms.queries import sql_step
 from copycat_agent.transforms.sql import sql_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from copycat_agent.options import Definition, SparkOptions
     from copycat_agent.spark.sql_local import LocalSql
     from copycat_agent.workbench.trying import QueryStep
 

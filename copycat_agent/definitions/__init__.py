@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from copycat_agent.definitions.composing import compose, compose_agent, overridden
 from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile, reread, warnings, without_takers, without_twins
@@ -33,10 +35,6 @@ from copycat_agent.definitions.yaml_tree import (
 from copycat_agent.errors import DefinitionError, Problem
 from copycat_agent.options import AgentOptions, Definition, Options
 from copycat_agent.small_files import read_small_file
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
 
 __all__ = [
     "NO_ADDRESS",

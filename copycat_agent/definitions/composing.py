@@ -5,7 +5,8 @@ Nothing raises; what is wrong goes to the reader's findings, and the result is N
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.kafka_rules import check_api, check_exactly_once, check_kafka, check_spark, is_address, under
@@ -41,9 +42,6 @@ from copycat_agent.registry import FAULT, Registry, Unusable, told
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS, StepOptions
 from copycat_agent.transforms.guarding import action_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _O = TypeVar("_O", bound=Options)
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
 
 from copycat_agent.definitions.client_settings import check_name, check_value
+from copycat_agent.definitions.models import Loc
+from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.definitions.secret_values import is_secret_name
 from copycat_agent.oauth import token_problems
-from copycat_agent.options import KafkaOptions, SecurityOptions, format_duration
-
-if TYPE_CHECKING:
-    from copycat_agent.definitions.models import Loc
-    from copycat_agent.definitions.options_reader import Reader
-    from copycat_agent.options import ApiOptions, DeliveryOptions, OauthOptions, SparkOptions
+from copycat_agent.options import ApiOptions, DeliveryOptions, KafkaOptions, OauthOptions, SecurityOptions, SparkOptions, format_duration
 
 _MODULES = {"msk-iam": "aws_msk_iam_sasl_signer", "sql": "pandas"}
 """Extra -> a module that comes with it and with nothing else."""

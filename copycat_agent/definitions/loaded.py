@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from copycat_agent.definitions.source_rules import patterns_of
 from copycat_agent.errors import Problem
+from copycat_agent.options import Definition
 from copycat_agent.sources.files.paths.matching import literal_prefix, shared_name
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from copycat_agent.options import Definition
 
 NO_ADDRESS = "no Kafka address is known: set kafka.bootstrap_servers in agent.yaml, or --bootstrap-servers"
 """The reason why a definition without an address cannot run."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.client_settings import ACCEPTED
@@ -19,13 +20,9 @@ from copycat_agent.options import (
     TransformOptions,
     TypeAdapter,
 )
+from copycat_agent.registry import Registry
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from copycat_agent.registry import Registry
 
 Loc = tuple[str | int, ...]
 """A place in a document: keys and list positions from the root."""

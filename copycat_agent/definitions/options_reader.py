@@ -5,9 +5,10 @@ A `Reader` is made per file and used up by one load. What it finds wrong gathers
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from copycat_agent.definitions.models import Loc, fields_by_key
 from copycat_agent.definitions.problems import Finding, combined, finding, missing, no_value, unknown_key
@@ -22,10 +23,6 @@ from copycat_agent.definitions.secret_values import (
 )
 from copycat_agent.definitions.yaml_tree import MappingNode, Node, Scalar, SequenceNode, is_null, plain_value, way_to
 from copycat_agent.options import FROM_YAML, Options, TypeAdapter, ValidationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 _SHOWN: tuple[Loc, ...] = (
     ("name",), ("source", "include"), ("source", "exclude"), ("record", "topic"), ("record", "allowed_topics"),

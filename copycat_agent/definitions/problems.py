@@ -6,21 +6,15 @@ Most errors are pydantic's. Hints know what Vector, Filebeat, Logstash, Fluent B
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from copycat_agent.definitions.models import Loc, field_at, fields_by_key, markers, model_at
-from copycat_agent.definitions.secret_values import masked_lines
+from copycat_agent.definitions.secret_values import Masker, masked_lines
 from copycat_agent.definitions.yaml_tree import Mark, Node, is_null, printable, way_to
 from copycat_agent.errors import Problem
-from copycat_agent.options import Definition, Options, format_duration, format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from copycat_agent.definitions.secret_values import Masker
-    from copycat_agent.options import FieldInfo
+from copycat_agent.options import Definition, FieldInfo, Options, format_duration, format_size
 
 
 def _by_theirs(words: Mapping[str, str]) -> dict[str, str]:

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, get_args
 
-from copycat_agent.converters import CONVERTERS, Site, registry_problems
+from copycat_agent.converters import CONVERTERS, ConverterProblem, Site, registry_problems
 from copycat_agent.definitions.kafka_rules import lacking
 from copycat_agent.definitions.models import Loc, key_of, markers
+from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.definitions.problems import Finding
 from copycat_agent.formats import MultilineOptions
-from copycat_agent.options import Definition, Options, Regex
+from copycat_agent.model import Column
+from copycat_agent.options import (
+    ConvertersOptions,
+    Definition,
+    ErrorsOptions,
+    KafkaOptions,
+    Options,
+    RecordOptions,
+    Regex,
+    SourceOptions,
+    TransformOptions,
+)
 from copycat_agent.patterns import compile_pattern
 from copycat_agent.sources.declared import declared_columns
 from copycat_agent.sources.log_file.log_options import LogFileOptions
-from copycat_agent.templates import compile_template
+from copycat_agent.templates import Template, compile_template
 from copycat_agent.transforms import action_of, columns_after
 from copycat_agent.transforms.grok import GrokOptions, translated
 from copycat_agent.transforms.match import PlainCondition
 from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, columns_at
 from copycat_agent.transforms.sql import SqlOptions, sql_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from copycat_agent.converters import ConverterProblem
-    from copycat_agent.definitions.options_reader import Reader
-    from copycat_agent.model import Column
-    from copycat_agent.options import ConvertersOptions, ErrorsOptions, KafkaOptions, RecordOptions, SourceOptions, TransformOptions
-    from copycat_agent.templates import Template
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _TOPIC_HINT = "a topic name has 1 to 249 of the characters A-Z a-z 0-9 . _ -"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from typing import Any, get_args
 
 from copycat_agent.converters import CONVERTERS
 from copycat_agent.definitions.models import default_of, key_of, models_in
@@ -18,13 +19,9 @@ from copycat_agent.options import (
     SourceOptions,
     TransformOptions,
 )
+from copycat_agent.registry import Registry
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from copycat_agent.registry import Registry
 
 _BASES = (SourceOptions, TransformOptions, ConverterOptions, FormatOptions)
 _PREFACE = """# Definitions

@@ -10,15 +10,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from copycat_agent.masks import SHORTEST, Mask
 from copycat_agent.options import HIDDEN, without_login
 from copycat_agent.small_files import read_small_file
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SECRET_WORDS = re.compile(
     r"passw|passphrase|secret|credential|jaas|(private|api|access)[._-]?key|(^|[._-])(token|pem|pwd|auth)$|oauthbearer\.config$",

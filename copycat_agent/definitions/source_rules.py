@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from copycat_agent.definitions.models import Loc
+from copycat_agent.definitions.options_reader import Reader
 from copycat_agent.formats import encoding_problem, split_problem
 from copycat_agent.formats.records import FORMATS, build_format
+from copycat_agent.options import DeliveryOptions, RecordOptions, SourceOptions
 from copycat_agent.sources.files.paths.matching import normalise
 from copycat_agent.sources.spool_dir.listing import include_of
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from copycat_agent.definitions.models import Loc
-    from copycat_agent.definitions.options_reader import Reader
-    from copycat_agent.options import DeliveryOptions, RecordOptions, SourceOptions
 
 
 def check_source(reader: Reader, source: SourceOptions) -> None:

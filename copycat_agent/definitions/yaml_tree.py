@@ -8,15 +8,13 @@ The tree is built from the parser's events, not by `yaml.load` or `yaml.compose`
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
 from copycat_agent.options import WrittenFloat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 FILE_BYTES_MAX = 2**20
 DEPTH_MAX = 50

@@ -11,15 +11,13 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from copycat_agent.dev_broker.jars import KAFKA_VERSION, fetch_kafka, java, pyspark_jars
 from copycat_agent.errors import FatalError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PORTS = range(20_000, 32_000)
 """Below the range from which Linux takes the client side of connections (32768 up): a port inside that range can be taken

@@ -13,18 +13,15 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from copycat_agent.errors import FatalError, RetriableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LEAST_JAVA = 17
 _HINT = (

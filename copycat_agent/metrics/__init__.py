@@ -17,18 +17,17 @@ from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from copycat_agent import logs
+from copycat_agent.control import Control
 from copycat_agent.errors import CopycatError
 from copycat_agent.metrics.families import FAMILIES, Family, Snapshot
 from copycat_agent.metrics.health import Health, Trouble, Verdict
 from copycat_agent.metrics.processes import Processes
+from copycat_agent.model import LossReason, LossTotal
 from copycat_agent.templates import time_text
 from copycat_agent.worker.status import BOUNDS_SECONDS, Timing
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-    from copycat_agent.control import Control
-    from copycat_agent.model import LossReason, LossTotal
 
 __all__ = ["PATHS", "Health", "Trouble", "Verdict", "health_app"]
 

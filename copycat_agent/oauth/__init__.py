@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from copycat_agent.oauth.token_cache import Tokens, tokens_of
 from copycat_agent.oauth.token_requests import where_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from copycat_agent.options import AssertionOptions, TokenOptions
+from copycat_agent.options import AssertionOptions, TokenOptions
 
 __all__ = ["KAFKA_OAUTH", "REGISTRY_OAUTH", "Tokens", "token_problems", "tokens_of", "where_of"]
 

@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -22,7 +23,6 @@ from copycat_agent.errors import BlockedError, CopycatError, RetriableError
 from copycat_agent.options import OauthOptions, TokenOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from http.client import HTTPConnection, HTTPResponse
 
 ANSWER_SECONDS = 8.0
