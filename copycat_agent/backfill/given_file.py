@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from copycat_agent.backfill.delivered import Delivered, Former, Looked
 from copycat_agent.formats import Reader
-from copycat_agent.logs import Log
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.sources import FileView
 from copycat_agent.sources.files.backoff import READY
