@@ -334,8 +334,45 @@ def duplicate_classes(modules: dict[str, Path]) -> set[str]:
     return {name for name, where in seen.items() if len(where) > 1}
 
 
+def undocumented(modules: dict[str, Path]) -> list[str]:
+    """Public methods without a docstring, but for those that a protocol, or a class that theirs is made of, documents."""
+    classes = [
+        (name, node) for name, path in modules.items() for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    ]
+    told = {node.name: {one.name for one in _methods(node) if ast.get_docstring(one)} for _, node in classes}
+    contracts = set().union(
+        *(told[node.name] for _, node in classes if any(ast.unparse(base).startswith("Protocol") for base in node.bases))
+    )
+    return [
+        f"{module}: {node.name}.{method.name}"
+        for module, node in classes
+        if not node.name.startswith("_")
+        for method in _methods(node)
+        if not (method.name.startswith("_") or ast.get_docstring(method) or method.name in contracts)
+        if not any(method.name in told.get(ast.unparse(base).split("[")[0].split(".")[-1], ()) for base in node.bases)
+    ]
+
+
+def _methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
+    """Those that need a docstring: no setters, no overloads."""
+    found = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+    return [one for one in found if not any("setter" in ast.unparse(by) or "overload" in ast.unparse(by) for by in one.decorator_list)]
+
+
 def _modules(root: Path) -> dict[str, Path]:
     return {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
+
+
+def test_public_methods_are_documented_here_or_in_their_contract() -> None:
+    assert undocumented(_modules(PROJECT / PACKAGE)) == []
+
+
+def test_a_method_that_nothing_documents_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        'class Shop(Protocol):\n  def sell(self):\n    """Sells."""\nclass Mine:\n  def sell(self): ...\n  def close(self): ...\n'
+        "class Yours(Shop):\n  def sell(self): ...\nclass _Own:\n  def open(self): ...\n"
+    )
+    assert undocumented({"a": tmp_path / "a.py"}) == ["a: Mine.close"]
 
 
 def test_one_class_has_one_name() -> None:
