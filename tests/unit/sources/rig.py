@@ -11,7 +11,7 @@ from copycat_agent.errors import FileError, RetriableError
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import DeliveryOptions
-from copycat_agent.sources.base import Changes
+from copycat_agent.sources.base import Changes, Source
 from copycat_agent.sources.files import clock
 from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
@@ -29,8 +29,16 @@ if TYPE_CHECKING:
 _STEP_NS = 10_000_000
 """How far the kernel's stamps may be behind its clock."""
 _now_ns = clock.now_ns  # the true one, whatever a test makes the agent believe
+made: list[Source] = []
+"""Every source that a rig has made, until `close_all`."""
 Behaviour = Callable[[], str]
 """What a task does with a split: `read` all of it, `stop` after one record, `fail` before it has sent anything."""
+
+
+def close_all() -> None:
+    """Closes what the sources of a test have open, also those that it made in place of others."""
+    while made:
+        made.pop().close()
 
 
 class Agent:
@@ -98,6 +106,7 @@ class Agent:
 
     def _make(self) -> LogFiles:
         source = LogFiles(self.name, self.options, DeliveryOptions(), dict(self.store), logs.get("test"))
+        made.append(source)
         if self.keeper is not None:
             source.keep_with(self.keeper)
         return source

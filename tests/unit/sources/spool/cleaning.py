@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -37,10 +37,13 @@ class Spool:
         self.options = CleanupOptions.model_validate(cleanup)
         self.recursive = False
         self.now = 1_800_000_000.0
+        self._open_before = _descriptors()
         self.cleaner = self.restarted()
 
     def restarted(self) -> Cleaner:
-        """A new process."""
+        """A new process. What the one before had open is closed, as the kernel does it."""
+        for descriptor in _descriptors() - self._open_before:
+            os.close(descriptor)
         log = logs.get("test")
         self.cleaner = Cleaner("orders", str(self.input), self.options, log, recursive=self.recursive, clock=lambda: self.now)
         return self.cleaner
@@ -82,7 +85,10 @@ def finished(path: Path, **over: Any) -> FinishedFile:
 
 @contextmanager
 def killed_at(step: int) -> Iterator[list[str]]:
-    """The process dies before the `step`th call (from 0) that changes something. Yields the calls that were made."""
+    """The process dies before the `step`th call (from 0) that changes something: the block ends there. Yields the calls that were made.
+
+    What it had open is closed by `Spool.restarted`.
+    """
     made: list[str] = []
 
     def guard(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,13 +100,18 @@ def killed_at(step: int) -> Iterator[list[str]]:
 
         return guarded
 
-    with ExitStack() as patched:
+    with suppress(KilledError), ExitStack() as patched:
         for name in CHANGING:
             patched.enter_context(mock.patch.object(os, name, guard(name, getattr(os, name))))
         if renameat2 := moves._renameat2():
             guarded = guard("renameat2", renameat2)
             patched.enter_context(mock.patch.object(moves, "_renameat2", return_value=guarded))
         yield made
+
+
+def _descriptors() -> set[int]:
+    """Those of this process. The one that lists them is closed by then."""
+    return {int(name) for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")}  # noqa: PTH208 - names are numbers
 
 
 @contextmanager

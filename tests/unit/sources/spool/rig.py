@@ -16,6 +16,7 @@ from copycat_agent.options import Definition, DeliveryOptions
 from copycat_agent.producer import Message, Producers, TaskProducer
 from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR, SpoolDir
 from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
+from tests.unit.sources.rig import made
 from tests.unit.sources.saved import told_alike
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ class Spool:
         self.source = self._make()
 
     def _make(self) -> SpoolDir:
-        return SpoolDir("drops", self.options, self.delivery, dict(self.store), logs.get("test"))
+        source = SpoolDir("drops", self.options, self.delivery, dict(self.store), logs.get("test"))
+        made.append(source)
+        return source
 
     def restart(self) -> None:
         """End without settling anything, as a crash does, and begin again from the store."""

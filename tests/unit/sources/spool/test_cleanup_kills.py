@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.sources.spool.cleaning import KilledError, Spool, finished, killed_at, without_renameat2
+from tests.unit.sources.spool.cleaning import Spool, finished, killed_at, without_renameat2
 
 ELSEWHERE = Path("/dev/shm")
 MOST_STEPS = 120
@@ -53,7 +53,7 @@ def run(root: Path, target: Path, case: str, step: int | None, *, links: bool, t
         if links:
             held.enter_context(without_renameat2())
         if step is not None:
-            with suppress(KilledError), killed_at(step):
+            with killed_at(step):
                 killed = True
                 spool.clean(file)
                 killed = False

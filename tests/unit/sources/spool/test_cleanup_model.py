@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.sources.spool_dir.cleanup.cleaner import FinishedFile
-from tests.unit.sources.spool.cleaning import DAY, KilledError, Spool, finished, killed_at, without_renameat2
+from tests.unit.sources.spool.cleaning import DAY, Spool, finished, killed_at, without_renameat2
 
 NAMES = st.sampled_from(["x.csv", "a/x.csv", "a/b/x.csv", "x-1.csv", "x.csv.gz", "y"])
 STEPS = st.lists(
@@ -53,7 +53,7 @@ def test_no_file_is_lost_doubled_or_overwritten(steps: list[tuple[str, object, b
                     expected[content] += 1
             elif what == "clean":
                 assert isinstance(which, int)
-                with suppress(KilledError), killed_at(which):
+                with killed_at(which):
                     _mark(waiting, spool)
                 if flag:
                     spool.restarted()
