@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,8 @@ from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import FencedError, FileError, RetriableError
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import LaneOutcome, Loss, SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets import OffsetStore, agent_identity, schema
+from copycat_agent.offsets.store_file import OpenedStore, connect
 from copycat_agent.options import Definition
 from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
@@ -305,7 +307,7 @@ class Agent:
         source = LogFileOptions(type="log_file", include=include, watch="poll", rotate_wait=0.0, **options)
         self.definition = Definition.model_validate({"name": NAME, "source": source, "record": {"topic": "t"}, "delivery": delivery})
         self.effects = Effects(tell)
-        self.offsets = OffsetStore.in_memory()
+        self.offsets = _new_store()
         self.kafka = FakeKafka()
         self.task = TaskProcess(self.kafka, source)
         self.is_exact = self.definition.delivery.guarantee == "exactly_once"
@@ -468,6 +470,21 @@ class Agent:
     def close(self) -> None:
         self.die()
         self.offsets.close()
+
+
+def _new_store() -> OffsetStore:
+    """What `OffsetStore.in_memory` makes, in a tenth of the time."""
+    connection, kept = connect(":memory:"), agent_identity.fresh()
+    connection.deserialize(_empty_database())
+    schema.set_uuid(connection, kept.uuid)
+    return OffsetStore(OpenedStore(connection, kept))
+
+
+@cache
+def _empty_database() -> bytes:
+    with closing(connect(":memory:")) as connection:
+        schema.migrate(connection)
+        return connection.serialize()
 
 
 def _split(split: Split) -> str:
