@@ -10,6 +10,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Messa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.rig.waiting import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -74,12 +76,32 @@ def consume(
         consumer.close()
 
 
+def wait_for_markers(bootstrap: str, topic: str, deadline: float = 30.0) -> None:
+    """Waits until no transaction is open in `topic`; AssertionError at the deadline.
+
+    Kafka answers a commit before the partitions are told of it, on a busy machine long before: until then its records are not shown.
+    """
+    uncommitted, committed = (Consumer(_consumer_config(bootstrap, one)) for one in ("read_uncommitted", "read_committed"))
+    try:
+        partitions = _partitions(uncommitted, topic, deadline, is_awaited=False)
+        ends = _ends(uncommitted, topic, partitions, deadline)
+
+        def shows_all() -> bool:
+            shown = _ends(committed, topic, partitions, deadline)
+            return all(shown.get(number, 0) >= end for number, end in ends.items())
+
+        wait_until(shows_all, deadline, f"a transaction is open in {topic}")
+    finally:
+        uncommitted.close()
+        committed.close()
+
+
 def values(bootstrap: str, topic: str, count: int | None = None, deadline: float = 30.0) -> list[bytes | None]:
     """The values of `consume`, which most tests want."""
     return [record.value for record in consume(bootstrap, topic, until=count, deadline=deadline)]
 
 
-def _consumer_config(bootstrap: str, isolation: Isolation) -> dict[str, str | int | bool]:
+def _consumer_config(bootstrap: str, isolation: str) -> dict[str, str | int | bool]:
     return {
         "bootstrap.servers": bootstrap,
         "group.id": "rig",  # required by the client; with assign() and no commits, no group is ever joined

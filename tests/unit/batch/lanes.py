@@ -12,7 +12,7 @@ from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions import entries
 from copycat_agent.transactions.opening import Lanes, LaneSnapshot, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Entry, perform
-from tests.rig.kafka import Consumed, consume
+from tests.rig.kafka import Consumed, consume, wait_for_markers
 from tests.unit.batch.rig import batch_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class OneLane:
 
     def found(self) -> entries.FoundEntries:
         """What the offsets topic says, to readers of what is committed."""
-        told = consume(self.bootstrap, self.place.topic, isolation="read_committed")
+        told = seen(self.bootstrap, self.place.topic)
         return entries.read((Entry(one.key or b"", one.value, one.offset) for one in told), self.id.agent, "app")
 
 
@@ -71,5 +71,6 @@ def committed(bootstrap: str, topic: str) -> list[bytes | None]:
 
 
 def seen(bootstrap: str, topic: str) -> list[Consumed]:
-    """The records that readers of what is committed see."""
+    """The records that readers of what is committed see, once every transaction there is at its end."""
+    wait_for_markers(bootstrap, topic)
     return consume(bootstrap, topic, isolation="read_committed")
