@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from copycat_agent.spark.host import Session
     from copycat_agent.spark.sql_jobs import SqlContexts
 
-RUN = "copycat_agent.batch:run_batch"
+RUN = "copycat_agent.executor:run_batch"
 """What a batch is run by, as a name: the executor imports it once it knows that it can."""
 
 ANSWER_SECONDS = 60.0

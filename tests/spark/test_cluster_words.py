@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import pkgutil
 import socket
 import threading
 import zipfile
@@ -16,9 +17,11 @@ import yaml
 from copycat_agent import __version__
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import FatalError, FileError
+from copycat_agent.executor import run_batch
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.options import AgentOptions, KafkaOptions, SparkOptions
 from copycat_agent.spark import cluster_task, sql_task
+from copycat_agent.spark.cluster import RUN
 from copycat_agent.spark.cluster_host import TRUSTED, ClusterHost, addresses, driver_host, is_cluster, refusal, settings, zip_package
 from copycat_agent.spark.cluster_job import TOKEN_BYTES, Exchange
 from tests.rig.waiting import wait_until
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 SECONDS = 20.0
 FAR = "spark://192.0.2.77:7077"
 ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
+
+def test_what_an_executor_runs_is_known_by_a_name_that_leads_to_it() -> None:
+    assert pkgutil.resolve_name(RUN) is run_batch
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host:443", "local-cluster[2,1,1024]"])
