@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ from copycat_agent.cli.shown import visible
 from copycat_agent.dlq import Letter, ReplayReport, Survey, Tally
 
 _SHOWN_CHARACTERS = 500
+_PLACE = ("partition", "offset", "path", "start", "end")
 
 
 def survey_text(found: Survey) -> str:
@@ -85,7 +85,8 @@ def letter_entry(letter: Letter) -> dict[str, Any]:
 
 def report_text(report: ReplayReport, *, dry_run: bool) -> str:
     """The letters that stay, each with its reason, then what became of all."""
-    lines = [f"left: {_left(one.letter, report.topic)}: {visible(one.why)}" for one in report.named]
+    topic = visible(report.topic)
+    lines = [f"left: {topic}[{one.partition}] {one.offset}, {visible(one.path)}, {one.place}: {visible(why)}" for one, why in report.named]
     if report.left > len(report.named):
         lines.append(f"left: {report.left - len(report.named):,} more")
     verb = "would be sent" if dry_run else "sent"
@@ -98,23 +99,13 @@ def report_text(report: ReplayReport, *, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
-def _left(letter: Letter, topic: str) -> str:
-    return f"{visible(topic)}[{letter.partition}] {letter.offset}, {visible(letter.path)}, {letter.place}"
-
-
 def report_entry(report: ReplayReport) -> dict[str, Any]:
     """The same for programs."""
     return {
         "connector": report.connector, "topic": report.topic, "tried": report.tried, "sent": report.sent, "dropped": report.dropped,
         "left": report.left, "foreign": report.foreign, "interrupted": report.stopped,
-        "named": list(_named(report)),
+        "named": [{name: getattr(letter, name) for name in _PLACE} | {"why": why} for letter, why in report.named],
     }  # fmt: skip
-
-
-def _named(report: ReplayReport) -> Iterable[dict[str, Any]]:
-    for letter, why in report.named:
-        place = {"partition": letter.partition, "offset": letter.offset}
-        yield {**place, "path": letter.path, "start": letter.start, "end": letter.end, "why": why}
 
 
 def _moment(at_ms: int | None) -> str | None:

@@ -34,7 +34,8 @@ def losses(
         if name is not None and not totals and name not in (names := store.known()):
             leave(f"there is no connector {visible(name)}; known here: {', '.join(names) or 'none'}", exits.FAILED)
     if output is Format.JSON:
-        typer.echo(json.dumps({"losses": [_values(one) for one in entries], "totals": _sums(totals)}, indent=2))
+        sums = [{"connector": one, "reason": reason, **total._asdict()} for (one, reason), total in sorted(totals.items())]
+        typer.echo(json.dumps({"losses": [_values(one) for one in entries], "totals": sums}, indent=2))
         return
     if not totals:
         typer.echo(f"nothing was given up{f' by {name}' if name else ''}", err=True)
@@ -69,7 +70,3 @@ def _values(loss: Loss) -> dict[str, Any]:
     return {"connector": loss.partition.connector, "key": loss.partition.key} | {
         key: value for key, value in fields.items() if key != "partition"
     }
-
-
-def _sums(totals: Totals) -> list[dict[str, Any]]:
-    return [{"connector": name, "reason": reason, **total._asdict()} for (name, reason), total in sorted(totals.items())]

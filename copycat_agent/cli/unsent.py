@@ -24,7 +24,7 @@ from copycat_agent.encoding import letters
 from copycat_agent.errors import CopycatError
 from copycat_agent.executor import InlineExecutor, run_batch
 from copycat_agent.masks import Mask
-from copycat_agent.model import Batch, Rejection, SourceOffset, Split, SplitResult, TaskId
+from copycat_agent.model import Batch, SourceOffset, Split, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import ConvertersOptions, Definition, LimitsOptions, SparkOptions
@@ -99,7 +99,12 @@ def first_records(definition: Definition, split: Split, count: int) -> FirstReco
 
 def _in_order(result: SplitResult, position: int, sent: list[FirstRecord]) -> Iterator[FirstRecord]:
     """Everything from `position` up to the result's offset: what is sent, and between that what is not."""
-    rejected = [_rejected(one) for one in result.rejections if not any(one.start == letter.start for letter in sent)]
+    told = {letter.start for letter in sent}
+    rejected = [
+        FirstRecord("rejected", one.start, one.end, why=f"stage {one.stage}: {one.reason}")
+        for one in result.rejections
+        if one.start not in told
+    ]
     for one in sorted([*sent, *rejected], key=lambda record: record.start):
         if one.start > position:
             yield _passed(position, one.start, result)
@@ -113,10 +118,6 @@ def _passed(start: int, end: int, result: SplitResult) -> FirstRecord:
     if result.counts.dropped:
         return FirstRecord("dropped", start, end, why="dropped by the definition")
     return FirstRecord("no record", start, end, why="a header, comments, empty lines, marks or holes")
-
-
-def _rejected(one: Rejection) -> FirstRecord:
-    return FirstRecord("rejected", one.start, one.end, why=f"stage {one.stage}: {one.reason}")
 
 
 def _record(message: Message, definition: Definition) -> FirstRecord:

@@ -169,14 +169,18 @@ def logfmt(lines: Sequence[str]) -> Guess | None:
     rows = [row for line in lines if (row := _row(line)) is not None]
     if len(rows) < _ENOUGH_PAIRS * len(lines):
         return None
+    return _of_pairs("logfmt", len(rows) / len(lines), 0.95, StepGuess("logfmt", {}), rows)
+
+
+def _of_pairs(what: str, share: float, weight: float, parser: StepGuess, rows: Sequence[dict[str, object]]) -> Guess:
+    """What lines of pairs are, with steps for the time and the numbers in their rows."""
     name, form = field_with_time(rows)
-    steps = [StepGuess("logfmt", {})]
+    steps = [parser]
     if name:
         steps.append(StepGuess("timestamp", {"field": name, "format": form}, keep=True))
-    numbers = _numbers(rows, {name})
-    if numbers:
+    if numbers := _numbers(rows, {name}):
         steps.append(StepGuess("convert", numbers, keep=True))
-    return Guess("logfmt", len(rows) / len(lines), 0.95, tuple(steps), timestamp="event" if name else "")
+    return Guess(what, share, weight, tuple(steps), timestamp="event" if name else "")
 
 
 def _row(line: str) -> dict[str, object] | None:
@@ -200,15 +204,8 @@ def key_value(lines: Sequence[str]) -> Guess | None:
         rows = [row for line in lines if (row := _split(line, between, within)) is not None]
         if len(rows) < _ENOUGH_PAIRS * len(lines):
             continue
-        name, form = field_with_time(rows)
-        steps = [StepGuess("key_value", {"field_split": between, "value_split": within})]
-        if name:
-            steps.append(StepGuess("timestamp", {"field": name, "format": form}, keep=True))
-        numbers = _numbers(rows, {name})
-        if numbers:
-            steps.append(StepGuess("convert", numbers, keep=True))
-        what = f"pairs of key {within} value with {between} between them"
-        return Guess(what, len(rows) / len(lines), 0.8, tuple(steps), timestamp="event" if name else "")
+        parser = StepGuess("key_value", {"field_split": between, "value_split": within})
+        return _of_pairs(f"pairs of key {within} value with {between} between them", len(rows) / len(lines), 0.8, parser, rows)
     return None
 
 
@@ -227,9 +224,9 @@ def _numbers(rows: Sequence[dict[str, object]], without: set[str]) -> dict[str, 
         if key in without or "." in key:
             continue
         values = [str(row[key]) for row in rows if key in row]
-        if all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", value) for value in values):
+        if all(map(_WHOLE.fullmatch, values)):
             found[key] = "int"
-        elif all(re.fullmatch(r"-?(0|[1-9]\d{0,14})(\.\d{1,12})?", value) for value in values):
+        elif all(map(_DECIMAL.fullmatch, values)):
             found[key] = "double"
     return found
 

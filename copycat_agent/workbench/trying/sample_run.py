@@ -20,7 +20,7 @@ from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding import letters
 from copycat_agent.errors import DataError, FatalError, FileError
 from copycat_agent.executor import run_batch
-from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, SplitResult, Stretch, TaskId
+from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, Stretch, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Intact, Message, Producers, TaskProducer
 from copycat_agent.sources import SOURCES, LooksLater, only_looking
@@ -118,7 +118,8 @@ def take(
     records = _Results(definition, encoder).of(trace.entries, keeper.kept)
     taken = records[:most] if most else records
     has_more = result.error is None and not result.damage and (not result.at_end or len(taken) < len(records))
-    return TrialResult(taken, result.error, result.damage, has_more, encoder.unchecked, _long_dropped(encoder, result))
+    dropped = result.counts.too_long if encoder.frames.on_too_long == "drop" else 0
+    return TrialResult(taken, result.error, result.damage, has_more, encoder.unchecked, dropped)
 
 
 @contextlib.contextmanager
@@ -192,10 +193,6 @@ def _split(definition: Definition, encoder: TracedEncoder, fd: int, name: str, m
     offset = SourceOffset(0, path=name, size=info.st_size, compression=codec, mtime_ns=info.st_mtime_ns)
     end, opened = info.st_size if is_plain else ENDLESS, f"/proc/{os.getpid()}/fd/{fd}"
     return Split(partition, name, opened, offset, end, final=True, inode=info.st_ino, mtime_ms=mtime_ms, flush=True)
-
-
-def _long_dropped(encoder: TracedEncoder, result: SplitResult) -> int:
-    return result.counts.too_long if encoder.frames.on_too_long == "drop" else 0
 
 
 class _Results:

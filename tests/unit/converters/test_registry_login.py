@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from copycat_agent import oauth as token_cache
 from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
 from copycat_agent.definitions import load_file
 from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.oauth import token_cache
 from copycat_agent.options import AgentOptions, SchemaRegistryOptions
 from copycat_agent.workbench.doctor.registry_checks import examine_registries, registries
 from copycat_agent.workbench.doctor.steps import CheckVerdict

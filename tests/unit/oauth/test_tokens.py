@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 
+from copycat_agent import oauth as token_cache
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
-from copycat_agent.oauth import Tokens, token_cache, token_requests, tokens_of
+from copycat_agent.oauth import Tokens, token_requests, tokens_of
 from copycat_agent.options import OauthOptions
 from tests.rig.oauth import CLIENT_ID, JWT_BEARER, SECRET, TokenServer
 from tests.rig.secured import make_authority, sign
