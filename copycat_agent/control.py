@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from copycat_agent.errors import Problem
-from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.model import Loss, LossReason, LossTotal, Sample, SavedRow, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.options import AgentOptions, Definition
@@ -152,11 +152,11 @@ class Control(ABC):
         """Names with saved offsets, running or not."""
         return self._store.connectors()
 
-    def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
-        """Returns the saved offsets of a connector, running or not, known or not."""
-        return self._store.read(name)
+    def offsets(self, name: str) -> Mapping[SourcePartition, SavedRow]:
+        """Returns the saved offsets of a connector, and its state, running or not, known or not."""
+        return self._store.saved(name)
 
-    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
+    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SavedRow], *, force: bool = False) -> None:
         """Save these over what is there; others stay. Raises `BusyError` unless the connector is stopped.
 
         With `force` a connector that runs is stopped for it and goes on afterwards.
@@ -174,7 +174,7 @@ class Control(ABC):
             with self.worker.at_rest(*self._sharing_identity(name), force=force):
                 return self._store.begin_anew(name)
         with self.worker.at_rest(name, force=force):
-            chosen = self._store.read(name).keys() & set(partitions)
+            chosen = self._store.saved(name).keys() & set(partitions)
             self._store.forget(chosen)
             return len(chosen)
 

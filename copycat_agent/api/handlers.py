@@ -195,15 +195,15 @@ def offset_connectors(control: Control, _request: Request) -> object:
 
 
 def offsets(control: Control, request: Request) -> object:
-    """The saved offsets of a connector and its lanes; `lanes` is null for a connector that has none."""
+    """The saved offsets of a connector, its state and its lanes; `lanes` is null for a connector that has none."""
     saved, lanes = control.offsets(request.connector), control.offset_lanes(request.connector)
     return {"connector": request.connector, **to_documents(saved), "lanes": to_lanes_document(lanes)}
 
 
 def set_offsets(control: Control, request: Request) -> object:
     """Save offsets, and delete those that are null."""
-    body = request.fields("offsets", "force")
-    wanted = from_documents(request.connector, {"offsets": body.get("offsets")})
+    body = request.fields("offsets", "state", "force")
+    wanted = from_documents(request.connector, body)
     given = {partition: offset for partition, offset in wanted.items() if offset is not None}
     forgotten, force = wanted.keys() - given.keys(), bool(body.get("force", False))
     if given:

@@ -31,7 +31,7 @@ from copycat_agent.spark.cluster import ClusterExecutor
 from copycat_agent.spark.cluster_host import ClusterHost, is_cluster
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import JobExecutor
-from copycat_agent.transactions.entries import head_entry, id_entry, name_entry, partition_of, position_entry, transactional_id
+from copycat_agent.transactions.entries import head_entry, id_entry, name_entry, partition_of, position_entries, transactional_id
 from copycat_agent.transactions.protocol import Entry, Lines, Step, Steps, perform
 from copycat_agent.watch import Watcher
 from copycat_agent.worker import State, Status, Worker
@@ -75,7 +75,7 @@ def _tombstones(definition: Definition, store: OffsetStore, kept: KeptLanes) -> 
     """Of every key that it may have: heads go last, so that what is left when this fails is still whole."""
     name, agent = definition.name, store.agent_uuid
     untold = store.unpublished(name, MOST)  # what it has forgotten, and Kafka has not
-    positions = [position_entry(agent, kept.id, Position(one, 0, 0, None)) for one in {**store.read(name), **untold}]
+    positions = position_entries(agent, kept.id, [Position(one, 0, 0, None) for one in {**store.saved(name), **untold}])
     heads = [head_entry(_lane(store, kept, number), head)._replace(value=None) for number, head in kept.heads.items()]
     return [*positions, name_entry(agent, kept.id, None), *heads]
 

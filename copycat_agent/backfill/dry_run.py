@@ -15,10 +15,10 @@ from copycat_agent.backfill.delivered import Delivered, Former
 from copycat_agent.backfill.given_file import GivenFile
 from copycat_agent.errors import CopycatError
 from copycat_agent.formats import Chunk, Parsed
-from copycat_agent.model import SourceOffset, SourcePartition, Split
+from copycat_agent.model import SavedRow, SourcePartition, Split
 from copycat_agent.options import Definition
 from copycat_agent.producer.probing import ClusterProbe, TopicState
-from copycat_agent.sources import SOURCES, only_looking
+from copycat_agent.sources import SOURCES, create_source
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.packing import compressions
 from copycat_agent.sources.files.packing.unpacking import Unpacker
@@ -52,11 +52,11 @@ def plan_of(
     definition: Definition,
     chosen: Chosen | None,
     delivered: Delivered | None,
-    saved: Mapping[SourcePartition, SourceOffset],
+    saved: Mapping[SourcePartition, SavedRow],
     rate: int,
     measured: float,
 ) -> dict[str, Any]:
-    """The plan, as a value that becomes JSON. `chosen` None: what the definition matches, by its `saved` offsets. `rate`: 0 for no bound.
+    """The plan, as a value that becomes JSON. `chosen` None: what the definition matches, by what is `saved`. `rate`: 0 for no bound.
 
     `measured`: bytes per second of an earlier run, 0.0 without one.
     """
@@ -210,10 +210,10 @@ def _records_per_byte(kind: Any, form: Any, split: Split) -> float | None:  # no
     return records / size if size else None
 
 
-def _matched(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> Iterator[dict[str, Any]]:
+def _matched(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> Iterator[dict[str, Any]]:
     """One scan by the source itself, whose changes nobody saves."""
     kind = SOURCES[definition.source.type]
-    with closing(kind.make(definition.name, only_looking(definition.source), definition.delivery, saved, _log)) as source:
+    with closing(create_source(kind.make, definition, saved, _log, only_looks=True)) as source:
         source.scan()
         views = source.files()
     usual = SizeSample()

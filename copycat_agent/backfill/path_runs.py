@@ -26,8 +26,8 @@ from typing import Any, Literal, NamedTuple
 
 from copycat_agent import logs
 from copycat_agent.errors import CopycatError, FatalError
-from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.offsets.document import from_documents, to_documents
+from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
+from copycat_agent.offsets.document import saved_rows, to_documents
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import is_remote, parse
@@ -245,14 +245,14 @@ def rows_of(run: Run) -> dict[SourcePartition, SourceOffset]:
         kept = json.loads((run.directory / "rows.json").read_text("utf-8"))
     except FileNotFoundError:
         try:
-            found = saved_offsets(run.directory)
+            found = offsets_in(saved_offsets(run.directory))
         except CopycatError as error:
             _log.warning("what an earlier backfill has delivered is not known, and may be sent again", run=run.name, why=error.message)
             return {}
     except (OSError, ValueError):
         return {}
     else:
-        found = {one: offset for one, offset in from_documents(run.connector, kept).items() if offset} if kept["offsets"] else {}
+        found = offsets_in(saved_rows(run.connector, kept))
     return {one: offset for one, offset in found.items() if one.connector == run.connector}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple, Protocol
 
-from copycat_agent.model import Account, Counts, LossReason, LossTotal, SourceOffset, SourcePartition
+from copycat_agent.model import Account, Counts, LossReason, LossTotal, SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.options import Definition
 from copycat_agent.templates import time_text
 from copycat_agent.worker import State, Status
@@ -36,7 +36,7 @@ class Books(Protocol):
     def accounts(self, connector: str, /) -> Mapping[SourcePartition, Account]:
         """See `OffsetStore.accounts`."""
 
-    def offsets(self, connector: str, /) -> Mapping[SourcePartition, SourceOffset]:
+    def offsets(self, connector: str, /) -> Mapping[SourcePartition, SavedRow]:
         """See `OffsetStore.read`."""
 
     def loss_totals(self) -> Totals:
@@ -49,7 +49,7 @@ def summarise(definition: Definition, books: Books, part: RunPart, *, before: To
     `before`: loss totals that are no affair of this run. `untouched`: files that were there and had nothing new are told, too.
     """
     name = definition.name
-    files = _files(books.accounts(name), books.offsets(name), untouched=untouched)
+    files = _files(books.accounts(name), offsets_in(books.offsets(name)), untouched=untouched)
     losses = _losses(name, books.loss_totals(), before or {})
     status = part.status
     problem = part.problem or ("" if part.interrupted else status.reason)  # one that was left out says why

@@ -15,8 +15,8 @@ from copycat_agent.api.server import runtime_dir
 from copycat_agent.cli.common_options import state_directory
 from copycat_agent.definitions import load_agent
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.offsets.document import from_document
+from copycat_agent.model import SavedRow, SourcePartition
+from copycat_agent.offsets.document import saved_rows
 from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.probe import SOCKET_NAME, default_places
@@ -98,12 +98,11 @@ class LiveAgent:
         self.directory = str(client.get("/v1")["directory"])
         self.statuses: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in client.get("/v1/connectors")["connectors"]}
 
-    def offsets(self, definition: Definition) -> dict[SourcePartition, SourceOffset]:
+    def offsets(self, definition: Definition) -> dict[SourcePartition, SavedRow]:
         """What is saved for the connector, as `offsets_of` has it."""
-        saved: dict[SourcePartition, SourceOffset] = {}
+        saved: dict[SourcePartition, SavedRow] = {}
         for name in (definition.name, *definition.renamed_from):
-            found = (from_document(name, one) for one in self._client.get(address("offsets", name))["offsets"])
-            saved |= {partition: offset for partition, offset in found if offset is not None}
+            saved |= saved_rows(name, self._client.get(address("offsets", name)))
         return offsets_of(definition, saved)
 
     def files(self, name: str) -> tuple[tuple[FileView, ...], int]:

@@ -24,6 +24,7 @@ from copycat_agent.cli.common_options import leave
 from copycat_agent.cli.shown import age, size, visible
 from copycat_agent.encoding.window import WindowOptions
 from copycat_agent.errors import FatalError
+from copycat_agent.model import offsets_in
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition, LimitsOptions
 from copycat_agent.sources import SOURCES
@@ -111,7 +112,7 @@ def settle_run(definition: Definition, settings: Settings, asked: BackfillReques
 
 def delivered_before(definition: Definition, settings: Settings, run: Run | None) -> Delivered:
     """What Kafka has of this connector's files: by its own offsets and those of earlier runs."""
-    live = [(one, offset, "the connector") for one, offset in offsets_of(definition, saved_offsets(settings.state_dir)).items()]
+    live = [(one, offset, "the connector") for one, offset in offsets_in(offsets_of(definition, saved_offsets(settings.state_dir))).items()]
     earlier = [row for name in (definition.name, *definition.renamed_from) for row in Runs(settings.state_dir).rows(name)]
     own = f"backfill {run.name}" if run else ""
     return Delivered([*live, *(row for row in earlier if row[2] != own)])

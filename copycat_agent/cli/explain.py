@@ -21,7 +21,7 @@ from copycat_agent.cli.shown import visible
 from copycat_agent.cli.unsent import MOST_BYTES, first_records
 from copycat_agent.definitions import Loaded, load_directory
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import SavedRow, SourcePartition
 from copycat_agent.offsets.looking import saved_offsets
 from copycat_agent.options import Definition
 from copycat_agent.workbench.explaining import OptionKey, all_keys, asked, find_keys, near_keys
@@ -123,7 +123,7 @@ def explain(
 def _explained(
     definition: Definition,
     loaded: Loaded,
-    saved: Mapping[SourcePartition, SourceOffset],
+    saved: Mapping[SourcePartition, SavedRow],
     states: Mapping[str, Mapping[str, Any]],
     path: str,
     count: int,

@@ -18,11 +18,10 @@ from copycat_agent.cli.offsets_access import Access, Changes, Offsets, access, c
 from copycat_agent.cli.offsets_view import by_path, columns, compared, lane_lines, listed, meaning_of, summary, taken_over
 from copycat_agent.cli.shown import visible
 from copycat_agent.errors import CopycatError, DataError, UnknownConnectorError
-from copycat_agent.model import SourcePartition
+from copycat_agent.model import SourcePartition, offsets_in
 from copycat_agent.offsets.agent_identity import is_uuid
 from copycat_agent.offsets.document import to_documents
 from copycat_agent.sources.log_file.beginning.placing import place
-from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.transactions.opening import Adopt
 
 
@@ -163,11 +162,11 @@ def set_(  # noqa: PLR0913, PLR0917 - the command's options
     _one_of(path, key)
     with access(socket, state_dir, config) as store:
         saved = store.read(checked_name(name))
-        if moved := moved_cursor(name, saved, position, path=str(path or ""), key=key or ""):
+        if moved := moved_cursor(name, offsets_in(saved), position, path=str(path or ""), key=key or ""):
             _change(store, name, saved, moved, force=force, output=output)
             return
         rules = line_rules(name, definition) if definition else store.line_rules(name)
-        chosen = place(name, saved, position, path=os.path.abspath(path) if path else "", key=key or "", rules=rules)  # noqa: PTH100 - no links followed
+        chosen = place(name, offsets_in(saved), position, path=os.path.abspath(path) if path else "", key=key or "", rules=rules)  # noqa: PTH100 - no links followed
         for doubt in chosen.doubts:
             typer.echo(f"warning: {visible(doubt)}", err=True)
         if chosen.doubts and not force:
@@ -257,7 +256,7 @@ def rename(
     """
     with access(socket, state_dir, config) as store:
         _known(store, name)
-        kept = store.read(checked_name(new)).keys()
+        kept = offsets_in(store.read(checked_name(new)))
         moved = store.rename(name, new, force=force)
     if output is Format.JSON:
         typer.echo(json.dumps({"from": name, "to": new, "renamed": moved, "kept": len(kept)}, indent=2))
@@ -288,7 +287,7 @@ def _selected(name: str, saved: Offsets, path: Path | None, key: str | None) -> 
         return list(saved)
     _one_of(path, key)
     wanted = os.path.abspath(path) if path else ""  # noqa: PTH100 - no links followed
-    chosen = [one for one, offset in saved.items() if one.key != STARTED and (one.key == key or offset.path == wanted)]
+    chosen = [one for one, offset in offsets_in(saved).items() if one.key == key or offset.path == wanted]
     if not chosen:
         msg = f"connector {name} has no offset of {visible(wanted or str(key))}"
         raise DataError(msg, f"see: copycat offsets show {name}")

@@ -22,21 +22,20 @@ from copycat_agent.cli.common_options import state_directory
 from copycat_agent.cli.shown import visible
 from copycat_agent.definitions import load_agent, load_file, render
 from copycat_agent.errors import CopycatError, DataError, FatalError, UnknownConnectorError
-from copycat_agent.model import Loss, LossReason, LossTotal, SourceOffset, SourcePartition
+from copycat_agent.model import STATE_KEY, Loss, LossReason, LossTotal, SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.document import from_document, from_documents, to_document
+from copycat_agent.offsets.document import changes_document, from_documents, saved_rows
 from copycat_agent.offsets.lanes import to_lanes_document
 from copycat_agent.options import HIDDEN, AgentOptions
 from copycat_agent.sources.contract import as_text
 from copycat_agent.sources.log_file.beginning.placing import LineRules, is_file_key
-from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.sources.spool_dir.rows import is_range_key
 from copycat_agent.transactions.opening import Adopt
 
-Offsets = Mapping[SourcePartition, SourceOffset]
+Offsets = Mapping[SourcePartition, SavedRow]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
-Changes = Mapping[SourcePartition, SourceOffset | None]
+Changes = Mapping[SourcePartition, SavedRow | None]
 """What to save; None deletes."""
 Totals = Mapping[tuple[str, LossReason], LossTotal]
 
@@ -78,9 +77,9 @@ class _ByFile:
         """Names with saved offsets, and of connectors that run without any yet."""
         return self._store.connectors()
 
-    def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+    def read(self, name: str) -> Mapping[SourcePartition, SavedRow]:
         """What is saved for a connector; empty for one that is not known."""
-        return self._store.read(name)
+        return self._store.saved(name)
 
     def lanes(self, name: str) -> Mapping[str, Any] | None:
         """`to_lanes_document` of a connector's exactly-once lanes, None for one that has none."""
@@ -128,10 +127,8 @@ class _BySocket:
         running = {one["name"] for one in self._client.get("/v1/connectors")["connectors"]}
         return tuple(sorted(running.union(self.connectors())))
 
-    def read(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
-        documents = self._client.get(address("offsets", name))["offsets"]
-        found = dict(from_document(name, document) for document in documents)
-        return {partition: offset for partition, offset in found.items() if offset is not None}
+    def read(self, name: str) -> Mapping[SourcePartition, SavedRow]:
+        return saved_rows(name, self._client.get(address("offsets", name)))
 
     def lanes(self, name: str) -> Mapping[str, Any] | None:
         found: Mapping[str, Any] | None = self._client.get(address("offsets", name))["lanes"]
@@ -144,8 +141,7 @@ class _BySocket:
             return None
 
     def save(self, name: str, changes: Changes, *, force: bool) -> None:
-        documents = [to_document(one, offset) if offset else {"key": one.key, "offset": None} for one, offset in changes.items()]
-        self._client.put(address("offsets", name), {"offsets": documents, "force": force})
+        self._client.put(address("offsets", name), {**changes_document(changes), "force": force})
 
     def reset(self, name: str, *, force: bool) -> None:
         self._client.delete(address("offsets", name), {"force": force})
@@ -204,9 +200,9 @@ def read_documents(name: str, source: str) -> Changes:
         msg = f"{source} is not JSON: {visible(str(error))}"
         raise DataError(msg, "copycat offsets export writes what can be imported") from error
     given = from_documents(name, body)
-    for partition, offset in given.items():
-        cursor = offset.cursor if offset is not None else ""
-        if partition.key != STARTED and not (cursor or is_file_key(partition.key) or is_range_key(partition.key)):
+    for partition, row in given.items():
+        has_cursor = isinstance(row, SourceOffset) and row.cursor
+        if partition.key != STATE_KEY and not (has_cursor or is_file_key(partition.key) or is_range_key(partition.key)):
             msg = f"{partition.key!a} is no key of a file"
             raise DataError(msg, "copycat offsets export shows what keys look like")
     return given

@@ -8,8 +8,7 @@ from typing import Any
 
 from copycat_agent.cli.offsets_access import Offsets
 from copycat_agent.cli.shown import age, visible
-from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.log_file.followed import STARTED
+from copycat_agent.model import STATE_KEY, SavedRow, SourceOffset, SourcePartition, SourceState, offsets_in
 from copycat_agent.transactions.opening import Adopt
 
 _GOES_ON = {"local": "the positions of this host", "topic": "the positions in Kafka"}
@@ -54,7 +53,8 @@ def _whose(one: Mapping[str, Any]) -> str:
 def compared(before: Offsets, after: Offsets) -> list[str]:
     """What is different: `-` for what was, `+` for what is. Empty when nothing is."""
     lines = []
-    for partition in dict.fromkeys(partition for partition, _ in [*by_path(before, everything=True), *by_path(after, everything=True)]):
+    states = [one for one in (*before, *after) if one.key == STATE_KEY]
+    for partition in dict.fromkeys([*states, *(one for one, _ in (*by_path(before), *by_path(after)))]):
         was, now = before.get(partition), after.get(partition)
         if was != now:
             lines += [f"- {_brief(partition, was)}"] if was else []
@@ -62,16 +62,15 @@ def compared(before: Offsets, after: Offsets) -> list[str]:
     return lines
 
 
-def by_path(offsets: Offsets, *, everything: bool = False) -> list[tuple[SourcePartition, SourceOffset]]:
-    """By path and key. Without `everything` files only, not the row that says when the connector first looked."""
-    chosen = (item for item in offsets.items() if everything or item[0].key != STARTED)
-    return sorted(chosen, key=lambda item: (item[1].path, item[0].key))
+def by_path(saved: Offsets) -> list[tuple[SourcePartition, SourceOffset]]:
+    """Offsets by path and key, without what the connector remembers besides."""
+    return sorted(offsets_in(saved).items(), key=lambda item: (item[1].path, item[0].key))
 
 
-def _brief(partition: SourcePartition, offset: SourceOffset) -> str:
-    if partition.key == STARTED:
-        return f"first looked {age(time.time() - offset.position / 1000)} ago"
-    return f"{visible(offset.path)} ({partition.key}): position {offset.cursor or offset.position}, {_state(offset)}"
+def _brief(partition: SourcePartition, row: SavedRow) -> str:
+    if isinstance(row, SourceState):
+        return f"first looked {age(time.time() - row.values.get('first_ms', 0) / 1000)} ago"
+    return f"{visible(row.path)} ({partition.key}): position {row.cursor or row.position}, {_state(row)}"
 
 
 def _state(offset: SourceOffset) -> str:

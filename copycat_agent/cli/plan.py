@@ -21,10 +21,10 @@ from copycat_agent.cli.shown import EXACTLY_ONCE, visible
 from copycat_agent.definitions import Loaded, load_directory
 from copycat_agent.encoding.layout import host_name
 from copycat_agent.errors import DataError, RetriableError
-from copycat_agent.model import Loss, Record, SourceOffset, SourcePartition
+from copycat_agent.model import Loss, Record, SavedRow, SourcePartition
 from copycat_agent.offsets.looking import offsets_of, saved_offsets
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES, FileView, Lag, LooksLater, only_looking
+from copycat_agent.sources import SOURCES, FileView, Lag, LooksLater, create_source
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.log_file.generations import log_of
@@ -269,11 +269,11 @@ def _asked(agent: LiveAgent, chosen: Sequence[Definition]) -> Iterator[Planned]:
         yield Planned(one, files, Lag(**status["lag"]), {}, ())
 
 
-def _look(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> Planned:
+def _look(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> Planned:
     """One scan by the source itself, whose changes nobody saves."""
     kind = SOURCES[definition.source.type]
     log = _log.bind(connector=definition.name)
-    made = kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets_of(definition, saved), log)
+    made = create_source(kind.make, definition, offsets_of(definition, saved), log, only_looks=True)
     with closing(made) as source:
         try:
             losses = tuple(source.scan().losses)

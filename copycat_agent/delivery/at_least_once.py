@@ -35,7 +35,7 @@ class AtLeastOnceGuarantee:
         if undecided:
             hint = f"put offsets.db back from a backup; or read everything again: copycat offsets reset {definition.name}"
             raise FatalError(undecided, hint)
-        return OpenDelivery(AtLeastOnce(self._store, report.log))
+        return OpenDelivery(AtLeastOnce(definition.name, self._store, report.log))
 
     def leave(self, _connector: str) -> None:
         """Nothing to do: offsets are saved with every guarantee."""
@@ -72,8 +72,8 @@ class AtLeastOnce:
     trouble: RetriableError | None = None
     unanswered: frozenset[int] = frozenset()
 
-    def __init__(self, store: OffsetStore, log: Log) -> None:
-        self._store = store
+    def __init__(self, connector: str, store: OffsetStore, log: Log) -> None:
+        self._connector, self._store = connector, store
         self._log = log
 
     def view(self) -> DeliveryView:
@@ -112,7 +112,7 @@ class AtLeastOnce:
 
     def _commit(self, changes: Changes, accounts: Accounts) -> bool:
         accounts = joined(accounts, changes) if changes.accounts else accounts
-        return self._store.commit(changes.offsets, changes.forget, changes.losses, accounts=accounts)
+        return self._store.commit(changes.rows(self._connector), changes.forget, changes.losses, accounts)
 
     def left(self, *, unsaved: bool, in_flight: bool) -> bool:
         """Log that what was in flight is sent again. Offsets that are not saved mean repeats."""

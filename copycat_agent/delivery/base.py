@@ -158,7 +158,7 @@ class Report(NamedTuple):
 
 def is_empty(changes: Changes) -> bool:
     """Whether there is nothing to save."""
-    return not (changes.offsets or changes.forget or changes.losses or changes.accounts)
+    return not (changes.offsets or changes.forget or changes.losses or changes.accounts or changes.state)
 
 
 def joined(accounts: Accounts, changes: Changes) -> dict[SourcePartition, Account]:

@@ -18,6 +18,7 @@ from copycat_agent.model.records import (
     Delivered,
     Loss,
     Rejection,
+    SavedRow,
     Schema,
     SourceOffset,
     SourcePartition,
@@ -26,7 +27,7 @@ from copycat_agent.model.records import (
 )
 
 OFFSETS_TOPIC = "__copycat_offsets"
-"""The compacted topic that holds heads, positions and names."""
+"""The compacted topic that holds heads, positions, states and names."""
 _ID_MARK = "~"
 """No name begins so (`options.ConnectorName`): a key is an id or a name, and never both."""
 
@@ -86,7 +87,7 @@ class Position(NamedTuple):
     partition: SourcePartition
     lane: int
     seq: int
-    offset: SourceOffset | None
+    offset: SavedRow | None
     counts: Counts = Counts()
     losses: tuple[Loss, ...] = ()
     nonce: str = ""
@@ -103,7 +104,7 @@ class LanePlan:
     lane: LaneId
     head: Head
     place: Place
-    also: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
+    also: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
     guarantee: ClassVar[str] = "exactly_once"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from operator import add, attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 
 class Compact:
@@ -90,6 +91,52 @@ class SourceOffset(Compact):
     trouble: str = ""
     cut: str = ""
     cursor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState(Compact):
+    """What a source remembers of its connector besides positions, as a small JSON object that only the source reads."""
+
+    values: Mapping[str, Any]
+
+
+SavedRow = SourceOffset | SourceState
+"""A row of what is saved for a connector: the offset of a partition, or its `SourceState`, whose partition has the key `STATE_KEY`."""
+STATE_KEY = ""
+"""No partition of a source has it."""
+EARLIER_STATE_KEY = "started"
+
+
+def state_partition(connector: str) -> SourcePartition:
+    """The partition with which a connector's state goes among its offsets."""
+    return SourcePartition(connector, STATE_KEY)
+
+
+def offsets_in(saved: Mapping[SourcePartition, SavedRow]) -> dict[SourcePartition, SourceOffset]:
+    """The offsets among what is saved."""
+    return {partition: row for partition, row in saved.items() if isinstance(row, SourceOffset)}
+
+
+@overload
+def from_earlier_version(partition: SourcePartition, offset: SourceOffset) -> tuple[SourcePartition, SavedRow]: ...
+@overload
+def from_earlier_version(partition: SourcePartition, offset: SourceOffset | None) -> tuple[SourcePartition, SavedRow | None]: ...
+def from_earlier_version(partition: SourcePartition, offset: SourceOffset | None) -> tuple[SourcePartition, SavedRow | None]:
+    """Returns the row as it is saved now. Versions up to 8 of the offset store kept the state of log files as an offset named "started"."""
+    if partition.key != EARLIER_STATE_KEY or (offset is not None and offset.cursor):
+        return partition, offset
+    state = None if offset is None else SourceState({name: getattr(offset, where) for name, where in _EARLIER_FIELDS.items()})
+    return state_partition(partition.connector), state
+
+
+def as_earlier_version(state: SourceState) -> SourceOffset | None:
+    """Returns a state as versions before have it among the offsets; None for one that they do not know."""
+    if state.values.keys() != _EARLIER_FIELDS.keys():
+        return None
+    return SourceOffset(**{where: state.values[name] for name, where in _EARLIER_FIELDS.items()})
+
+
+_EARLIER_FIELDS = {"first_ms": "position", "seen_ms": "size", "rotations": "records", "ahead_ns": "mtime_ns", "boot": "trouble"}
 
 
 class Column(NamedTuple):

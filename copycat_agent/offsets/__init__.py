@@ -9,11 +9,11 @@
       offsets.db.damaged-*    what was moved aside, never overwritten
       identity.json           who the agent is in Kafka, once it has had an exactly-once connector (see `agent_identity`)
 
-Besides offsets the file holds the loss ledger (entries, the newest 10,000 or so of each connector, and totals that are never
-pruned), what a person last asked each connector to be, which id each has in Kafka (see `connector_names`), and what is known of
-exactly-once lanes (see `lanes`). Each row carries a checksum. A broken page, or a broken row of `offsets`, `agent`, names or lanes,
-condemns the file: nothing in it can be trusted then. A broken row of the other tables is dropped with an ERROR line, since no offset
-depends on it.
+Besides offsets, and what each connector remembers, the file holds the loss ledger (entries, the newest 10,000 or so of each connector, and
+totals that are never pruned), what a person last asked each connector to be, which id each has in Kafka (see `connector_names`), and what
+is known of exactly-once lanes (see `lanes`). Each row carries a checksum. A broken page, or a broken row of a table that decides what is
+read again, condemns the file: nothing in it can be trusted then. A broken row of the other tables is dropped with an ERROR line, since no
+offset depends on it.
 
 Positions of exactly-once connectors are in Kafka. So an agent that has some begins a new store in place of a damaged one, for the same
 identity; connectors without lanes do not begin in it until a person has decided (`OffsetStore.undecided`).
@@ -24,6 +24,6 @@ to an older agent is to restore the state directory from before the upgrade.
 
 from __future__ import annotations
 
-from copycat_agent.offsets.store import OffsetStore
+from copycat_agent.offsets.store import LaneCommit, OffsetStore
 
-__all__ = ["OffsetStore"]
+__all__ = ["LaneCommit", "OffsetStore"]

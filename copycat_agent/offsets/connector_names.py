@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from copycat_agent.model import OFFSETS_TOPIC, Place, SourcePartition, is_connector_id, new_connector_id
-from copycat_agent.offsets import lane_rows, lanes
+from copycat_agent.offsets import lane_rows, lanes, saved_rows
 from copycat_agent.offsets.lane_rows import Binding, Identified
 from copycat_agent.transactions.opening import Lanes
 
@@ -91,8 +91,8 @@ def _forget_old_owners(connection: sqlite3.Connection, connector: str, kept: lan
 
 def _forget_offsets(connection: sqlite3.Connection, connector: str) -> None:
     """They were those of the id that it had. What a person wants stays."""
-    wished = "SELECT key FROM unpublished WHERE connector = ? AND wish = 1"
-    connection.execute(f"DELETE FROM offsets WHERE connector = ? AND key NOT IN ({wished})", (connector, connector))  # noqa: S608 - a constant
+    wished = {key for (key,) in connection.execute("SELECT key FROM unpublished WHERE connector = ? AND wish = 1", (connector,))}
+    saved_rows.delete(connection, [one for one in saved_rows.keys_of(connection, connector) if one.key not in wished])
     connection.execute("DELETE FROM unpublished WHERE connector = ? AND wish = 0", (connector,))
 
 
@@ -142,8 +142,7 @@ def _hand_over(connection: sqlite3.Connection, old: str, new: str, moved: Collec
         is_reset = lane_rows.binding(connection, new).adopt == "local"
         asks = 0 if is_reset or (ours is not None and not ours.asks) else 1
         lane_rows.save_identified(connection, new, theirs._replace(asks=asks, registered=""))
-        rows = connection.execute("SELECT connector, key FROM offsets WHERE connector = ?", (new,)).fetchall()
-        lane_rows.mark(connection, [one for one in (SourcePartition(*row) for row in rows) if one not in set(moved)], wish=False)
+        lane_rows.mark(connection, [one for one in saved_rows.keys_of(connection, new) if one not in set(moved)], wish=False)
     for group in groups:
         lane_rows.save_place(connection, new, group)
         lane_rows.save_heads(connection, new, group, group.known)

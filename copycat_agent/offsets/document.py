@@ -10,8 +10,20 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import DataError
-from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
-from copycat_agent.offsets.schema import LARGEST
+from copycat_agent.model import (
+    EARLIER_STATE_KEY,
+    STATE_KEY,
+    Fingerprint,
+    SavedRow,
+    SourceOffset,
+    SourcePartition,
+    SourceState,
+    as_earlier_version,
+    from_earlier_version,
+    offsets_in,
+    state_partition,
+)
+from copycat_agent.offsets.saved_rows import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,8 +59,8 @@ def to_document(partition: SourcePartition, offset: SourceOffset) -> dict[str, A
     return {"key": partition.key, "offset": values}
 
 
-def from_document(connector: str, document: object) -> tuple[SourcePartition, SourceOffset | None]:
-    """The reverse of `to_document`; an offset of null, which means "delete it", is None.
+def from_document(connector: str, document: object) -> tuple[SourcePartition, SavedRow | None]:
+    """The reverse of `to_document`; an offset of null, which means "delete it", is None. One that an earlier version wrote may be a state.
 
     Of an offset only `position` has to be there; the rest is 0, false or empty without a value. Raises DataError that names the
     field.
@@ -61,7 +73,7 @@ def from_document(connector: str, document: object) -> tuple[SourcePartition, So
         msg = f"the key of an offset has to be a word of up to 255 plain characters, not {_shown(key)}"
         raise DataError(msg, "copycat offsets export shows the keys there are")
     values = document["offset"]
-    return SourcePartition(connector, key), None if values is None else _offset(values, key)
+    return from_earlier_version(SourcePartition(connector, key), None if values is None else _offset(values, key))
 
 
 def _offset(document: object, key: str) -> SourceOffset:
@@ -79,25 +91,54 @@ def _offset(document: object, key: str) -> SourceOffset:
     return SourceOffset(**values)
 
 
-def to_documents(offsets: Mapping[SourcePartition, SourceOffset]) -> dict[str, Any]:
-    """All offsets of a connector: `{"offsets": [...]}`, by path and key."""
+def to_documents(saved: Mapping[SourcePartition, SavedRow]) -> dict[str, Any]:
+    """All that is saved of a connector: `{"offsets": [...]}`, by path and key, and `"state": {...}` where it has one.
+
+    A state that earlier versions knew is among the offsets as well, as those have it: what is exported here can be imported there.
+    """
+    offsets, told = offsets_in(saved), {}
+    for partition, row in saved.items():
+        if isinstance(row, SourceState):
+            told["state"] = dict(row.values)
+            earlier = as_earlier_version(row)
+            offsets |= {} if earlier is None else {SourcePartition(partition.connector, EARLIER_STATE_KEY): earlier}
     ordered = sorted(offsets.items(), key=lambda item: (item[1].path, item[0].key))
-    return {"offsets": [to_document(partition, offset) for partition, offset in ordered]}
+    return {"offsets": [to_document(partition, offset) for partition, offset in ordered], **told}
 
 
-def from_documents(connector: str, body: object) -> dict[SourcePartition, SourceOffset | None]:
-    """The reverse of `to_documents`. Raises DataError for anything else, for a key that comes twice, and for none at all."""
-    documents = body.get("offsets") if isinstance(body, dict) else None
-    if not documents or not isinstance(documents, list):
+def changes_document(changes: Mapping[SourcePartition, SavedRow | None]) -> dict[str, Any]:
+    """What is to be saved, and deleted, as `from_documents` reads it."""
+    given = {partition: row for partition, row in changes.items() if row is not None}
+    told = to_documents(given)
+    deleted = [partition for partition in changes if partition not in given]
+    told["offsets"] += [{"key": one.key, "offset": None} for one in deleted if one.key != STATE_KEY]
+    return {**told, **({"state": None} if any(one.key == STATE_KEY for one in deleted) else {})}
+
+
+def from_documents(connector: str, body: object) -> dict[SourcePartition, SavedRow | None]:
+    """The reverse of `to_documents` and `changes_document`: None for what is to be deleted.
+
+    Raises DataError for anything else, for a key that comes twice, and for none at all.
+    """
+    documents = body.get("offsets", []) if isinstance(body, dict) else None
+    if not isinstance(body, dict) or not isinstance(documents, list) or not (documents or "state" in body):
         raise DataError(PROVIDE, 'as in {"offsets": [{"key": ..., "offset": {"position": ...}}]}, what copycat offsets export writes')
-    offsets: dict[SourcePartition, SourceOffset | None] = {}
+    found: dict[SourcePartition, SavedRow | None] = {}
     for document in documents:
-        partition, offset = from_document(connector, document)
-        if partition in offsets:
+        partition, row = from_document(connector, document)
+        if partition in found:
             msg = f"the key {partition.key} comes twice"
             raise DataError(msg)
-        offsets[partition] = offset
-    return offsets
+        found[partition] = row
+    if "state" in body:
+        found[state_partition(connector)] = None if body["state"] is None else SourceState(_map(body["state"], "the state"))
+    return found
+
+
+def saved_rows(connector: str, body: Mapping[str, Any]) -> dict[SourcePartition, SavedRow]:
+    """What is saved of a connector, from an agent's answer, which may have nothing."""
+    found = from_documents(connector, body) if body["offsets"] or "state" in body else {}
+    return {partition: row for partition, row in found.items() if row is not None}
 
 
 def _map(value: object, what: str) -> dict[str, Any]:

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import Head, Place, SourcePartition, new_connector_id
-from copycat_agent.offsets import schema
-from copycat_agent.offsets.schema import checksum
+from copycat_agent.model import STATE_KEY, Head, Place, SourcePartition, new_connector_id
+from copycat_agent.offsets import saved_rows
+from copycat_agent.offsets.saved_rows import checksum
 from copycat_agent.transactions.opening import Adopt, Lanes
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Mapping
 
-    from copycat_agent.model import SourceOffset
-    from copycat_agent.offsets.schema import Row
-
-FIRST = "started"
-"""The row that says when a connector first looked (`log_file.followed`): with it in Kafka, a file that Kafka does not know is new."""
+    from copycat_agent.model import SavedRow
+    from copycat_agent.offsets.saved_rows import Row
 
 
 class Binding(NamedTuple):
@@ -160,20 +157,20 @@ def save_heads(connection: sqlite3.Connection, connector: str, group: Lanes, hea
     _save(connection, "lanes", [(connector, group.agent, group.key, number, *head) for number, head in heads.items()])
 
 
-def _save(connection: sqlite3.Connection, table: str, rows: Collection[Row]) -> None:
-    if rows:
-        size = len(next(iter(rows))) + 1
+def _save(connection: sqlite3.Connection, table: str, some: Collection[Row]) -> None:
+    if some:
+        size = len(next(iter(some))) + 1
         query = f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * size)})"  # noqa: S608 - a constant
-        connection.executemany(query, [(*row, checksum(row)) for row in rows])
+        connection.executemany(query, [(*row, checksum(row)) for row in some])
 
 
 def mark(connection: sqlite3.Connection, partitions: Iterable[SourcePartition], *, wish: bool) -> None:
     """Notes that what is saved of them is not in Kafka; `wish`: because a person wants it so."""
-    rows = [(*one, int(wish)) for one in partitions]
+    marks = [(*one, int(wish)) for one in partitions]
     connection.executemany(
         "INSERT INTO unpublished (connector, key, wish, checksum) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (connector, key) DO UPDATE SET wish = max(wish, excluded.wish)",
-        [(*row, checksum(row[:2])) for row in rows],
+        [(*row, checksum(row[:2])) for row in marks],
     )
 
 
@@ -195,21 +192,18 @@ def changed(connection: sqlite3.Connection, partitions: Collection[SourcePartiti
             mark(connection, [one for one in partitions if one.connector == connector], wish=wish)
 
 
-def told(connection: sqlite3.Connection, also: Mapping[SourcePartition, SourceOffset | None]) -> None:
-    """Takes away the marks of offsets that a transaction told, where what is saved is still what it told."""
-    for partition, offset in also.items():
-        row = connection.execute(f"{schema.SELECT} WHERE connector = ? AND key = ?", partition).fetchone()
-        if (schema.decode(row)[1] if row else None) == offset:
-            unmark(connection, [partition])
+def told(connection: sqlite3.Connection, also: Mapping[SourcePartition, SavedRow | None]) -> None:
+    """Takes away the marks of rows that a transaction told, where what is saved is still what it told."""
+    unmark(connection, [partition for partition, row in also.items() if saved_rows.row_of(connection, partition) == row])
 
 
-def unpublished(connection: sqlite3.Connection, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
-    """Returns up to `limit` marked offsets, None for deleted ones. The row `FIRST` comes first, then the oldest marks."""
-    first = connection.execute("SELECT key FROM unpublished WHERE connector = ? AND key = ? LIMIT ?", (connector, FIRST, limit)).fetchall()
-    others = "SELECT key FROM unpublished WHERE connector = ? AND key <> ? ORDER BY number LIMIT ?"
-    keys = [*first, *connection.execute(others, (connector, FIRST, limit - len(first)))]
-    found: dict[SourcePartition, SourceOffset | None] = {}
-    for (key,) in keys:
-        row = connection.execute(f"{schema.SELECT} WHERE connector = ? AND key = ?", (connector, key)).fetchone()
-        found[SourcePartition(connector, key)] = schema.decode(row)[1] if row else None
-    return found
+def unpublished(connection: sqlite3.Connection, connector: str, limit: int) -> dict[SourcePartition, SavedRow | None]:
+    """Returns up to `limit` marked rows, None for deleted ones: the connector's state, then the oldest marks.
+
+    With the state of log files in Kafka, a file that Kafka does not know is new.
+    """
+    first = "SELECT connector, key FROM unpublished WHERE connector = ? AND key = ? LIMIT ?"
+    others = "SELECT connector, key FROM unpublished WHERE connector = ? AND key <> ? ORDER BY number LIMIT ?"
+    marks = connection.execute(first, (connector, STATE_KEY, limit)).fetchall()
+    marks += connection.execute(others, (connector, STATE_KEY, limit - len(marks)))
+    return {one: saved_rows.row_of(connection, one) for one in map(SourcePartition._make, marks)}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from copycat_agent.errors import CopiedError, DataError
-from copycat_agent.model import Account, SourcePartition
-from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, schema
+from copycat_agent.model import Account, SourceOffset
+from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, saved_rows, schema
 from copycat_agent.offsets.connection import HeldFile
 from copycat_agent.offsets.state_dir import marker_text
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from copycat_agent.errors import PositionsError
-    from copycat_agent.model import Place, Position, SourceOffset
+    from copycat_agent.model import Place, Position, SavedRow, SourcePartition
     from copycat_agent.offsets.agent_identity import AgentIdentity
     from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.offsets.state_dir import StateDir
@@ -70,18 +70,21 @@ class LaneStore(HeldFile):
         return marker_text(Path(self._path)) if self._directory else ""
 
     def begin_anew(self, connector: str) -> int:
-        """Delete all offsets of a connector, on a person's request; returns how many. What Kafka says of it does not count any more."""
+        """Delete all offsets of a connector and its state, on a person's request; returns how many.
+
+        What Kafka says of it does not count any more.
+        """
         self._leave_identity(connector)
         with self.writing() as connection:
-            keys = connection.execute("SELECT key FROM offsets WHERE connector = ?", (connector,)).fetchall()
-            connection.execute("DELETE FROM offsets WHERE connector = ?", (connector,))
+            gone = saved_rows.keys_of(connection, connector)
+            saved_rows.delete(connection, gone)
             has_lanes = lane_rows.has_lanes(connection, connector)
             if has_lanes:
-                lane_rows.mark(connection, [SourcePartition(connector, key) for (key,) in keys], wish=True)
+                lane_rows.mark(connection, gone, wish=True)
             if has_lanes or self._kept.nonces or self.damaged:  # Kafka may know of lanes: of a store that is lost, of a killed opening
                 lanes.adopt(connection, connector, "local")
         self._give_back_space()
-        return len(keys)
+        return len(gone)
 
     def lanes(self, connector: str) -> KeptLanes:
         """Returns what is known of a connector's lanes."""
@@ -123,7 +126,7 @@ class LaneStore(HeldFile):
         cluster: str,
         place: Place,
         truth: LaneSnapshot,
-        published: Iterable[tuple[SourcePartition, SourceOffset | None]] = (),
+        published: Iterable[tuple[SourcePartition, SavedRow | None]] = (),
         *,
         keeps_accounts: bool = False,
     ) -> tuple[Position, ...]:
@@ -144,7 +147,7 @@ class LaneStore(HeldFile):
         """Enters what transactions did that this store did not know of."""
         for one in unknown:
             self._ledger.enter(connection, one.losses)
-            if keeps_accounts and one.offset is not None:
+            if keeps_accounts and isinstance(one.offset, SourceOffset):
                 ledger.add_accounts(connection, {one.partition: Account(one.counts, path=one.offset.path)})
 
     def lanes_refused(self, connector: str, error: PositionsError) -> None:
@@ -154,8 +157,8 @@ class LaneStore(HeldFile):
                 unknown = lanes.refused(connection, connector, cast("tuple[Position, ...]", error.positions))
                 self._enter(connection, unknown, keeps_accounts=False)
 
-    def unpublished(self, connector: str, limit: int) -> dict[SourcePartition, SourceOffset | None]:
-        """Returns up to `limit` offsets that no transaction has told yet, None for deleted ones; the most urgent first."""
+    def unpublished(self, connector: str, limit: int) -> dict[SourcePartition, SavedRow | None]:
+        """Returns up to `limit` rows that no transaction has told yet, None for deleted ones; the most urgent first."""
         with self.using() as connection:
             return lane_rows.unpublished(connection, connector, limit)
 

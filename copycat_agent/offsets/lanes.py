@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import FatalError, PositionsError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
-from copycat_agent.offsets import lane_rows, schema
+from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SavedRow, SourcePartition
+from copycat_agent.offsets import lane_rows, saved_rows
 from copycat_agent.transactions.opening import Adopt, Lanes
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def opened(
     cluster: str,
     place: Place,
     truth: LaneSnapshot,
-    published: Mapping[SourcePartition, SourceOffset | None],
+    published: Mapping[SourcePartition, SavedRow | None],
 ) -> list[Position]:
     """Save what an opening found, which has told Kafka what is `published`. Returns the positions that count here.
 
@@ -103,9 +103,8 @@ def opened(
     lane_rows.bind(connection, connector, lane_rows.Binding(cluster))
     if known.adopt == "local" or known.before or known.place is None:
         same = {one.partition for one in news if one.offset is there[one.partition]}  # a lost store has all of them from there
-        rows = connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,))
-        others = (schema.decode(row) for row in rows if row[:2] not in same)
-        lane_rows.mark(connection, [partition for partition, offset in others if there.get(partition) != offset], wish=False)
+        saved = saved_rows.all_of(connection, connector).items()
+        lane_rows.mark(connection, [one for one, row in saved if one not in same and there.get(one) != row], wish=False)
     connection.execute("UPDATE unpublished SET wish = 0 WHERE connector = ? AND wish = 1", (connector,))
     return news
 
@@ -149,26 +148,21 @@ def apply(connection: sqlite3.Connection, positions: Iterable[Position], *, may_
 
 
 def _apply(connection: sqlite3.Connection, position: Position, *, may_rewind: bool) -> bool:
-    partition, offset = position.partition, position.offset
-    assert offset is not None, "a forgotten partition has no position"
+    partition, row = position.partition, position.offset
+    assert row is not None, "a forgotten partition has no position"
     (wish,) = connection.execute("SELECT wish FROM unpublished WHERE connector = ? AND key = ?", partition).fetchone() or (0,)
-    saved = connection.execute("SELECT position FROM offsets WHERE connector = ? AND key = ?", partition).fetchone()
-    is_behind = saved is not None and saved[0].isdigit() and offset.position < int(saved[0])
-    if wish or (is_behind and not may_rewind):
+    if wish or (saved_rows.further(connection, partition, row) is not None and not may_rewind):
         return False
-    connection.execute(schema.UPSERT, schema.encode(partition, offset))
+    saved_rows.save(connection, {partition: row})
     lane_rows.unmark(connection, [partition])
     return True
 
 
 def _forget_published(connection: sqlite3.Connection, connector: str, there: Collection[SourcePartition]) -> None:
-    """Deletes offsets that Kafka is said to have and has not: a person has decided that Kafka is right."""
-    keys = connection.execute(
-        "SELECT key FROM offsets WHERE connector = ? AND key NOT IN (SELECT key FROM unpublished WHERE connector = ?)",
-        (connector, connector),
-    ).fetchall()
-    gone = [(connector, key) for (key,) in keys if SourcePartition(connector, key) not in there]
-    connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", gone)
+    """Deletes rows that Kafka is said to have and has not: a person has decided that Kafka is right."""
+    marks = connection.execute("SELECT connector, key FROM unpublished WHERE connector = ?", (connector,))
+    untold = set(map(SourcePartition._make, marks))
+    saved_rows.delete(connection, [one for one in saved_rows.keys_of(connection, connector) if one not in untold and one not in there])
 
 
 def backwards(connection: sqlite3.Connection, connector: str, heads: Mapping[int, Head]) -> FatalError | None:

@@ -14,12 +14,12 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, cast
 
 from copycat_agent.model import Account, Counts, Delivered, Loss, LossReason, LossTotal, SourcePartition
-from copycat_agent.offsets.schema import bounded, checksum
+from copycat_agent.offsets.saved_rows import bounded, checksum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from copycat_agent.offsets.schema import Row
+    from copycat_agent.offsets.saved_rows import Row
 
 KEPT = 10_000
 """Entries kept of each connector, the newest; up to `_SLACK` more until the next prune."""

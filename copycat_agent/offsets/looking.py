@@ -11,21 +11,21 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.offsets import schema
+from copycat_agent.model import SavedRow, SourcePartition
+from copycat_agent.offsets import saved_rows
 from copycat_agent.offsets.state_dir import DATABASE
 from copycat_agent.options import Definition
 
 _TRIES = 5
 
 
-def saved_offsets(state_dir: Path) -> dict[SourcePartition, SourceOffset]:
-    """Returns the committed offsets of all connectors; empty when nothing ever was.
+def saved_offsets(state_dir: Path) -> dict[SourcePartition, SavedRow]:
+    """Returns the committed offsets and states of all connectors; empty when nothing ever was.
 
     Raises FatalError when the store cannot be read, RetriableError when it did not keep still.
     """
     with _copy_of(state_dir) as connection:
-        return {} if connection is None else dict(map(schema.decode, connection.execute(schema.select(connection))))
+        return {} if connection is None else saved_rows.every_row(connection, connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def store_outline(state_dir: Path) -> dict[str, object]:
@@ -71,9 +71,9 @@ def _rows(connection: sqlite3.Connection, table: str) -> int:
     return int(connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608 - a name out of the file itself
 
 
-def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SourceOffset]) -> dict[SourcePartition, SourceOffset]:
-    """Returns the offsets of the connector, and those under earlier names of it where it has none of its own."""
-    own: dict[SourcePartition, SourceOffset] = {}
+def offsets_of(definition: Definition, saved: Mapping[SourcePartition, SavedRow]) -> dict[SourcePartition, SavedRow]:
+    """Returns what is saved of the connector, and what is under earlier names of it where it has none of its own."""
+    own: dict[SourcePartition, SavedRow] = {}
     for name in (definition.name, *definition.renamed_from):
         for partition, offset in saved.items():
             if partition.connector == name:

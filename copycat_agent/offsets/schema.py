@@ -1,169 +1,46 @@
-"""Tables, rows and versions of the offset store."""
+"""Tables and versions of the offset store."""
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
-import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, connector_id_of
+from copycat_agent.model import STATE_KEY, connector_id_of, from_earlier_version
+from copycat_agent.offsets import saved_rows
+from copycat_agent.offsets.saved_rows import checksum
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator, Mapping
 
-    Row = tuple[Any, ...]
+    from copycat_agent.offsets.saved_rows import Row
+
     Migrations = Mapping[int, Callable[[sqlite3.Connection], None]]
 
 APPLICATION_ID = 0x43504341
 """`CPCA`: marks the file as ours in its header."""
 
-LARGEST = 2**63 - 1
-"""The largest number that SQLite takes."""
-
-COLUMNS = (
-    "connector",
-    "key",
-    "position",
-    "records",
-    "done",
-    "skipping",
-    "path",
-    "size",
-    "gone_ms",
-    "head_bytes",
-    "head",
-    "tail_bytes",
-    "tail",
-    "updated_ms",
-    "compression",
-    "mtime_ns",
-    "trouble",
-    "cut",
-)
-"""Columns of a row before its checksum, in the order of `encode` and `decode`."""
-
-_ALL = ", ".join((*COLUMNS, "checksum"))
-SELECT = f"SELECT {_ALL} FROM offsets"  # noqa: S608 - constants
-_SINCE = {3: (("compression", "''"),), 4: (("mtime_ns", "0"), ("trouble", "''")), 7: (("cut", "''"),)}
-"""Columns that came later, by version, with what they hold where nothing is known."""
-_OF_LANES = {
-    "bindings": "connector, cluster, adopt, copied, unused",
-    "places": "connector, agent, name, topic, part",
-    "lanes": "connector, agent, name, number, seq, nonce, position",
-    "unpublished": "connector, key",
+_CHECKED = {
+    "agent": (1, "uuid, created_ms"),
+    "bindings": (6, "connector, cluster, adopt, copied, unused"),
+    "places": (6, "connector, agent, name, topic, part"),
+    "lanes": (6, "connector, agent, name, number, seq, nonce, position"),
+    "unpublished": (6, "connector, key"),
+    "names": (8, "connector, id, asks, registered"),
+    "connector_state": (9, saved_rows.STATE_COLUMNS),
 }
-"""Tables of lanes, with the columns that their checksums are of: what is read again is decided by them, as by offsets."""
-_OF_NAMES = {"names": "connector, id, asks, registered"}
-"""Tables of names, with the columns that their checksums are of."""
-_LANES_SINCE, _NAMES_SINCE = 6, 8
-_ALWAYS = len(COLUMNS) - sum(map(len, _SINCE.values()))
-UPSERT = f"INSERT OR REPLACE INTO offsets ({_ALL}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
-
-
-_CURSOR = "cursor:"
-"""Column `cut` of a source that has positions of its own holds one, as JSON behind this word: its records never go in parts."""
-
-
-def bounded(number: int) -> int:
-    """`number`, or the nearest one that SQLite takes."""
-    return min(max(number, -LARGEST - 1), LARGEST)
-
-
-def _time_in_full(time_ns: int) -> int | bytes:
-    """A file's time, exactly, because a file whose time differs from the saved one counts as changed: as digits from the year 2262 on."""
-    return time_ns if time_ns == bounded(time_ns) else b"%d" % time_ns
-
-
-def encode(partition: SourcePartition, offset: SourceOffset) -> Row:
-    """A row with its checksum. The path is stored as bytes: a file name need not be UTF-8."""
-    print_ = offset.fingerprint
-    row = (
-        partition.connector,
-        partition.key,
-        json.dumps(offset.position),
-        bounded(offset.records),
-        int(offset.done),
-        int(offset.skipping),
-        offset.path.encode("utf-8", "surrogateescape"),
-        bounded(offset.size),
-        bounded(offset.gone_ms),
-        bounded(print_.head_bytes),
-        print_.head,
-        bounded(print_.tail_bytes),
-        print_.tail,
-        time.time_ns() // 1_000_000,
-        offset.compression,
-        _time_in_full(offset.mtime_ns),
-        offset.trouble.encode("utf-8", "backslashreplace").decode(),  # words about a file may quote what is no text in it
-        f"{_CURSOR}{offset.cursor}" if offset.cursor else offset.cut,
-    )
-    return (*row, offset_checksum(row))
-
-
-def decode(row: Row) -> tuple[SourcePartition, SourceOffset]:
-    """The reverse of `encode`."""
-    connector, key, position, records, done, skipping, path, size, gone_ms, head_bytes, head, tail_bytes, tail, _, *later = row
-    offset = SourceOffset(
-        position=int(position) if position.isdecimal() else json.loads(position),
-        records=records,
-        done=bool(done),
-        skipping=bool(skipping),
-        path=path.decode("utf-8", "surrogateescape"),
-        size=size,
-        gone_ms=gone_ms,
-        fingerprint=Fingerprint(head_bytes, head, tail_bytes, tail),
-        compression=later[0],
-        mtime_ns=int(later[1]),
-        trouble=later[2],
-        **_of_cut(later[3]),
-    )
-    return SourcePartition(connector, key), offset
-
-
-def _of_cut(text: str) -> dict[str, str]:
-    """Reads column `cut`: a format's note about a record that goes in parts, or a source's own position."""
-    return {"cursor": text[len(_CURSOR) :]} if text.startswith(_CURSOR) else {"cut": text}
-
-
-def select(connection: sqlite3.Connection) -> str:
-    """`SELECT` for a store of any version."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    query = SELECT
-    for since, columns in _SINCE.items():
-        if version < since:
-            for name, nothing in columns:
-                query = query.replace(name, f"{nothing} AS {name}")
-    return query
-
-
-def offset_checksum(row: Row) -> int:
-    """Returns the checksum of an offset's `COLUMNS`, without empty later ones at the end: older versions had no such columns."""
-    size = len(row)
-    while size > _ALWAYS and not row[size - 1]:
-        size -= 1
-    return checksum(row[:size])
-
-
-def checksum(row: Row) -> int:
-    """CRC-32 over a row: SQLite's own checks see broken pages, but not a flipped bit inside a value."""
-    return zlib.crc32(ascii(row).encode())
+"""Tables that decide what is read again, as offsets do: the version that has them first, and the columns that their checksums are of."""
 
 
 def broken_rows(connection: sqlite3.Connection) -> Iterator[str]:
     """Yields in words what is wrong with rows; nothing when all checksums are right."""
-    for identity in connection.execute("SELECT uuid, created_ms, checksum FROM agent"):
-        if checksum(identity[:-1]) != identity[-1]:
-            yield "the agent's identity does not match its checksum"
-    for row in connection.execute(select(connection)):
-        if offset_checksum(row[:-1]) != row[-1]:
-            yield "a row does not match its checksum"
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    tables = (_OF_LANES if version >= _LANES_SINCE else {}) | (_OF_NAMES if version >= _NAMES_SINCE else {})
-    for table, columns in tables.items():
-        for row in connection.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608 - constants
+    for row in connection.execute(saved_rows.select(version)):
+        if saved_rows.offset_checksum(row[:-1]) != row[-1]:
+            yield "a row does not match its checksum"
+    for table, (since, columns) in _CHECKED.items():
+        for row in connection.execute(f"SELECT {columns}, checksum FROM {table}") if version >= since else ():  # noqa: S608 - constants
             if checksum(row[:-1]) != row[-1]:
                 yield f"a row of {table} does not match its checksum"
 
@@ -207,7 +84,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _add_ledger(connection: sqlite3.Connection) -> None:
-    """The loss ledger and what a person asked of each connector (see `ledger`); offsets are not touched."""
+    """Adds the loss ledger and what a person asked of each connector (see `ledger`); offsets are not touched."""
     connection.execute(
         "CREATE TABLE losses (number INTEGER PRIMARY KEY, connector TEXT NOT NULL, key TEXT NOT NULL, path BLOB NOT NULL,"
         " start INTEGER NOT NULL, stop INTEGER NOT NULL, size_bytes INTEGER NOT NULL, records INTEGER NOT NULL,"
@@ -287,14 +164,34 @@ def _add_names(connection: sqlite3.Connection) -> None:
     bindings = connection.execute("SELECT connector, cluster, adopt, copied, unused FROM bindings").fetchall()
     known = {name for (name,) in places} | {row[0] for row in bindings if row[2] == "moved"}
     there = {row[0] for row in bindings} | {name for (name,) in connection.execute("SELECT connector FROM places")}
-    rows: list[Row] = [(name, connector_id_of(name), int(name not in known), "") for name in sorted(there)]
-    connection.executemany("INSERT INTO names VALUES (?, ?, ?, ?, ?)", [(*row, checksum(row)) for row in rows])
+    names: list[Row] = [(name, connector_id_of(name), int(name not in known), "") for name in sorted(there)]
+    connection.executemany("INSERT INTO names VALUES (?, ?, ?, ?, ?)", [(*row, checksum(row)) for row in names])
     decided: list[Row] = [(name, cluster, "", *others) for name, cluster, adopt, *others in bindings if adopt == "moved"]
     connection.executemany("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?)", [(*row, checksum(row)) for row in decided])
 
 
+def _add_connector_state(connection: sqlite3.Connection) -> None:
+    """Gives what connectors remember a table of its own: until now it was an offset named "started", with a time as its position."""
+    connection.execute(
+        "CREATE TABLE connector_state (connector TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, updated_ms INTEGER NOT NULL,"
+        " checksum INTEGER NOT NULL) WITHOUT ROWID",
+    )
+    earlier = [saved_rows.decode(row) for row in connection.execute(f"{saved_rows.SELECT} WHERE key = 'started'").fetchall()]
+    states = [(before, *from_earlier_version(before, row)) for before, row in earlier]
+    saved_rows.delete(connection, [before for before, now, _ in states if now != before])
+    saved_rows.save(connection, {now: row for before, now, row in states if now != before})
+    marks = connection.execute(
+        "SELECT number, connector FROM unpublished AS mark WHERE key = 'started'"
+        " AND NOT EXISTS (SELECT 1 FROM offsets WHERE connector = mark.connector AND key = mark.key)"
+    ).fetchall()
+    for number, connector in marks:
+        mark = (connector, STATE_KEY)
+        connection.execute("UPDATE unpublished SET key = ?, checksum = ? WHERE number = ?", (STATE_KEY, checksum(mark), number))
+
+
 MIGRATIONS: Migrations = {
     0: _create, 1: _add_ledger, 2: _add_compression, 3: _add_spooled, 4: _add_accounts, 5: _add_lanes, 6: _add_cut, 7: _add_names,
+    8: _add_connector_state,
 }  # fmt: skip
 VERSION = len(MIGRATIONS)
 """The schema version this agent writes."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import CopycatError, FatalError, RetriableError
-from copycat_agent.model import Account, SourcePartition
-from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, schema
+from copycat_agent.model import STATE_KEY, Account, SavedRow, SourceOffset, SourcePartition
+from copycat_agent.offsets import agent_identity, connector_names, lane_rows, lanes, ledger, saved_rows, schema
 from copycat_agent.offsets.connection import is_callers, translate, unsaved
 from copycat_agent.offsets.lane_store import LaneStore
 from copycat_agent.offsets.state_dir import StateDir
@@ -21,46 +21,54 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Self
 
-    from copycat_agent.model import Head, Loss, LossReason, LossTotal, SourceOffset
-    from copycat_agent.offsets.schema import Row
+    from copycat_agent.model import Head, Loss, LossReason, LossTotal
 
 TARGETS = ("running", "paused", "stopped")
 """What a person may ask a connector to be."""
 
 
-@dataclass(slots=True)
-class Commit:
-    """Holds what one thread wants saved, all or nothing, in a transaction that others may share but not its failures.
+@dataclass(frozen=True, slots=True)
+class LaneCommit:
+    """What the transaction of a batch, or of the driver, has made of a connector's lanes in Kafka.
 
-    With `heads`, all of it belongs to `connector`. `settled` is True once it is saved, or refused with `error`. The others are those of
-    `OffsetStore.commit`; `is_lost` is that of `lane_rows.changed`.
+    `heads` are those of the lanes that it moved. `told` are partitions of which it told what is saved with it; others that are saved are
+    `unpublished` from then on. `also` is a `LanePlan`'s: rows that it told besides, which stay unpublished where something else is saved
+    by now.
     """
 
-    rows: list[Row]
-    forget: list[SourcePartition]
-    losses: list[Loss]
-    may_rewind: bool
+    connector: str
+    heads: Mapping[int, Head] = field(default_factory=dict)
+    told: Collection[SourcePartition] = ()
+    also: Mapping[SourcePartition, SavedRow | None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to save of it."""
+        return bool(self.heads or self.told or self.also)
+
+
+_NO_LANES = LaneCommit("")
+
+
+@dataclass(slots=True)
+class _Commit:
+    """What one thread wants saved, all or nothing, in a transaction that others may share but not its failures.
+
+    `settled` is True once it is saved, or refused with `error`. `is_lost` is that of `lane_rows.changed`.
+    """
+
+    rows: Mapping[SourcePartition, SavedRow]
+    forget: Collection[SourcePartition] = ()
+    losses: Collection[Loss] = ()
+    accounts: Mapping[SourcePartition, Account] = field(default_factory=dict)
+    lanes: LaneCommit = _NO_LANES
+    may_rewind: bool = False
+    is_lost: bool = False
     error: CopycatError | None = None
     settled: bool = False
-    accounts: Mapping[SourcePartition, Account] = field(default_factory=dict)
-    heads: Mapping[int, Head] = field(default_factory=dict)
-    connector: str = ""
-    told: Collection[SourcePartition] = ()
-    also: Mapping[SourcePartition, SourceOffset | None] = field(default_factory=dict)
-    is_lost: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is anything to save."""
-        return bool(self.rows or self.forget or self.losses or self.accounts or self.heads or self.told or self.also)
-
-    def backwards(self, connection: sqlite3.Connection) -> FatalError | None:
-        """The refusal when a position or a lane would go back. Positions that are not numbers have no order."""
-        for connector, key, position, *_ in self.rows:
-            found = connection.execute("SELECT position FROM offsets WHERE connector = ? AND key = ?", (connector, key)).fetchone()
-            if found and found[0].isdigit() and position.isdigit() and int(position) < int(found[0]):
-                msg = f"offset of connector {connector}, partition {key} would move backwards from {found[0]} to {position}"
-                return FatalError(msg, "this is a bug in copycat-agent; to go back on purpose: copycat offsets set")
-        return lanes.backwards(connection, self.connector, self.heads) if self.heads else None
+        return bool(self.rows or self.forget or self.losses or self.accounts or self.lanes)
 
     def save(self, connection: sqlite3.Connection, entries: ledger.Ledger) -> bool:
         """Save all of it, or nothing and set `error`. Returns whether rows were deleted. Raises what is wrong with the store itself.
@@ -69,7 +77,7 @@ class Commit:
         """
         connection.execute("SAVEPOINT one")
         try:
-            self.error = None if self.may_rewind else self.backwards(connection)
+            self.error = None if self.may_rewind else self._backwards(connection)
             deleted = self.error is None and self._save(connection, entries)
         except Exception as error:
             if not (is_callers(error) and connection.in_transaction):
@@ -79,20 +87,26 @@ class Commit:
         connection.execute("RELEASE one")
         return deleted
 
+    def _backwards(self, connection: sqlite3.Connection) -> FatalError | None:
+        """The refusal when a position or a lane would go back. Positions that are not numbers have no order."""
+        for partition, row in self.rows.items():
+            if (position := saved_rows.further(connection, partition, row)) is not None and isinstance(row, SourceOffset):
+                words = f"from {position} to {row.position}"
+                msg = f"offset of connector {partition.connector}, partition {partition.key} would move backwards {words}"
+                return FatalError(msg, "this is a bug in copycat-agent; to go back on purpose: copycat offsets set")
+        return lanes.backwards(connection, self.lanes.connector, self.lanes.heads) if self.lanes.heads else None
+
     def _save(self, connection: sqlite3.Connection, entries: ledger.Ledger) -> bool:
-        connection.executemany(schema.UPSERT, self.rows)
-        if self.forget:
-            connection.executemany("DELETE FROM offsets WHERE connector = ? AND key = ?", self.forget)
-        if self.accounts:
-            ledger.add_accounts(connection, self.accounts)
-        saved = [SourcePartition(*row[:2]) for row in self.rows]
-        untold = [one for one in dict.fromkeys((*saved, *self.forget)) if one not in self.told]
+        saved_rows.save(connection, self.rows)
+        saved_rows.delete(connection, self.forget)
+        ledger.add_accounts(connection, self.accounts)
+        told = self.lanes.told
+        untold = [one for one in dict.fromkeys((*self.rows, *self.forget)) if one not in told]
         lane_rows.changed(connection, untold, wish=self.may_rewind, is_lost=self.is_lost)
-        if self.told or self.also:
-            lane_rows.unmark(connection, self.told)
-            lane_rows.told(connection, self.also)
-        if self.heads:
-            lanes.save_heads(connection, self.connector, self.heads)
+        lane_rows.unmark(connection, told)
+        lane_rows.told(connection, self.lanes.also)
+        if self.lanes.heads:
+            lanes.save_heads(connection, self.lanes.connector, self.lanes.heads)
         return (bool(self.losses) and entries.enter(connection, self.losses)) or bool(self.forget)
 
 
@@ -107,7 +121,7 @@ class OffsetStore(LaneStore):
     def __init__(self, opened: OpenedStore, directory: StateDir | None = None, *, rebuilds: bool = False) -> None:
         """For `open` and `in_memory`."""
         super().__init__(opened, directory, rebuilds=rebuilds)
-        self._waiting: deque[Commit] = deque()
+        self._waiting: deque[_Commit] = deque()
 
     @classmethod
     def open(cls, state_dir: str | os.PathLike[str], *, accept_empty: bool = False, rebuild: bool = False) -> OffsetStore:
@@ -157,55 +171,42 @@ class OffsetStore(LaneStore):
         return cls(OpenedStore(connection, kept))
 
     def read(self, connector: str) -> dict[SourcePartition, SourceOffset]:
-        """Everything committed for one connector; empty for one that is not known."""
+        """The committed offsets of one connector; empty for one that is not known."""
         with self.using() as connection:
-            return dict(map(schema.decode, connection.execute(f"{schema.SELECT} WHERE connector = ?", (connector,))))
+            return saved_rows.offsets_of(connection, connector)
 
-    def offsets(self, connector: str) -> dict[SourcePartition, SourceOffset]:
-        """`read`, by the name under which an agent answers the same question."""
-        return self.read(connector)
+    def saved(self, connector: str) -> dict[SourcePartition, SavedRow]:
+        """Its offsets, and its state under `model.state_partition` where it has one."""
+        with self.using() as connection:
+            return saved_rows.all_of(connection, connector)
+
+    def offsets(self, connector: str) -> dict[SourcePartition, SavedRow]:
+        """`saved`, by the name under which an agent answers the same question."""
+        return self.saved(connector)
 
     def connectors(self) -> tuple[str, ...]:
-        """Names of all connectors that have offsets, sorted."""
+        """Names of all connectors that have offsets or a state, sorted."""
         with self.using() as connection:
-            return tuple(name for (name,) in connection.execute("SELECT DISTINCT connector FROM offsets ORDER BY connector"))
+            return tuple(saved_rows.named(connection))
 
-    def commit(  # noqa: PLR0913 - one transaction
+    def commit(
         self,
-        offsets: Mapping[SourcePartition, SourceOffset],
+        saved: Mapping[SourcePartition, SavedRow],
         forget: Collection[SourcePartition] = (),
         losses: Collection[Loss] = (),
         accounts: Mapping[SourcePartition, Account] | None = None,
-        *,
-        heads: Mapping[int, Head] | None = None,
-        told: Collection[SourcePartition] = (),
-        also: Iterable[tuple[SourcePartition, SourceOffset | None]] = (),
-        connector: str = "",
+        moved: LaneCommit = _NO_LANES,
     ) -> bool:
-        """Save `offsets`, delete `forget`, enter `losses` and add to `accounts` in one transaction, all or none.
+        """Save these rows, delete `forget`, enter `losses`, add to `accounts` and note what `moved` in one transaction, all or none.
 
-        Returns whether there was anything to save.
-
-        What is in both `offsets` and `forget` is deleted. FatalError when an offset, or a lane, would move backwards: that is a bug.
-        `heads` are those of lanes whose transaction is committed, all of one connector, which has to be named where it has no
-        offset in this. `told` are partitions of which it told how far they are; others of a connector with lanes are `unpublished`
-        from now on. `also` is a `LanePlan`'s: what the transaction told besides, which stays unpublished where something else is saved
-        by now.
+        Returns whether there was anything to save. What is in both `saved` and `forget` is deleted. FatalError when an offset, or a lane,
+        would move backwards: that is a bug.
         """
-        rows = [schema.encode(*item) for item in offsets.items()]
-        commit = Commit(rows, list(forget), list(losses), may_rewind=False, accounts=accounts or {})
-        commit.heads, commit.told, commit.also = heads or {}, frozenset(told), dict(also)
-        if heads:
-            names = {connector or None, *(one.connector for one in (*offsets, *forget, *commit.told, *commit.also))} - {None}
-            assert len(names) == 1, "heads are saved with offsets of one connector"
-            commit.connector = str(names.pop())
-        return self._write(commit)
+        return self._write(_Commit(saved, forget, losses, accounts or {}, moved))
 
-    def reset(self, offsets: Mapping[SourcePartition, SourceOffset], forget: Collection[SourcePartition] = ()) -> None:
+    def reset(self, saved: Mapping[SourcePartition, SavedRow], forget: Collection[SourcePartition] = ()) -> None:
         """Like `commit`, but on a person's request: positions may move backwards."""
-        commit = Commit([schema.encode(*item) for item in offsets.items()], list(forget), [], may_rewind=True)
-        commit.is_lost = bool(self._kept.nonces)
-        self._write(commit)
+        self._write(_Commit(saved, forget, may_rewind=True, is_lost=bool(self._kept.nonces)))
 
     def forget(self, partitions: Iterable[SourcePartition]) -> None:
         """Delete the offsets of exactly these partitions, on a person's request; unknown ones are ignored."""
@@ -254,17 +255,11 @@ class OffsetStore(LaneStore):
         if old == new:
             return 0
         with self.writing() as connection:
-            rows = connection.execute(f"{schema.SELECT} WHERE connector = ?", (old,)).fetchall()
-            known = {key for (key,) in connection.execute("SELECT key FROM offsets WHERE connector = ?", (new,))}
-            moved = [schema.decode(row) for row in rows if row[1] not in known]
-            connection.executemany(schema.UPSERT, [schema.encode(SourcePartition(new, part.key), offset) for part, offset in moved])
-            connection.execute("DELETE FROM offsets WHERE connector = ?", (old,))
+            ours, kept = saved_rows.rename(connection, old, new)
             ledger.rename(connection, old, new)
             ledger.rename_accounts(connection, old, new)
-            kept = [SourcePartition(new, row[1]) for row in rows if row[1] in known]
-            ours = [SourcePartition(new, part.key) for part, _ in moved]
             connector_names.rename(connection, old, new, ours, kept, is_lost=bool(self._kept.nonces))
-        return len(moved)
+        return sum(one.key != STATE_KEY for one in ours)
 
     @property
     def waiting(self) -> int:
@@ -279,7 +274,7 @@ class OffsetStore(LaneStore):
         """Close."""
         self.close()
 
-    def _write(self, commit: Commit) -> bool:
+    def _write(self, commit: _Commit) -> bool:
         """Queue it; whoever gets the lock first writes those of everyone who waits. Returns whether there was anything to write."""
         if not commit:
             return False
@@ -292,7 +287,7 @@ class OffsetStore(LaneStore):
             raise type(commit.error)(commit.error.message, commit.error.hint)
         return True
 
-    def _write_group(self, group: list[Commit]) -> None:
+    def _write_group(self, group: list[_Commit]) -> None:
         """One transaction. A commit that must be refused, or cannot be saved, is left out; the others do not suffer from it."""
         failure: CopycatError | None = None
         written = deleted = False

@@ -19,6 +19,7 @@ from copycat_agent.sources.base import (
     Plan,
     Source,
     SourceKind,
+    create_source,
     only_looking,
 )
 from copycat_agent.sources.datasource.source import DATASOURCE
@@ -28,7 +29,7 @@ from copycat_agent.sources.spool_dir.spool_dir import SPOOL_DIR
 
 __all__ = [
     "SOURCES", "Changes", "FileState", "FileView", "Identity", "Keeper", "KeepsFiles", "KnowsUnchanged", "Lag", "LooksLater", "Offsets",
-    "Plan", "Source", "SourceKind", "only_looking",
+    "Plan", "Source", "SourceKind", "create_source", "only_looking",
 ]  # fmt: skip
 
 _BUILT_IN: dict[str, SourceKind] = {"log_file": LOG_FILE, "spool_dir": SPOOL_DIR, "datasource": DATASOURCE}

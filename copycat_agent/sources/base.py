@@ -10,8 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from copycat_agent.formats import Frames, RecordFormat
-from copycat_agent.model import Account, Loss, SourceOffset, SourcePartition, Split, SplitResult
-from copycat_agent.options import SourceOptions
+from copycat_agent.logs import Log
+from copycat_agent.model import (
+    Account,
+    Loss,
+    SavedRow,
+    SourceOffset,
+    SourcePartition,
+    SourceState,
+    Split,
+    SplitResult,
+    offsets_in,
+    state_partition,
+)
+from copycat_agent.options import Definition, SourceOptions
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.reading.stream import Stream
 
@@ -43,17 +55,23 @@ class Plan(NamedTuple):
     max_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Changes:
     """What to save: offsets to store, partitions to forget, and what was given up, in one transaction.
 
-    `accounts`: what a run to the end has to say of files, beside what tasks do with them.
+    `accounts`: what a run to the end has to say of files, beside what tasks do with them. `state`: what the source remembers besides
+    from now on; None: nothing else than before.
     """
 
     offsets: dict[SourcePartition, SourceOffset] = field(default_factory=dict)
     forget: set[SourcePartition] = field(default_factory=set)
     losses: list[Loss] = field(default_factory=list)
     accounts: dict[SourcePartition, Account] = field(default_factory=dict)
+    state: SourceState | None = None
+
+    def rows(self, connector: str) -> dict[SourcePartition, SavedRow]:
+        """The offsets and the state, as they go to the store."""
+        return {**self.offsets, **({} if self.state is None else {state_partition(connector): self.state})}
 
 
 Lose = Callable[[SourcePartition, str, int, int, str, Changes], None]
@@ -213,6 +231,14 @@ class KeepsFiles(Protocol):
 
 
 @runtime_checkable
+class KeepsState(Protocol):
+    """A `Source` that remembers something besides offsets (`Changes.state`)."""
+
+    def recall(self, state: SourceState) -> None:
+        """What was saved last. Called once, before the first scan, unless nothing ever was."""
+
+
+@runtime_checkable
 class KnowsUnchanged(Protocol):
     """A `Source` that can tell at little cost that a scan would find nothing new."""
 
@@ -262,3 +288,18 @@ def only_looking(options: SourceOptions) -> SourceOptions:
         return options.looking()
     cleanup = getattr(options, "cleanup", None)
     return options if cleanup is None else options.model_copy(update={"cleanup": type(cleanup)()})
+
+
+def create_source(
+    make: Callable[..., Source], definition: Definition, saved: Mapping[SourcePartition, SavedRow], log: Log, *, only_looks: bool = False
+) -> Source:
+    """Makes the driver's half of a connector's source, which goes on from what is saved for it. `make`: its `SourceKind.make`.
+
+    `only_looks`: nothing is saved of what it finds, and it touches no file (`only_looking`).
+    """
+    options = only_looking(definition.source) if only_looks else definition.source
+    source = make(definition.name, options, definition.delivery, offsets_in(saved), log)
+    state = saved.get(state_partition(definition.name))
+    if isinstance(state, SourceState) and isinstance(source, KeepsState):
+        source.recall(state)
+    return source

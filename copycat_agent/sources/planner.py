@@ -177,6 +177,7 @@ class UnsavedChanges:
             for partition in one.forget:
                 joined.offsets.pop(partition, None)
             joined.losses.extend(one.losses)
+            joined.state = one.state or joined.state
             for partition, account in one.accounts.items():
                 joined.accounts[partition] = joined.accounts.get(partition, Account()) + account
         return joined

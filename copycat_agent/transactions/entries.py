@@ -1,14 +1,16 @@
-"""Heads, positions and names as entries of the offsets topic: JSON, versioned, one key for each lane, each partition and each name.
+"""Heads, positions, states and names as entries of the offsets topic: JSON, versioned, one key for each lane, partition and name.
 
 ::
 
-    [agent, id, "head", lane]      [agent, id, "position", partition]      [agent, id, "name", ""]      where the id's entries stand
+    [agent, id, "head", lane]      [agent, id, "position", partition]                                   where the id's entries stand
+    [agent, id, "state", ""]       [agent, id, "name", ""]
     [agent, name, "head", lane]    [agent, name, "id", ""]                                              where the name's entries stand
 
 Compaction keeps the latest of each key. Keys begin with the agent's uuid, so that agents can share the topic, and with the connector's id.
 Under its name stands only which id it has, and a lane that whoever asks for it claims. A name counts for an id where the id says the same.
 
-Versions before ids had heads and positions under the name. They refuse what stands there now, since they know no entry of that kind.
+Versions before ids had heads and positions under the name. They refuse what stands there now, since they know no entry of that kind. Nor
+do those that had the state among the positions (`from_earlier_version`): what they have written of it counts until it is written anew.
 """
 
 from __future__ import annotations
@@ -20,11 +22,24 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from copycat_agent.errors import PositionsError
-from copycat_agent.model import Counts, Fingerprint, Head, LaneId, Loss, Position, SourceOffset, SourcePartition
+from copycat_agent.model import (
+    EARLIER_STATE_KEY,
+    STATE_KEY,
+    Counts,
+    Fingerprint,
+    Head,
+    LaneId,
+    Loss,
+    Position,
+    SourceOffset,
+    SourcePartition,
+    SourceState,
+    from_earlier_version,
+)
 from copycat_agent.transactions.protocol import Entry
 
 VERSION = 1
-_HEAD, _POSITION, _NAME, _ID = "head", "position", "name", "id"
+_HEAD, _POSITION, _STATE, _NAME, _ID = "head", "position", "state", "name", "id"
 _LARGEST = 2**63 - 1
 """The largest step or position: files, Kafka and the store count with 64 bits."""
 
@@ -51,16 +66,28 @@ def head_entry(lane: LaneId, head: Head) -> Entry:
     return Entry(_key(lane.agent, lane.key, _HEAD, lane.number), _text({"v": VERSION, "seq": head.seq, "nonce": head.nonce}))
 
 
+def position_entries(agent: str, key: str, positions: Iterable[Position]) -> list[Entry]:
+    """Positions of partitions, and the state, under the connector's key; without a value where they are forgotten.
+
+    With a state that is forgotten goes what an earlier version may have written of it: it would count again once that was compacted.
+    """
+    told = [position_entry(agent, key, one) for one in positions]
+    earlier = Entry(_key(agent, key, _POSITION, EARLIER_STATE_KEY), None)
+    return [*told, earlier] if Entry(_key(agent, key, _STATE, ""), None) in told else told
+
+
 def position_entry(agent: str, key: str, position: Position) -> Entry:
-    """A partition's position, under the connector's key; without a value where it is forgotten."""
-    partition, lane, seq, offset, counts, losses, nonce, _ = position
-    where = _key(agent, key, _POSITION, partition.key)
-    if offset is None:
+    """One of `position_entries`."""
+    partition, lane, seq, saved, counts, losses, nonce, _ = position
+    where = _key(agent, key, _STATE, "") if partition.key == STATE_KEY else _key(agent, key, _POSITION, partition.key)
+    if saved is None:
         return Entry(where, None)
-    place = {**_of_slots(offset), "fingerprint": _of_slots(offset.fingerprint)}
+    told: dict[str, Any] = {"v": VERSION, "lane": lane, "seq": seq, "nonce": nonce}
+    if isinstance(saved, SourceState):
+        return Entry(where, _text({**told, "state": dict(saved.values)}))
+    place = {**_of_slots(saved), "fingerprint": _of_slots(saved.fingerprint)}
     lost = [one[1:] for one in losses]  # whose partition is the entry's
-    told = {"v": VERSION, "lane": lane, "seq": seq, "nonce": nonce, "offset": place, "counts": _of_slots(counts), "losses": lost}
-    return Entry(where, _text(told))
+    return Entry(where, _text({**told, "offset": place, "counts": _of_slots(counts), "losses": lost}))
 
 
 def name_entry(agent: str, key: str, name: str | None) -> Entry:
@@ -102,7 +129,7 @@ def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") ->
     begin = _key(agent, key)[:-1]
     heads: dict[int, Head] = {}
     texts: dict[str, str] = {}
-    told: dict[str, list[tuple[int, Position]]] = {}
+    told: dict[SourcePartition, list[tuple[int, Position]]] = {}
     for order, entry in enumerate(entries):
         if not entry.key.startswith(begin):
             continue
@@ -110,12 +137,13 @@ def read(entries: Iterable[Entry], agent: str, key: str, connector: str = "") ->
             kind, name = _kind_and_name(entry.key)
             if kind in {_NAME, _ID}:
                 texts[kind] = _text_of(entry.value, kind)
-            elif entry.value is None:
-                told.pop(name, None)
-            elif kind == _HEAD:
+            elif kind == _HEAD and entry.value is not None:
                 heads[name] = _head(entry.value)._replace(offset=entry.offset)
+            elif entry.value is None:
+                told.pop(SourcePartition(connector or key, name), None)
             else:
-                told.setdefault(name, []).append((order, _position(SourcePartition(connector or key, name), entry.value)))
+                position = _position(SourcePartition(connector or key, name), entry.value)
+                told.setdefault(position.partition, []).append((order, position))
         except (ValueError, TypeError, KeyError, RecursionError):
             words = f"offset {entry.offset} of the offsets topic was written by another version, or by somebody else"
             raise PositionsError(words, "run the newer version of copycat-agent") from None
@@ -141,7 +169,7 @@ def names_in(entries: Iterable[Entry], agent: str, key: str) -> bool:
 def _kind_and_name(key: bytes) -> tuple[str, Any]:
     """Raises ValueError for a key that is none of this version's."""
     _, _, kind, name = json.loads(key)
-    expected = {_HEAD: int, _POSITION: str, _NAME: str, _ID: str}[kind]
+    expected = {_HEAD: int, _POSITION: str, _STATE: str, _NAME: str, _ID: str}[kind]
     if type(name) is not expected:
         raise ValueError
     return kind, name
@@ -161,12 +189,15 @@ def _head(value: bytes) -> Head:
 
 def _position(partition: SourcePartition, value: bytes) -> Position:
     told = _loaded(value)
+    lane, seq, nonce = _number(told["lane"]), _number(told["seq"]), told.get("nonce", "")
+    if partition.key == STATE_KEY:
+        return Position(partition, lane, seq, SourceState(dict(told["state"])), nonce=nonce)
     offset = told["offset"]
     offset["fingerprint"] = Fingerprint(**offset["fingerprint"])
     _number(offset["position"])
     losses = tuple(Loss(partition, *one) for one in told["losses"])
-    lane, seq = _number(told["lane"]), _number(told["seq"])
-    return Position(partition, lane, seq, SourceOffset(**offset), Counts(**told["counts"]), losses, told.get("nonce", ""))
+    now, saved = from_earlier_version(partition, SourceOffset(**offset))
+    return Position(now, lane, seq, saved, Counts(**told["counts"]), losses, nonce)
 
 
 def _text_of(value: bytes | None, kind: str) -> str:

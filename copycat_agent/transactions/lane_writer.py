@@ -20,7 +20,7 @@ from typing import NamedTuple
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FencedError
 from copycat_agent.model import Head, LaneOutcome, LanePlan, Position
-from copycat_agent.transactions.entries import head_entry, position_entry, read, transactional_id
+from copycat_agent.transactions.entries import head_entry, position_entries, read, transactional_id
 from copycat_agent.transactions.protocol import Handle, Lines, Step
 
 _LOOK_STEPS = 64
@@ -103,7 +103,7 @@ class LaneWriter:
         """Commit what was sent, together with `positions`. Never raises a CopycatError: the outcome says what is known."""
         now = Head(plan.head.seq + 1, plan.head.nonce, plan.head.offset)
         assert all(one.seq == now.seq and one.lane == plan.lane.number for one in positions), "a transaction takes one step of one lane"
-        told = [position_entry(plan.lane.agent, plan.lane.key, one._replace(nonce=now.nonce)) for one in positions]
+        told = position_entries(plan.lane.agent, plan.lane.key, [one._replace(nonce=now.nonce) for one in positions])
         try:
             now = yield from self._looked_up(plan, now)
             yield Step("send", (handle, plan.place, [*told, head_entry(plan.lane, now)]))

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from copycat_agent import failpoints
-from copycat_agent.model import Head, LaneId, Place, Position, SourceOffset, SourcePartition, is_connector_id
+from copycat_agent.model import Head, LaneId, Place, Position, SavedRow, SourcePartition, is_connector_id
 from copycat_agent.transactions import checks
 from copycat_agent.transactions.checks import Claim, read_back
-from copycat_agent.transactions.entries import FoundEntries, head_entry, id_entry, name_entry, position_entry, read, transactional_id
+from copycat_agent.transactions.entries import FoundEntries, head_entry, id_entry, name_entry, position_entries, read, transactional_id
 from copycat_agent.transactions.protocol import Entry, Handle, Lines, Step
 
 AT_ONCE = 8
@@ -67,7 +67,7 @@ class OpeningPlan:
     cluster: str = ""
     before: tuple[Lanes, ...] = ()
     adopt: Adopt = ""
-    publish: tuple[tuple[SourcePartition, SourceOffset | None], ...] = ()
+    publish: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
     only: frozenset[int] = frozenset()
     name: str = ""
     home: Place | None = None
@@ -229,10 +229,10 @@ def _news(asked: OpeningPlan, group: Lanes, found: FoundEntries) -> Iterable[Pos
             yield one
 
 
-def missing(asked: OpeningPlan, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SourceOffset | None]]:
+def missing(asked: OpeningPlan, found: Read, news: Sequence[Position]) -> list[tuple[SourcePartition, SavedRow | None]]:
     """Returns what the topic has to be told before anything is planned, so that it is complete under the connector's own key."""
     present = found[-1][1]
-    rows: dict[SourcePartition, SourceOffset | None] = {}
+    rows: dict[SourcePartition, SavedRow | None] = {}
     if asked.adopt == "local":
         rows = {one.partition: None for one in present.positions}
     rows |= dict(asked.publish)
@@ -264,7 +264,7 @@ def publish(
     found: Read,
     last: Claim,
     handles: tuple[Handle, Handle],
-    rows: Sequence[tuple[SourcePartition, SourceOffset | None]],
+    rows: Sequence[tuple[SourcePartition, SavedRow | None]],
 ) -> Lines[list[Claim]]:
     """One more step of the lane that was claimed last, where there is anything to tell: `rows`, now that they are known to be the truth.
 
@@ -282,16 +282,16 @@ def publish(
     return [last._replace(head=head)]
 
 
-def _published(asked: OpeningPlan, lane: LaneId, head: Head, publish: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[Entry]:
+def _published(asked: OpeningPlan, lane: LaneId, head: Head, publish: Iterable[tuple[SourcePartition, SavedRow | None]]) -> list[Entry]:
     told = [Position(partition, lane.number, head.seq, offset, nonce=head.nonce) for partition, offset in publish]
-    return [position_entry(asked.agent, lane.key, one) for one in told]
+    return position_entries(asked.agent, lane.key, told)
 
 
 def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
     """Yields what deletes the positions under other keys; those of an agent that is gone are not ours to delete."""
     for group, there in found[:-1]:
         if not group.agent:
-            gone = [position_entry(asked.agent, group.key, one._replace(offset=None)) for one in there.positions]
+            gone = position_entries(asked.agent, group.key, [one._replace(offset=None) for one in there.positions])
             yield group.place, gone + ([name_entry(asked.agent, group.key, None)] if is_connector_id(group.key) else [])
 
 

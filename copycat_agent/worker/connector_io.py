@@ -10,7 +10,7 @@ from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, FatalError, bug_words
 from copycat_agent.executor import Examiner
 from copycat_agent.model import Account, Batch, SourcePartition, TaskId
-from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged
+from copycat_agent.sources import SOURCES, KeepsFiles, KnowsUnchanged, create_source
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
 from copycat_agent.worker.effects import LookResult, News, Performed
@@ -46,8 +46,7 @@ class ConnectorIO:
         if self._examined is not None:
             self._examined.add_done_callback(lambda _: self._orders.wake.nudge())
         make = tools.make_source or SOURCES[definition.source.type].make
-        saved = tools.store.read(definition.name)
-        self.source = make(definition.name, definition.source, definition.delivery, saved, context.log)
+        self.source = create_source(make, definition, tools.store.saved(definition.name), context.log)
         if tools.keeper is not None and isinstance(self.source, KeepsFiles):
             self.source.keep_with(tools.keeper)
 

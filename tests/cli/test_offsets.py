@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.model import Loss, SourceOffset, SourcePartition
+from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.spool_dir.rows import part_key
@@ -43,24 +43,24 @@ def logs(tmp_path: Path) -> Path:
             agent = agent_for(directory, pattern)
             agent.scan()
             agent.work(lambda: "stop")
-            store.reset(agent.store)
+            store.reset(agent.saved)
     return directory
 
 
-def saved(tmp_path: Path) -> Mapping[SourcePartition, SourceOffset]:
+def saved(tmp_path: Path) -> Mapping[SourcePartition, SavedRow]:
     with OffsetStore.open(tmp_path / "state") as store:
-        return store.read("app")
+        return store.saved("app")
 
 
 def of(tmp_path: Path, path: Path) -> SourceOffset:
-    (offset,) = [offset for offset in saved(tmp_path).values() if offset.path == str(path)]
+    (offset,) = [offset for offset in offsets_in(saved(tmp_path)).values() if offset.path == str(path)]
     return offset
 
 
 def read_on(tmp_path: Path, logs: Path) -> list[bytes]:
     """What an agent reads that starts now."""
     agent = agent_for(logs)
-    agent.store.update(saved(tmp_path))
+    agent.saved = {**agent.saved, **saved(tmp_path)}
     agent.restart()
     agent.drain()
     assert agent.losses == []
@@ -93,7 +93,7 @@ def test_no_state_directory_is_1_and_none_is_made(offsets: Callable[..., Said], 
 
 @pytest.mark.parametrize("by", ["path", "key"])
 def test_a_file_is_read_on_from_where_it_was_set(offsets: Callable[..., Said], logs: Path, tmp_path: Path, by: str) -> None:
-    key = next(one.key for one, offset in saved(tmp_path).items() if offset.path == str(logs / "a.log"))
+    key = next(one.key for one, offset in offsets_in(saved(tmp_path)).items() if offset.path == str(logs / "a.log"))
     which = ("--path", logs / "a.log") if by == "path" else ("--key", key)
     said = offsets("set", "app", *which, "--position", "8")
     assert said.code == 0
@@ -163,10 +163,10 @@ def test_a_file_that_is_not_there_needs_force(offsets: Callable[..., Said], logs
 
 
 def test_a_renamed_file_is_found_by_its_key(offsets: Callable[..., Said], logs: Path, tmp_path: Path) -> None:
-    key = next(one.key for one, offset in saved(tmp_path).items() if offset.path == str(logs / "a.log"))
+    key = next(one.key for one, offset in offsets_in(saved(tmp_path)).items() if offset.path == str(logs / "a.log"))
     (logs / "a.log").rename(logs / "a.log.1")
     assert offsets("set", "app", "--key", key, "--position", "end").code == 0
-    assert saved(tmp_path)[SourcePartition("app", key)].fingerprint.tail_bytes == 14
+    assert offsets_in(saved(tmp_path))[SourcePartition("app", key)].fingerprint.tail_bytes == 14
 
 
 def test_which_file_has_to_be_said_once(offsets: Callable[..., Said], logs: Path) -> None:
@@ -178,7 +178,7 @@ def test_which_file_has_to_be_said_once(offsets: Callable[..., Said], logs: Path
 def test_reset_of_one_file_and_of_all_and_of_nothing(offsets: Callable[..., Said], logs: Path, tmp_path: Path) -> None:
     said = offsets("reset", "app", "--path", logs / "a.log")
     assert (said.code, said.out[0]) == (0, "-")
-    assert {offset.path for offset in saved(tmp_path).values() if offset.path} == {str(logs / ODD)}
+    assert {offset.path for offset in offsets_in(saved(tmp_path)).values()} == {str(logs / ODD)}
     assert offsets("reset", "app").code == 0
     assert saved(tmp_path) == {}
     for name in ("app", "unknown"):
@@ -220,7 +220,7 @@ def test_export_and_import_round_trip_byte_for_byte(offsets: Callable[..., Said]
 
 
 def test_an_offset_of_null_deletes_and_others_stay(offsets: Callable[..., Said], logs: Path, tmp_path: Path) -> None:
-    key = next(one.key for one, offset in saved(tmp_path).items() if offset.path == str(logs / "a.log"))
+    key = next(one.key for one, offset in offsets_in(saved(tmp_path)).items() if offset.path == str(logs / "a.log"))
     (tmp_path / "x.json").write_text(json.dumps({"offsets": [{"key": key, "offset": None}]}))
     before = saved(tmp_path)
     assert offsets("import", "app", tmp_path / "x.json").code == 0
@@ -261,7 +261,7 @@ def test_rename_moves_everything_and_an_unknown_name_is_1(offsets: Callable[...,
     assert offsets("rename", "app", "new").code == 0
     with OffsetStore.open(tmp_path / "state") as store:
         assert store.connectors() == ("new",)
-        assert {one.key: offset for one, offset in store.read("new").items()} == {one.key: offset for one, offset in before.items()}
+        assert {one.key: offset for one, offset in store.saved("new").items()} == {one.key: offset for one, offset in before.items()}
     assert offsets("rename", "app", "new").code == 1
     assert offsets("rename", "new", "Bad name").code == 1
 

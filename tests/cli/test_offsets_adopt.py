@@ -9,7 +9,7 @@ import pytest
 
 from copycat_agent.errors import CopiedError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.transactions.opening import Lanes, LaneSnapshot
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def state(tmp_path: Path) -> Path:
     with OffsetStore.open(tmp_path / "state") as store:
         store.lanes_opened("app", "cluster-1", PLACE, LaneSnapshot("cluster-1", {0: Head(5, store.identity.nonce, 50)}, ()))
         offsets = {ONE: SourceOffset(10, path="/l/a", size=20), TWO: SourceOffset(4, path="/l/b", size=4)}
-        store.commit(offsets, heads={0: Head(6, store.identity.nonce, 60)}, told={ONE, TWO})
+        store.commit(offsets, moved=LaneCommit("app", {0: Head(6, store.identity.nonce, 60)}, {ONE, TWO}))
         store.commit({SourcePartition("plain", "fe00:21:18b0:0"): SourceOffset(1, path="/l/c", size=1)})
     return tmp_path / "state"
 
@@ -42,7 +42,7 @@ def kept(state: Path, name: str = "app") -> KeptLanes:
 
 def unpublished(state: Path, name: str = "app") -> dict[str, int | None]:
     with OffsetStore.open(state) as store:
-        return {one.key: offset.position if offset else None for one, offset in store.unpublished(name, 9).items()}
+        return {one.key: row.position if isinstance(row, SourceOffset) else None for one, row in store.unpublished(name, 9).items()}
 
 
 def test_the_guarantee_is_listed_and_lanes_are_shown(offsets: Callable[..., Said], state: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.cli import main as cli
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import SourceState, state_partition
 from copycat_agent.offsets import OffsetStore
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
     with OffsetStore.open(tmp_path / "state") as store:
-        store.commit({SourcePartition("app", "started"): SourceOffset(1)})
+        store.commit({state_partition("app"): SourceState({"first_ms": 1})})
     return tmp_path / "state"
 
 
@@ -47,7 +47,7 @@ def test_a_definition_says_what_a_line_is(
     assert "is not just behind a line's end" in capsys.readouterr().err
     assert set_(state, monkeypatch, log, "5", "-d", str(definition)) == 0
     with OffsetStore.open(state) as store:
-        (offset,) = [one for partition, one in store.read("app").items() if partition.key != "started"]
+        (offset,) = store.read("app").values()
     assert (offset.position, offset.records) == (5, 1)
 
 
@@ -61,4 +61,4 @@ def test_another_connectors_definition_or_a_broken_one_changes_nothing(
     assert set_(state, monkeypatch, log, "5", "-d", str(definition)) == 1
     assert said in capsys.readouterr().err
     with OffsetStore.open(state) as store:
-        assert len(store.read("app")) == 1
+        assert not store.read("app")

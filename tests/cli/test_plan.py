@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from copycat_agent.cli.main import app
 from copycat_agent.errors import FatalError
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.looking import saved_offsets
 
@@ -192,7 +192,7 @@ def test_a_look_during_commits_sees_one_commit_whole(tmp_path: Path) -> None:
         thread.start()
         latest = 0
         while not done.is_set():
-            positions = {offset.position for offset in saved_offsets(tmp_path / "state").values()}
+            positions = {offset.position for offset in offsets_in(saved_offsets(tmp_path / "state")).values()}
             assert len(positions) == 1, "half of a commit"
             (position,) = positions
             assert position >= latest

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from copycat_agent.delivery.exactly_once import opening
 from copycat_agent.model import OFFSETS_TOPIC
-from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.watch import Watcher
 from tests.faults.state_host import MARKER, TABLES, Host
 from tests.rig.disk import ext4, make_disk
@@ -317,7 +317,7 @@ def take_ahead(host: Host) -> None:
     """The store knows of commits that the topic has lost: a hundred steps."""
     with OffsetStore.open_existing(host.state_dir) as store:
         (head,) = store.lanes(host.name).heads.values()
-        store.commit({}, heads={0: head._replace(seq=head.seq + 100)}, told=list(store.read(host.name)))
+        store.commit({}, moved=LaneCommit(host.name, {0: head._replace(seq=head.seq + 100)}, list(store.saved(host.name))))
 
 
 def refuses_and_adopts(host: Host) -> None:

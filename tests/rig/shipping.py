@@ -81,7 +81,7 @@ class Shipping:
     def offsets(self) -> dict[SourcePartition, SourceOffset]:
         """What is committed, files only."""
         assert self._store is not None, "it does not run"
-        return {partition: offset for partition, offset in self._store.read(self.name).items() if partition.key != "started"}
+        return self._store.read(self.name)
 
     def wait_idle(self, deadline: float = 60.0) -> None:
         """Wait until a run to the end has come to it."""

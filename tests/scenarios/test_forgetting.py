@@ -40,7 +40,7 @@ def told(shipping: Shipping) -> set[str]:
     assert shipping._store is not None
     last = {tuple(json.loads(one.key or b"[]")): one.value for one in consume(shipping.bootstrap, OFFSETS_TOPIC, "read_committed")}
     ours = {key: value for key, value in last.items() if (key[0], key[2]) == (shipping._store.agent_uuid, "position")}
-    return {key[3] for key, value in ours.items() if value is not None} - {"started"}
+    return {key[3] for key, value in ours.items() if value is not None}
 
 
 @BOTH

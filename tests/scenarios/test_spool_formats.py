@@ -106,7 +106,7 @@ def saved(spooling: Spooling) -> list[SourceOffset]:
     """What is saved while it does not run."""
     store = OffsetStore.open(spooling.state_dir)
     try:
-        return [offset for partition, offset in store.read(spooling.name).items() if partition.key != "started"]
+        return list(store.read(spooling.name).values())
     finally:
         store.close()
 

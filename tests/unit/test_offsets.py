@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore, lane_rows, schema
+from copycat_agent.offsets import OffsetStore, lane_rows, saved_rows, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def test_a_position_never_decreases_except_on_request(store: OffsetStore) -> Non
 
 
 def test_a_value_that_cannot_be_stored_costs_nobody_elses_offset(store: OffsetStore) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(FatalError, match="this cannot be saved"):
         store.commit({part(): SourceOffset(object())})  # type: ignore[arg-type]
     store.commit({part(): SourceOffset(1)})
     assert store.read("nginx") == {part(): SourceOffset(1)}
@@ -220,15 +220,15 @@ def test_in_a_shared_transaction_one_refused_commit_does_not_hurt_the_others(sto
     assert store.read("bad") == {part("bad"): SourceOffset(10)}
 
 
-def no_number(partition: SourcePartition, offset: SourceOffset) -> schema.Row:
+def no_number(partition: SourcePartition, offset: SourceOffset) -> saved_rows.Row:
     """A row that SQLite refuses, as one with a number of more than 64 bits was."""
     row = list(_encode(partition, offset))
     if partition.connector == "bad":
-        row[schema.COLUMNS.index("size")] = BEYOND[offset.size]
+        row[saved_rows.COLUMNS.index("size")] = BEYOND[offset.size]
     return tuple(row)
 
 
-_encode = schema.encode
+_encode = saved_rows.encode
 BEYOND: list[object] = [2**64, None, object(), "\udc80"]
 """Values that make sqlite3 raise OverflowError, IntegrityError, ProgrammingError and UnicodeEncodeError."""
 
@@ -237,7 +237,7 @@ BEYOND: list[object] = [2**64, None, object(), "\udc80"]
 def test_whatever_a_commit_makes_the_store_raise_is_told_to_who_asked_for_it_and_to_nobody_else(
     store: OffsetStore, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
-    monkeypatch.setattr(schema, "encode", no_number)
+    monkeypatch.setattr(saved_rows, "encode", no_number)
     outcome: dict[str, str] = {}
 
     def commit(name: str) -> None:

@@ -12,7 +12,7 @@ from copycat_agent.errors import FatalError
 from copycat_agent.model import Account, Counts, Delivered, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.ledger import ACCOUNT_COLUMNS
-from copycat_agent.offsets.schema import checksum
+from copycat_agent.offsets.saved_rows import checksum
 
 if TYPE_CHECKING:
     from pathlib import Path

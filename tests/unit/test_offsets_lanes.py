@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import CopiedError, FatalError, PositionsError
-from copycat_agent.model import OFFSETS_TOPIC, Account, Counts, Head, Loss, Place, Position, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore
-from copycat_agent.offsets.lane_rows import FIRST
+from copycat_agent.model import (
+    OFFSETS_TOPIC,
+    STATE_KEY,
+    Account,
+    Counts,
+    Head,
+    Loss,
+    Place,
+    Position,
+    SourceOffset,
+    SourcePartition,
+    SourceState,
+    state_partition,
+)
+from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.offsets.lanes import KeptLanes
-from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.transactions.opening import Lanes, LaneSnapshot
 
 if TYPE_CHECKING:
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLACE = Place(OFFSETS_TOPIC, 7)
+STATE = SourceState({"first_ms": 1_000})
 OTHER = Place(OFFSETS_TOPIC, 3)
 
 
@@ -49,7 +61,11 @@ def open_lanes(
 
 
 def marks(store: OffsetStore, name: str = "app") -> dict[str, int | None]:
-    return {one.key: offset.position if offset else None for one, offset in store.unpublished(name, 100).items()}
+    """Of what Kafka has not been told: positions by key, None for what is deleted; of a state its `first_ms`."""
+    told = store.unpublished(name, 100)
+    known = {one.key: row.values["first_ms"] for one, row in told.items() if isinstance(row, SourceState)}
+    known |= {one.key: row.position for one, row in told.items() if isinstance(row, SourceOffset)}
+    return {one.key: known.get(one.key) for one in told}
 
 
 def rows(store: OffsetStore, name: str = "app") -> dict[str, int]:
@@ -61,7 +77,7 @@ def store(tmp_path: Path) -> Iterator[OffsetStore]:
     """One that was opened at step 5 of two lanes, with a file in each."""
     with OffsetStore.open(tmp_path / "state") as opened:
         open_lanes(opened, lane0=5, lane1=5)
-        opened.commit({part("a"): at(100), part("b"): at(100)}, heads={0: Head(6, "now", 60)}, told={part("a"), part("b")})
+        opened.commit({part("a"): at(100), part("b"): at(100)}, moved=LaneCommit("app", {0: Head(6, "now", 60)}, {part("a"), part("b")}))
         yield opened
 
 
@@ -85,9 +101,9 @@ def test_lanes_survive_a_restart(store: OffsetStore, tmp_path: Path) -> None:
 
 def test_what_was_there_before_the_lanes_is_told(tmp_path: Path) -> None:
     with OffsetStore.open(tmp_path) as store:
-        store.commit({part("a"): at(1), part("b"): at(2), part(STARTED): SourceOffset(1_000)})
+        store.commit({part("a"): at(1), part("b"): at(2), state_partition("app"): STATE})
         open_lanes(store, lane0=1)
-        assert list(marks(store).items()) == [(STARTED, 1_000), ("a", 1), ("b", 2)]  # when it first looked comes first
+        assert list(marks(store).items()) == [(STATE_KEY, 1_000), ("a", 1), ("b", 2)]  # when it first looked comes first
 
 
 def test_what_the_opening_has_told_itself_is_not_told_again(tmp_path: Path) -> None:
@@ -108,19 +124,22 @@ def test_a_lost_store_that_kafka_fills_has_nothing_to_tell_but_what_it_knows_bet
 
 def test_only_what_a_transaction_has_told_is_in_kafka(store: OffsetStore) -> None:
     assert marks(store) == {}
-    store.commit({part("a"): at(200), part("b"): at(100, "/logs/renamed"), part("c"): at(0)}, heads={1: Head(6, "now")}, told={part("a")})
+    store.commit(
+        {part("a"): at(200), part("b"): at(100, "/logs/renamed"), part("c"): at(0)},
+        moved=LaneCommit("app", {1: Head(6, "now")}, {part("a")}),
+    )
     assert marks(store) == {"b": 100, "c": 0}
     store.commit({}, forget=[part("b")])
     assert marks(store) == {"c": 0, "b": None}
-    store.commit({}, heads={0: Head(7, "now")}, told={part("b"), part("c")})
+    store.commit({}, moved=LaneCommit("app", {0: Head(7, "now")}, {part("b"), part("c")}))
     assert marks(store) == {}
 
 
 def test_what_changed_while_it_was_told_is_told_again(store: OffsetStore) -> None:
     store.commit({part("a"): at(100, "/logs/new"), part("c"): at(0)}, forget=[part("b")])
-    also = tuple(store.unpublished("app", 10).items())
+    also = store.unpublished("app", 10)
     store.commit({part("a"): at(100, "/logs/newer")})
-    store.commit({}, heads={0: Head(7, "now")}, also=also)
+    store.commit({}, moved=LaneCommit("app", {0: Head(7, "now")}, also=also))
     assert marks(store) == {"a": 100}
 
 
@@ -131,19 +150,18 @@ def test_no_more_is_handed_out_than_asked_for_and_the_oldest_first(store: Offset
 
 
 def test_when_it_first_looked_is_told_first(store: OffsetStore) -> None:
-    assert FIRST == STARTED
     store.commit({part("c"): at(0), part("d"): at(0)})
-    store.commit({part(STARTED): SourceOffset(1_000)})
-    assert list(store.unpublished("app", 2)) == [part(STARTED), part("c")]
-    assert list(store.unpublished("app", 1)) == [part(STARTED)]
+    store.commit({state_partition("app"): STATE})
+    assert list(store.unpublished("app", 2)) == [state_partition("app"), part("c")]
+    assert list(store.unpublished("app", 1)) == [state_partition("app")]
 
 
 def test_a_head_never_moves_back_nor_sideways(store: OffsetStore) -> None:
     for head, lane in ((Head(5, "now"), 0), (Head(6, "another"), 0), (Head(1, "now"), 2)):
         with pytest.raises(FatalError, match=f"lane {lane} of connector app would move"):
-            store.commit({part("a"): at(500)}, heads={lane: head}, told={part("a")})
+            store.commit({part("a"): at(500)}, moved=LaneCommit("app", {lane: head}, {part("a")}))
     assert rows(store) == {"a": 100, "b": 100}
-    store.commit({part("a"): at(100)}, heads={0: Head(6, "now", 60)}, told={part("a")})
+    store.commit({part("a"): at(100)}, moved=LaneCommit("app", {0: Head(6, "now", 60)}, {part("a")}))
     with pytest.raises(FatalError, match="would be opened at step 6, and it was at step 6"):
         open_lanes(store, lane0=6, lane1=6)
     with pytest.raises(FatalError, match="would be opened at no step"):
@@ -152,7 +170,7 @@ def test_a_head_never_moves_back_nor_sideways(store: OffsetStore) -> None:
 
 def test_a_head_that_is_refused_does_not_hurt_another_connector(store: OffsetStore) -> None:
     with pytest.raises(FatalError, match="would move from no step"):
-        store.commit({part("x", "other"): at(1)}, heads={0: Head(1, "now")})
+        store.commit({part("x", "other"): at(1)}, moved=LaneCommit("other", {0: Head(1, "now")}))
     store.commit({part("x", "other"): at(1)})
     assert store.failure is None
 
@@ -177,7 +195,7 @@ def test_accounts_of_what_was_not_known_here_add_up(store: OffsetStore) -> None:
 
 def test_a_row_that_is_further_is_not_taken_back(store: OffsetStore) -> None:
     """Lane 1 has taken the file on, and its step is saved; lane 0's, before that, is not."""
-    store.commit({part("a"): at(900)}, heads={1: Head(9, "now")}, told={part("a")})
+    store.commit({part("a"): at(900)}, moved=LaneCommit("app", {1: Head(9, "now")}, {part("a")}))
     assert open_lanes(store, told("a", 300, 7), lane0=8, lane1=10) == ()
     assert rows(store)["a"] == 900
 
@@ -222,12 +240,12 @@ def test_adopted_from_here_everything_is_told_and_the_topic_may_have_begun_anew(
 
 
 def test_adopted_from_the_topic_rows_go_back_and_those_it_lacks_go_but_not_what_it_was_never_told(store: OffsetStore) -> None:
-    store.commit({part(STARTED): SourceOffset(1_000, path="")})
+    store.commit({state_partition("app"): STATE})
     store.reset({part("a"): at(50)})
     store.adopt("app", "topic")
     assert open_lanes(store, told("a", 20, 2, losses=(loss("a"),)), lane0=3, lane1=1)
-    assert rows(store) == {"a": 20, STARTED: 1_000}
-    assert marks(store) == {STARTED: 1_000}
+    assert (rows(store), store.saved("app")[state_partition("app")]) == ({"a": 20}, STATE)
+    assert marks(store) == {STATE_KEY: 1_000}
     assert store.losses("app", 10) == ()  # step 2 was known
     open_lanes(store, lane0=4, lane1=2)
     assert rows(store)["a"] == 20
@@ -389,7 +407,7 @@ def test_an_agent_of_which_kafka_knows_nothing_is_not_taken_over_and_the_last_wo
 def test_a_copy_keeps_what_it_sent_and_goes_on_as_an_agent_of_its_own(store: OffsetStore, tmp_path: Path) -> None:
     uuid, nonce = store.identity[:2]
     open_lanes(store, name="side", place=OTHER, lane0=1)
-    store.commit({part("s", "side"): at(1)}, heads={0: Head(2, "now")}, told={part("s", "side")})
+    store.commit({part("s", "side"): at(1)}, moved=LaneCommit("side", {0: Head(2, "now")}, {part("s", "side")}))
     store.lanes_refused("app", PositionsError("behind"))
     assert not store.lanes("app").copied
     for _ in range(2):
@@ -433,11 +451,11 @@ def test_whatever_the_order_of_restarts_no_position_goes_back_and_no_mark_is_los
             heads = {0: 5, 1: 5}
             for (key, position, lane, seq), is_saved in zip(batches, saved, strict=True):
                 if is_saved and all(heads[other] <= seq for other in heads):
-                    store.commit({part(key): at(position)}, heads={lane: Head(seq, "now")}, told={part(key)})
+                    store.commit({part(key): at(position)}, moved=LaneCommit("app", {lane: Head(seq, "now")}, {part(key)}))
             known = store.lanes("app").heads
             news = [told(key, position, seq, lane) for key, position, lane, seq in batches if seq > known[lane].seq]
             before = rows(store)
             open_lanes(store, *news, lane0=10, lane1=8)
             after = rows(store)
             assert all(after[key] >= position for key, position in before.items())
-            assert all(after[one.partition.key] >= one.offset.position for one in news if one.offset)
+            assert all(after[one.partition.key] >= one.offset.position for one in news if isinstance(one.offset, SourceOffset))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import FatalError, RetriableError
-from copycat_agent.model import Fingerprint, Loss, LossReason, LossTotal, SourceOffset, SourcePartition
+from copycat_agent.model import Fingerprint, Loss, LossReason, LossTotal, SourceOffset, SourcePartition, SourceState, state_partition
 from copycat_agent.offsets import OffsetStore, ledger, schema
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def version_1(state: Path) -> None:
 
 
 EXPECTED = {
-    SourcePartition("nginx", "started"): SourceOffset(1790000000000),
+    state_partition("nginx"): SourceState({"first_ms": 1790000000000, "seen_ms": 0, "rotations": 0, "ahead_ns": 0, "boot": ""}),
     SourcePartition("nginx", "fe01:1f:18b0:0"): SourceOffset(
         4096, 17, path="/logs/caf\udce9.log", size=5000, fingerprint=Fingerprint(1024, "aa11", 256, "bb22")
     ),
@@ -201,7 +201,7 @@ def test_a_store_of_version_1_keeps_everything_and_gets_a_ledger(tmp_path: Path)
     for _ in range(2):
         with OffsetStore.open(tmp_path / "state") as store:
             assert store.agent_uuid == "9696774b-02a7-4c03-8d39-3b06caae5cc1"
-            assert store.read("nginx") == EXPECTED
+            assert store.saved("nginx") == EXPECTED
             assert store.connectors() == ("nginx", "pay")
             store.commit({PART: SourceOffset(1)}, losses=[lost(1)])
             assert store.losses(None, 1) == (lost(1),)
@@ -236,7 +236,7 @@ def test_killed_in_the_middle_of_a_migration_the_store_is_old_or_new(tmp_path: P
         with closing(sqlite3.connect(state / "offsets.db")) as connection:
             seen.add(connection.execute("PRAGMA user_version").fetchone()[0])
         with OffsetStore.open(state) as store:
-            assert store.read("nginx") == EXPECTED
+            assert store.saved("nginx") == EXPECTED
             assert store.losses(None, 1) == ()
     assert seen <= set(range(1, schema.VERSION + 1))
 

@@ -10,7 +10,7 @@ import pytest
 
 from copycat_agent.errors import FatalError
 from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.transactions.opening import LaneSnapshot
 
 PLACE = Place(OFFSETS_TOPIC, 7)
@@ -24,7 +24,7 @@ def state(tmp_path: Path) -> Path:
     with OffsetStore.open(state, rebuild=True) as store:
         assert store.identity.nonce
         store.lanes_opened("once", "c", PLACE, LaneSnapshot("c", {0: Head(1, "n", 10)}, ()))
-        store.commit({ONCE: SourceOffset(5)}, heads={0: Head(2, "n", 20)}, told={ONCE})
+        store.commit({ONCE: SourceOffset(5)}, moved=LaneCommit("once", {0: Head(2, "n", 20)}, {ONCE}))
         store.commit({OTHER: SourceOffset(7)})
     return state
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from copycat_agent.errors import RenamedError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition, is_connector_id
+from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SavedRow, SourcePartition, is_connector_id
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.checks import made_anew
 from copycat_agent.transactions.entries import partition_of
@@ -76,8 +76,8 @@ def kafka_world(definition: Definition, stopping: Callable[[], bool]) -> World:
     return KafkaSteps(definition.kafka, f"copycat-{definition.name}-lanes", stopping=stopping)
 
 
-Rows = Mapping[SourcePartition, SourceOffset | None]
-"""Offsets by partition, None for those that are forgotten."""
+Rows = Mapping[SourcePartition, SavedRow | None]
+"""What is saved, by partition, None for what is forgotten."""
 
 
 class Opened(NamedTuple):
@@ -137,7 +137,7 @@ class OpeningPlanner:
             cluster=kept.cluster,
             before=tuple(self._placed(kept, one, cluster, partitions) for one in kept.before),
             adopt=kept.adopt,
-            publish=tuple(self._store.read(self._name).items()) if is_new_there else (),
+            publish=tuple(self._store.saved(self._name).items()) if is_new_there else (),
             home=self._everybodys(self._store.identity.uuid, self._name, cluster, partitions),
             registers=is_new_there or bool(kept.adopt) or kept.registered != self._name,
             checks_name=kept.is_new or kept.registered == self._name,

@@ -14,13 +14,14 @@ import functools
 import time
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from copycat_agent.delivery.base import Accounts, DeliveryView, Pending, Report, Results, Unsaved, is_empty, joined
+from copycat_agent.delivery.base import Accounts, DeliveryView, Pending, Report, Results, Unsaved, joined
 from copycat_agent.delivery.exactly_once.attempts import without_what_is_done
 from copycat_agent.delivery.exactly_once.reopening import LANE, OffsetPublisher, Recovery
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import LaneOutcome, LanePlan, SourcePartition, Split, SplitResult
+from copycat_agent.offsets import LaneCommit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -130,10 +131,7 @@ class ExactlyOnce:
 
     def save(self, one: Unsaved, accounts: Accounts) -> bool:
         """See `Delivery.save`."""
-        entry = self._entry(one) if one.results else {}
-        writes = bool(entry or accounts) or not is_empty(one.changes)
-        if writes:
-            self._commit(one.changes, accounts, **entry)
+        writes = self._commit(one.changes, accounts, self._moved(one) if one.results else None)
         if one.results:
             flight, outcome = self._flights.pop(one.task), _outcome(one.results)
             self.heads = {**self.heads, one.task: outcome.head if outcome else flight.plan.head}
@@ -141,21 +139,23 @@ class ExactlyOnce:
 
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
         """See `Delivery.save_last`. What the batches have told is marked as not told, and told once more."""
-        outcomes = ((one.task, _outcome(one.results)) for one in unsaved) if changes.offsets else ()
+        outcomes = ((one.task, _outcome(one.results)) for one in unsaved) if changes.rows(self._definition.name) else ()
         heads = {number: outcome.head for number, outcome in outcomes if outcome is not None and outcome.state == "committed"}
-        self._commit(changes, accounts, **({"heads": heads, "connector": self._definition.name} if heads else {}))
+        self._commit(changes, accounts, LaneCommit(self._definition.name, heads))
 
-    def _commit(self, changes: Changes, accounts: Accounts, **entry: Any) -> None:  # noqa: ANN401 - the store's arguments
-        self._store.commit(changes.offsets, changes.forget, changes.losses, accounts=joined(accounts, changes), **entry)
+    def _commit(self, changes: Changes, accounts: Accounts, moved: LaneCommit | None) -> bool:
+        name = self._definition.name
+        rows, told = changes.rows(name), moved or LaneCommit(name)
+        return self._store.commit(rows, changes.forget, changes.losses, joined(accounts, changes), told)
 
-    def _entry(self, one: Unsaved) -> dict[str, Any]:
+    def _moved(self, one: Unsaved) -> LaneCommit | None:
         """Returns what is saved of a batch's transaction beside the changes that the source made of its results."""
         plan, outcome, changes = self._flights[one.task].plan, _outcome(one.results), one.changes
         if outcome is None or outcome.state != "committed":
-            return {}
+            return None
         told = {result.split.partition for result in one.results if _is_told(result, changes)}
-        heads = {one.task: outcome.head} if told or plan.also or changes.offsets or changes.forget else {}
-        return {"heads": heads, "told": told, "also": plan.also, "connector": self._definition.name}
+        heads = {one.task: outcome.head} if told or plan.also or changes.rows(self._definition.name) or changes.forget else {}
+        return LaneCommit(self._definition.name, heads, told, dict(plan.also))
 
     def tend(self) -> Results:
         """See `Delivery.tend`. To go on with what is not known raises nothing: the futures of `take_in` do."""

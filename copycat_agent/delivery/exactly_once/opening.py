@@ -9,7 +9,7 @@ from copycat_agent import failpoints
 from copycat_agent.delivery.exactly_once.attempts import Opener
 from copycat_agent.delivery.exactly_once.driver import ExactlyOnce
 from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
-from copycat_agent.model import Counts, SourceOffset, SourcePartition
+from copycat_agent.model import Counts, SavedRow, SourcePartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +111,7 @@ class ExactlyOnceOpening:
         return ExactlyOnce(self._definition, self._store, self._opener, found, self._report)
 
 
-def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SourceOffset]]:
+def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
     """Rows of the store that Kafka has been told."""
     return [(partition, offset) for partition, offset in asked.publish if offset is not None]
 

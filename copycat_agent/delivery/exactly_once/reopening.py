@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from copycat_agent import failpoints
 from copycat_agent.backoff import Backoff
 from copycat_agent.errors import BehindError, BlockedError, CopycatError, RetriableError
-from copycat_agent.model import Head, LaneOutcome, LanePlan, Position, SourcePartition, Split, SplitResult
+from copycat_agent.model import Head, LaneOutcome, LanePlan, Position, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.offsets import LaneCommit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,6 +140,7 @@ def _committed(split: Split, position: Position | None) -> SplitResult:
     """Returns the result as Kafka has it. What is not in Kafka (the end of the file, damage) is found, and counted, by reading on."""
     if position is None or position.offset is None:
         return SplitResult(split, split.offset)
+    assert isinstance(position.offset, SourceOffset), "a split has an offset"
     offset = replace(position.offset, done=split.offset.done, trouble=split.offset.trouble)
     losses = tuple(one for one in position.losses if one.reason != "damaged")
     return SplitResult(split, offset, position.counts, losses=losses)
@@ -231,7 +233,7 @@ class OffsetPublisher:
         rows, self.rows = self.rows, {}
         told = {} if self._error else rows
         with contextlib.suppress(RetriableError):  # then it is told again
-            self._store.commit({}, heads={LANE: head}, also=told.items(), connector=self._connector)
+            self._store.commit({}, moved=LaneCommit(self._connector, {LANE: head}, also=told))
         if self._error is not None:
             self._error, self._at = None, time.monotonic() + AGAIN_SECONDS
             self._backoff.succeeded()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import SourceOffset, SourcePartition, SourceState
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
-from copycat_agent.sources.log_file.followed import STARTED, Followed
+from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_newest, is_rotated
 from copycat_agent.sources.log_file.meeting import Meeting
 from copycat_agent.sources.log_file.succession import similarity
@@ -100,10 +99,7 @@ class Catalog:
 
     def scan(self, changes: Changes) -> None:
         """Compare what is there with what is known; `changes` takes up what has to be saved before anything new is read."""
-        started = SourcePartition(self.connector, STARTED)
-        first = started not in self.followed.offsets
-        if first:
-            changes.offsets[started] = SourceOffset(int(time.time() * 1000))
+        first = self._missed.is_first
         self.passed_over.begin_scan()
         self._missed.begin(changes)
         if self._discovery.starved:
@@ -164,6 +160,10 @@ class Catalog:
     def has_unclaimed(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
         return bool(self.followed.absent.fresh) or self.newcomers.is_releasing
+
+    def recall(self, state: SourceState) -> None:
+        """See `KeepsState.recall`."""
+        self._missed.recall(state)
 
     def leave(self, changes: Changes) -> None:
         """The agent stops in order: save when it looked last."""

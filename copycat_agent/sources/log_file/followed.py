@@ -146,10 +146,6 @@ def _is_stale(fd: int) -> bool:
     return False
 
 
-STARTED = "started"
-"""Key of the row that says that this connector has looked at its directories before; its position is epoch milliseconds, its size when it
-looked last (see `last_look`)."""
-
 _PLACES = 64
 """A name that more files have says nothing about where copies of one are put."""
 
@@ -187,9 +183,8 @@ class Followed:
                 Identity.parse(partition.key)
                 known.append(partition)
             except ValueError:
-                if partition.key != STARTED:
-                    hint = f"remove it: copycat offsets reset {self.connector} --key {partition.key}"
-                    self._log.warning("a saved offset is passed over, its key is none of a file", key=partition.key, hint=hint)
+                hint = f"remove it: copycat offsets reset {self.connector} --key {partition.key}"
+                self._log.warning("a saved offset is passed over, its key is none of a file", key=partition.key, hint=hint)
         self.absent.load(known)
 
     def add(self, file: TrackedFile) -> None:

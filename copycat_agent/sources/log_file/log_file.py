@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FileError
 from copycat_agent.formats import Frames, LineFrames, MultilineFrames
-from copycat_agent.model import Split, SplitResult
+from copycat_agent.model import SourceState, Split, SplitResult
 from copycat_agent.sources.base import Changes, Closeup, FileView, Keeper, Lag, Offsets, Plan, SourceKind
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.packing.packed import PackedStream
@@ -67,6 +67,10 @@ class LogFiles:
     def keep_with(self, keeper: Keeper) -> None:
         """See `KeepsFiles.keep_with`."""
         self._followed.descriptors.opened.keeper = keeper
+
+    def recall(self, state: SourceState) -> None:
+        """See `KeepsState.recall`."""
+        self._catalog.recall(state)
 
     @property
     def directories(self) -> Collection[str]:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from copycat_agent.definitions.source_rules import patterns_of
 from copycat_agent.logs import Log
-from copycat_agent.model import Loss, SourceOffset, SourcePartition
+from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, offsets_in
 from copycat_agent.offsets.looking import offsets_of
 from copycat_agent.options import Definition
-from copycat_agent.sources import SOURCES, Source, only_looking
+from copycat_agent.sources import SOURCES, Source, create_source
 from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.sources.files.identity import Identity
@@ -134,18 +134,21 @@ class PathAnswer:
 
 
 @contextmanager
-def asked(definition: Definition, saved: Saved, path: str, log: Log, *, most_bytes: int) -> Iterator[PathAnswer]:
-    """The answer about `path`, absolute; while the block runs, its split can be read. `saved` are all saved offsets.
+def asked(
+    definition: Definition, saved: Mapping[SourcePartition, SavedRow], path: str, log: Log, *, most_bytes: int
+) -> Iterator[PathAnswer]:
+    """The answer about `path`, absolute; while the block runs, its split can be read. `saved` is all that is saved.
 
     Takes a scan of the connector's directories when a pattern may name the path, else no time.
     """
-    offsets = offsets_of(definition, saved)
+    rows = offsets_of(definition, saved)
+    offsets = offsets_in(rows)
     names = list(dict.fromkeys((path, os.path.realpath(path))))
     if all(_by_patterns(definition, name) for name in names) and not _was_read(path, offsets):
         yield PathAnswer(definition, path, path, refusal=_by_patterns(definition, path), former=_former(path, "", offsets))
         return
     kind = SOURCES[definition.source.type]
-    with closing(kind.make(definition.name, only_looking(definition.source), definition.delivery, offsets, log)) as source:
+    with closing(create_source(kind.make, definition, rows, log, only_looks=True)) as source:
         losses = tuple(source.scan().losses)
         yield _answer(definition, source, offsets, names, losses, most_bytes)
 

@@ -23,7 +23,7 @@ from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, SourceOffset, SourcePartition, Split, Stretch, TaskId
 from copycat_agent.options import Definition, DlqOptions, ErrorsOptions, KafkaOptions, LimitsOptions
 from copycat_agent.producer import Intact, Message, Producers, TaskProducer
-from copycat_agent.sources import SOURCES, LooksLater, only_looking
+from copycat_agent.sources import SOURCES, LooksLater, create_source
 from copycat_agent.sources.contract import ENDLESS, PolledOptions, Position, Record
 from copycat_agent.sources.contract_stream import Records
 from copycat_agent.sources.files.packing import compressions
@@ -288,7 +288,7 @@ def given(definition: Definition, content: bytes | Path, name: str) -> tuple[Spl
 def upcoming(definition: Definition) -> Split:
     """What a task of the source would be given first, had it never run. Raises what the source does; FatalError where nothing is there."""
     kind, log = SOURCES[definition.source.type], logs.get("try")
-    with contextlib.closing(kind.make(definition.name, only_looking(definition.source), definition.delivery, {}, log)) as source:
+    with contextlib.closing(create_source(kind.make, definition, {}, log, only_looks=True)) as source:
         if isinstance(source, LooksLater):
             source.look_now()
         splits = source.plan(1).splits

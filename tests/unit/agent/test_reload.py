@@ -11,7 +11,7 @@ import pytest
 from copycat_agent.agent.files import Follower
 from copycat_agent.agent.reloading import differences
 from copycat_agent.errors import DefinitionError
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import STATE_KEY, SourceOffset, SourcePartition
 from copycat_agent.options import AgentOptions, KafkaOptions
 from copycat_agent.worker import State
 from tests.rig.waiting import wait_until
@@ -222,7 +222,7 @@ def test_a_broken_agent_yaml_at_the_start_is_an_error(host: Host) -> None:
 
 
 def offsets_of(host: Host, name: str) -> set[str]:
-    return {partition.key for partition in host.store.read(name)}
+    return {partition.key for partition in host.store.saved(name)}
 
 
 def save(host: Host, name: str, key: str = KEY) -> None:
@@ -238,7 +238,7 @@ def test_a_new_name_takes_over_offsets_and_what_a_person_wanted(host: Host) -> N
     outcome = host.reload()
     assert outcome.lines() == ["+ new (offsets of old)", "- old"]
     wait_until(lambda: host.worker.status("new").state is State.PAUSED, message=lambda: f"{host.worker.statuses()}")
-    assert (offsets_of(host, "old"), offsets_of(host, "new")) == (set(), {KEY, "started"})
+    assert (offsets_of(host, "old"), offsets_of(host, "new")) == (set(), {KEY, STATE_KEY})
     assert host.store.targets().get("new") == "paused"
     assert host.reload().lines() == [], "and once only"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from copycat_agent.control import AgentView, Control, Reload
 from copycat_agent.definitions import load_directory
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
-from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SourceOffset, SourcePartition
+from copycat_agent.model import BrokerView, ClientView, Counts, Loss, LossReason, LossTotal, Sample, SavedRow, SourcePartition
 from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.sources import FileView, Lag
@@ -38,7 +38,7 @@ class MemoryControl(Control):
         self.definitions, self.paths = loaded.definitions, loaded.paths
         self.states = {name: Status(name, State.RUNNING, since=NOW, counts=Counts(9, 900, 7, 1, 1), lag=Lag(50, 1, 2, 2), clients=(CLIENT,))
                        for name in self.definitions}  # fmt: skip
-        self.saved: dict[SourcePartition, SourceOffset] = {}
+        self.saved: dict[SourcePartition, SavedRow] = {}
         self.lanes: dict[str, KeptLanes] = {}
         self.adopted: list[tuple[str, Adopt, str]] = []
         self.gate: dict[str, threading.Event] = {}
@@ -118,10 +118,10 @@ class MemoryControl(Control):
     def offset_connectors(self) -> tuple[str, ...]:
         return tuple(sorted({partition.connector for partition in self.saved}))
 
-    def offsets(self, name: str) -> Mapping[SourcePartition, SourceOffset]:
+    def offsets(self, name: str) -> Mapping[SourcePartition, SavedRow]:
         return {partition: offset for partition, offset in self.saved.items() if partition.connector == name}
 
-    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SourceOffset], *, force: bool = False) -> None:
+    def set_offsets(self, name: str, offsets: Mapping[SourcePartition, SavedRow], *, force: bool = False) -> None:
         self._free(name, force=force)
         self.saved.update(offsets)
 

@@ -14,6 +14,7 @@ from copycat_agent.delivery.exactly_once.search import RefusalSearch
 from copycat_agent.errors import BlockedError, DataError, FatalError, TimestampError
 from copycat_agent.executor import run_batch
 from copycat_agent.formats import LineFrames, LineOptions
+from copycat_agent.model import SourceOffset
 from copycat_agent.sources.log_file.log_file import open_stream
 from tests.unit.batch.fake_lane import FakeBroker, FakeLane
 from tests.unit.batch.rig import batch_of, definition, never, split_of, write
@@ -72,7 +73,7 @@ def test_one_refused_record_becomes_a_dead_letter_and_all_others_get_through(tmp
     assert driver.counts == {"acknowledged": 4999, "letters": 1, "rejected": 0}
     assert broker.transactions < 45
     (position,) = {one.partition: one for one in driver.lane.found().positions}.values()
-    assert position.offset is not None
+    assert isinstance(position.offset, SourceOffset)
     assert position.offset.position == driver.splits[0].end
 
 

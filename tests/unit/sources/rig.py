@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent import logs
 from copycat_agent.errors import FileError, RetriableError
 from copycat_agent.formats import Chunk, LineFrames, LineOptions
-from copycat_agent.model import Loss, SourceOffset, SourcePartition, Split, SplitResult
+from copycat_agent.model import Loss, SavedRow, SourceOffset, SourcePartition, SourceState, Split, SplitResult, offsets_in, state_partition
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.base import Changes, Source
 from copycat_agent.sources.files import clock
-from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
@@ -52,11 +51,22 @@ class Agent:
         self.keeper: Keeper | None = None
         self.lines: list[bytes] = []
         self.store: dict[SourcePartition, SourceOffset] = {}
+        self.state: SourceState | None = None
         self.losses: list[Loss] = []
         self.disk_full = False
         self._waiting: list[tuple[tuple[SplitResult, ...], Changes]] = []
         self.options = LogFileOptions(type="log_file", include=include, **{"watch": "poll", "rotate_wait": 0.0, **options})
         self.source = self._make()
+
+    @property
+    def saved(self) -> dict[SourcePartition, SavedRow]:
+        """All that is saved, as the store has it."""
+        return {**self.store, **({} if self.state is None else {state_partition(self.name): self.state})}
+
+    @saved.setter
+    def saved(self, rows: Mapping[SourcePartition, SavedRow]) -> None:
+        self.store, state = offsets_in(rows), rows.get(state_partition(self.name))
+        self.state = state if isinstance(state, SourceState) else None
 
     def restart(self) -> None:
         """End without settling anything, as a crash does, and begin again from the store."""
@@ -75,8 +85,7 @@ class Agent:
         """One scan, saved. It finds nothing to save when the source has said that nothing has changed."""
         unchanged = self.source.unchanged()
         changes = self.source.scan()
-        saved = [partition for partition in changes.offsets if partition.key != STARTED]
-        assert not (unchanged and (saved or changes.forget or changes.losses or self.source.lag().files)), changes
+        assert not (unchanged and (changes.offsets or changes.forget or changes.losses or self.source.lag().files)), changes
         self._save((), changes)
 
     def work(self, behaviour: Behaviour = lambda: "read") -> int:
@@ -109,6 +118,8 @@ class Agent:
         made.append(source)
         if self.keeper is not None:
             source.keep_with(self.keeper)
+        if self.state is not None:
+            source.recall(self.state)
         return source
 
     def _save(self, results: tuple[SplitResult, ...], changes: Changes) -> None:
@@ -120,6 +131,7 @@ class Agent:
 
     def _store(self, changes: Changes) -> None:
         self.store.update(changes.offsets)
+        self.state = changes.state or self.state
         for partition in changes.forget:
             self.store.pop(partition, None)
         self.losses += changes.losses

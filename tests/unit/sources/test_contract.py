@@ -16,7 +16,7 @@ from copycat_agent import logs
 from copycat_agent.errors import FatalError, RetriableError
 from copycat_agent.formats import Parsed
 from copycat_agent.model import SourceOffset, SourcePartition, Split, SplitResult, Stretch
-from copycat_agent.offsets import schema
+from copycat_agent.offsets import saved_rows
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.contract import ENDLESS, POSITION_BYTES_MAX, Found, PolledOptions, as_text, same_position
 from copycat_agent.sources.contract_source import ContractSource
@@ -246,8 +246,8 @@ def test_a_position_is_json_of_some_size_and_compared_as_json() -> None:
 
 def test_a_cursor_is_stored_beside_a_position_that_stays_a_number() -> None:
     partition, offset = SourcePartition("app", "stream"), SourceOffset(12, records=12, path="x", cursor='{"offset":{"id":5}}')
-    row = schema.encode(partition, offset)
-    assert schema.decode(row[:-1]) == (partition, offset)
+    row = saved_rows.encode(partition, offset)
+    assert saved_rows.decode(row[:-1]) == (partition, offset)
     assert row[2] == "12"
     cut = replace(offset, cursor="", cut="1 0 5 0 0 - 0")
-    assert schema.decode(schema.encode(partition, cut)[:-1]) == (partition, cut)
+    assert saved_rows.decode(saved_rows.encode(partition, cut)[:-1]) == (partition, cut)

@@ -6,14 +6,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from copycat_agent.model import SourcePartition
+from copycat_agent.model import SourceState
 from copycat_agent.sources.files import clock
-from copycat_agent.sources.log_file.followed import STARTED
 from copycat_agent.sources.log_file.succession.last_look import SLACK_NS
 from tests.unit.sources.rig import Agent, agent_for, tick
 
@@ -143,9 +141,10 @@ def test_a_saved_look_that_lies_in_the_future_proves_nothing(tmp_path: Path, rot
     """Nothing says by how much the clock was set back: what was made since the connector's first look may be a generation."""
     log, agent = started(tmp_path)
     agent.stop()
-    row = SourcePartition("app", STARTED)
-    saved = agent.store[row]
-    agent.store[row] = replace(saved, size=saved.size + HOUR // 10**6, mtime_ns=saved.mtime_ns if known else 0, trouble="")
+    assert agent.state is not None
+    saved = agent.state.values
+    later = {"seen_ms": saved["seen_ms"] + HOUR // 10**6, "ahead_ns": saved["ahead_ns"] if known else 0, "boot": ""}
+    agent.state = SourceState({**saved, **later})
     agent.restart()
     lines = rotated_twice(log, rotate, agent)
     assert set(lines) >= {b"1", b"2", b"3"}

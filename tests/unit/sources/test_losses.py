@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from copycat_agent.model import Loss, SourcePartition, SplitResult
+from copycat_agent.model import Loss, SplitResult
 from copycat_agent.sources.log_file.tracked import TrackedFile
 from tests.unit.sources.rig import Agent, agent_for
 
@@ -183,7 +183,7 @@ def test_a_file_rotated_out_of_its_patterns_in_flight_never_moves_its_offset_bac
     agent.scan()
     agent.disk_full = False
     agent.scan()
-    (offset,) = [offset for partition, offset in agent.store.items() if partition.key != "started"]
+    (offset,) = agent.store.values()
     assert offset.position == 2
 
 
@@ -209,7 +209,7 @@ def test_a_file_out_of_reach_for_too_long_is_entered_when_it_is_forgotten(tmp_pa
     agent.stop()
     directory.rename(tmp_path / "unmounted")
     agent.scan()
-    aged = {partition: offset.gone_ms for partition, offset in agent.store.items() if partition.key != "started"}
+    aged = {partition: offset.gone_ms for partition, offset in agent.store.items()}
     assert all(aged.values())
     agent.store.update({partition: replace(agent.store[partition], gone_ms=1) for partition in aged})
     agent.restart()
@@ -217,7 +217,7 @@ def test_a_file_out_of_reach_for_too_long_is_entered_when_it_is_forgotten(tmp_pa
     agent.restart()
     agent.scan()
     assert [(loss.start, loss.end) for loss in agent.losses] == [(2, 9)]
-    assert set(agent.store) <= {SourcePartition("app", "started")}
+    assert not agent.store
 
 
 def test_what_grew_while_nothing_could_be_sent_is_known_to_the_next_start(tmp_path: Path) -> None:

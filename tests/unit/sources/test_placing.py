@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import DataError
-from copycat_agent.model import SourcePartition
+from copycat_agent.model import SourceState
 from copycat_agent.sources.log_file.beginning.placing import LineRules, Place, place
 from tests.unit.sources.rig import Agent, agent_for
 from tests.unit.sources.saved import remount
@@ -24,7 +24,7 @@ def placed(path: Path, wanted: str, rules: LineRules | None = None) -> Place:
 def read_on(agent: Agent, chosen: Place) -> list[bytes]:
     """What an agent reads that starts with the chosen offset."""
     agent.store[chosen.partition] = chosen.offset
-    agent.store[SourcePartition("app", "started")] = chosen.offset.__class__(1)
+    agent.state = SourceState({"first_ms": 1, "seen_ms": 0, "rotations": 0, "ahead_ns": 0, "boot": ""})
     agent.restart()
     agent.drain()
     assert agent.losses == []
@@ -98,7 +98,7 @@ def test_a_file_whose_device_number_has_changed_keeps_its_key(tmp_path: Path) ->
     agent = agent_for(tmp_path)
     agent.drain()
     saved = remount(agent.store)
-    key = next(one.key for one in saved if one.key != "started")
+    key = next(one.key for one in saved)
     by_path, by_key = place("app", saved, "4", path=str(path)), place("app", saved, "4", key=key)
     assert by_path == by_key
     assert (by_path.partition.key, by_path.doubts) == (key, ())

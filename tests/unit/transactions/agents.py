@@ -401,7 +401,7 @@ class Agent:
         for one in truth.positions:
             key = one.partition.key
             kept.unpublished.discard(key)
-            if one.offset is not None:
+            if isinstance(one.offset, SourceOffset):
                 kept.rows[key] = one.offset.position
         kept.heads.update(truth.heads)
         self.disk.save()

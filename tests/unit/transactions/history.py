@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from copycat_agent.errors import RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head
+from copycat_agent.model import OFFSETS_TOPIC, Head, SourceOffset
 from copycat_agent.transactions import entries
 from copycat_agent.transactions.opening import Lanes
 from copycat_agent.transactions.protocol import Entry, Step
@@ -458,7 +458,7 @@ class _Run:
         for number, head in kept.heads.items():
             if found.heads.get(number, Head()).seq < head.seq:
                 raise BrokenPromiseError(f"SQLite is ahead in lane {number}")
-        told = {one.partition.key: one.offset.position for one in found.positions if one.offset}
+        told = {one.partition.key: one.offset.position for one in found.positions if isinstance(one.offset, SourceOffset)}
         for file in self.files:
             if not file.destroyed and told.get(file.key, 0) != file.lines:
                 raise BrokenPromiseError(f"{file.key} is at {file.lines}, and the topic says {told.get(file.key)}")

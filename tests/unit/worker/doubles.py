@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import Batch, Counts, Fingerprint, Loss, SourceOffset, SourcePartition, Split, SplitResult, TaskId
+from copycat_agent.model import Batch, Counts, Fingerprint, Loss, SavedRow, SourceOffset, SourcePartition, Split, SplitResult, TaskId
 from copycat_agent.options import Definition
 from copycat_agent.sources import SOURCES
 
@@ -109,17 +109,23 @@ class MoodyStore:
             raise self.unreadable
         return self._store.read(connector)
 
+    def saved(self, connector: str) -> dict[SourcePartition, SavedRow]:
+        if self.unreadable is not None:
+            raise self.unreadable
+        return self._store.saved(connector)
+
     def commit(
         self,
-        offsets: Mapping[SourcePartition, SourceOffset],
+        saved: Mapping[SourcePartition, SavedRow],
         forget: Collection[SourcePartition] = (),
         losses: Collection[Loss] = (),
-        **lanes: Any,
+        *more: Any,
+        **moved: Any,
     ) -> bool:
-        if self.fails is not None and (offsets or forget or losses or any(lanes.values())):
+        if self.fails is not None and (saved or forget or losses or any(more) or any(moved.values())):
             self.refused += 1
             raise self.fails
-        return self._store.commit(offsets, forget, losses, **lanes)
+        return self._store.commit(saved, forget, losses, *more, **moved)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -142,7 +148,7 @@ class MoodyStore:
 
     def positions(self) -> dict[str, int]:
         """Saved positions of files by path."""
-        return {offset.path: offset.position for partition, offset in self._store.read("app").items() if partition.key != "started"}
+        return {offset.path: offset.position for offset in self._store.read("app").values()}
 
 
 NO_ROOM = RetriableError("the disk is full", "make room")

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
-from copycat_agent.model import Counts, Head, LaneOutcome, LanePlan, Place, Position, SplitResult
+from copycat_agent.model import Counts, Head, LaneOutcome, LanePlan, Place, Position, SourceOffset, SplitResult
 from copycat_agent.transactions.entries import FoundEntries, head_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry
 from tests.unit.worker.doubles import Results, settled
 
 if TYPE_CHECKING:
-    from copycat_agent.model import Batch, SourceOffset, SourcePartition
+    from copycat_agent.model import Batch, SourcePartition
     from copycat_agent.options import Definition
 
 
@@ -104,7 +104,7 @@ class FakeKafka:
 
     def positions(self, agent: str) -> dict[str, SourceOffset | None]:
         """What the topic says of each file of connector app, by path."""
-        return {one.offset.path: one.offset for one in self.found(agent, "app").positions if one.offset}
+        return {one.offset.path: one.offset for one in self.found(agent, "app").positions if isinstance(one.offset, SourceOffset)}
 
     def found(self, agent: str, name: str) -> FoundEntries:
         """What the topic has under the id of the connector with this name, and of nobody where the id has another name by now."""

@@ -15,7 +15,7 @@ import pytest
 from copycat_agent.delivery.exactly_once import opening, reopening
 from copycat_agent.delivery.exactly_once.driver import PACE_SECONDS
 from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.model import Head, Loss, Position, SourceOffset, SourcePartition
+from copycat_agent.model import STATE_KEY, Head, Loss, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
 from copycat_agent.worker import State, Worker, restarts
@@ -97,7 +97,7 @@ def test_the_first_batch_tells_what_the_first_look_has_found(run: Run, store: Mo
     run(executor)
     wait_saved(store, path, wait)
     plan = lane_plan(executor.batches[0])
-    assert [partition.key for partition, _ in plan.also] == ["started"]
+    assert [partition.key for partition, _ in plan.also] == [STATE_KEY]
     assert store.unpublished("app", 10) == {}
 
 
@@ -358,7 +358,7 @@ def while_a_batch_tells_of(told: Path, run: Run, store: MoodyStore, kafka: FakeK
     write(reading, "one")
     wait_until(lambda: executor.flying, message="a batch")
     plan = lane_plan(executor.batches[0])
-    assert str(told) in {offset.path for _, offset in plan.also if offset}
+    assert str(told) in {row.path for _, row in plan.also if isinstance(row, SourceOffset)}
     return worker, executor
 
 
@@ -624,7 +624,7 @@ def test_after_a_failed_telling_its_lane_is_opened_again_before_it_is_used(
     wait_state(worker, State.RUNNING)
     assert outcomes(worker) == {"openings": 1, "committed": 1}
     (batch,) = executor.batches
-    assert [partition.key for partition, _ in lane_plan(batch).also] == ["started"]  # nobody knows whether it was told
+    assert [partition.key for partition, _ in lane_plan(batch).also] == [STATE_KEY]  # nobody knows whether it was told
     offset = kafka.positions(store.identity.uuid)[str(path)]
     assert offset is not None
     assert offset.position == size

@@ -106,7 +106,7 @@ class Stepped:
         self.source = OneFile()
         log = logs.get("connector")
         self.context = ConnectorContext(Orders(), ConnectorState(log), ConnectorMetrics(), Taps(), log)
-        delivery = cast("Delivery", AtLeastOnce(cast("OffsetStore", None), log))
+        delivery = cast("Delivery", AtLeastOnce("app", cast("OffsetStore", None), log))
         source = cast("Source", self.source)
         self._machine = ConnectorMachine(definition(root), source, delivery, self.context, BEGIN, until_idle=until_idle, careful=False)
         self._steps = self._machine.run()

@@ -17,7 +17,7 @@ from copycat_agent.agent.reloading import find_renames
 from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, Attempt, Opener
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
 from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, Place, Position, SourceOffset, SourcePartition
-from copycat_agent.offsets import OffsetStore
+from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.transactions.entries import head_entry, partition_of, position_entry
 from copycat_agent.turns import Turns
 from tests.unit.worker.fake_kafka import FakeKafka
@@ -86,14 +86,14 @@ class Host:
         key = self.store.lanes(name).id
         self.kafka.append([position_entry(identity.uuid, key, told), head_entry(LaneId(identity.uuid, key, 0), now)])
         if saved:
-            self.store.commit({partition: SourceOffset(position, path=key)}, heads={0: now}, told={partition})
+            self.store.commit({partition: SourceOffset(position, path=key)}, moved=LaneCommit(name, {0: now}, {partition}))
 
     def positions(self, name: str) -> dict[str, int]:
         return {one.key: offset.position for one, offset in self.store.read(name).items()}
 
     def in_kafka(self, name: str) -> dict[str, int]:
         found = self.kafka.found(self.store.identity.uuid, name).positions
-        return {one.partition.key: one.offset.position for one in found if one.offset is not None}
+        return {one.partition.key: one.offset.position for one in found if isinstance(one.offset, SourceOffset)}
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import Head, LaneId, Position, SourceOffset, SourcePartition
+from copycat_agent.offsets import LaneCommit
 from copycat_agent.transactions.entries import head_entry, position_entry
 from copycat_agent.transactions.protocol import Entry
 from tests.rig.waiting import wait_until
@@ -99,7 +100,7 @@ class History:
         key = store.lanes(name).id
         self.host.kafka.append([*(position_entry(uuid, key, one) for one in told), head_entry(LaneId(uuid, key, 0), now)])
         if saved:
-            store.commit(rows, heads={0: now}, told=set(rows), also=also.items(), connector=name)
+            store.commit(rows, moved=LaneCommit(name, {0: now}, set(rows), also))
 
     def kill_after_commit(self) -> None:
         self.ship(saved=False)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import SourcePartition
-from copycat_agent.sources.base import Changes, Offsets
+from copycat_agent.model import SourcePartition, SourceState
+from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import clock, fingerprint
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.discovery import Mark
-from copycat_agent.sources.log_file.followed import STARTED, Followed
+from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.tracked import OpenedFile
 
 if TYPE_CHECKING:
@@ -43,29 +42,41 @@ class LastLook:
     Where a server stamps the files, that is the last change of their directory: whatever was in it then is as old, or older. That
     this host's clock was set back shows in what it is ahead of the time since the host was booted.
 
-    What is saved (in the STARTED row: `size`, epoch milliseconds; `mtime_ns` and `trouble`: `clock.ahead_ns` and `clock.boot`) is never
-    later than the truth: in doubt a file counts as unseen. `was_open` (its `records`): files that were made since then were not taken up
-    yet when the agent ended.
+    What is saved is the connector's state: `first_ms`, `seen_ms` (when it looked first and last, 0 before the end of a look), `ahead_ns`
+    and `boot` (`clock.ahead_ns` and `clock.boot` then), and `rotations`, how many logs had files that were made since and not taken up
+    yet. `seen_ms` is never later than the truth: in doubt a file counts as unseen.
     """
 
-    def __init__(self, connector: str, offsets: Offsets) -> None:
-        """`offsets` is the live view of what is saved."""
-        self._started = SourcePartition(connector, STARTED)
-        self._offsets = offsets
-        row = offsets.get(self._started)
-        self.was_open = row is not None and row.records > 0
-        saved_ns = row.size * 1_000_000 if row is not None else 0
-        self._first_ns = row.position * 1_000_000 if row is not None else 0
-        self._ahead_ns = row.mtime_ns if row is not None and row.trouble == clock.boot() else 0
-        self._usual = Since(saved_ns, saved_ns)
+    def __init__(self) -> None:
+        self.was_open = False
+        """Whether files that were made since then were not taken up yet when the agent ended."""
+        self._first_ms = self._ahead_ns = 0
+        self._usual = Since(0, 0)
         self._others: dict[str, Since] = {}
         self._blind: dict[str, Since] = {}
         self._begun_ns = 0
         self._saved_at = -_SAVE_SECONDS
         self._saved_marks: Mapping[str, Mark] = {}
 
-    def begin(self) -> None:
+    def recall(self, state: SourceState) -> None:
+        """Takes up what was saved last."""
+        told = state.values
+        self.was_open = told["rotations"] > 0
+        self._first_ms = told["first_ms"]
+        self._ahead_ns = told["ahead_ns"] if told["boot"] == clock.boot() else 0
+        saved_ns = told["seen_ms"] * 1_000_000
+        self._usual = Since(saved_ns, saved_ns)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the connector has never looked before."""
+        return not self._first_ms
+
+    def begin(self, changes: Changes) -> None:
         """Begin a look."""
+        if self.is_first:
+            self._first_ms = int(time.time() * 1000)
+            changes.state = self._state(0, 0)
         self._begun_ns = clock.now_ns() - SLACK_NS
         ahead_ns, self._ahead_ns = self._ahead_ns, clock.ahead_ns()
         if ahead_ns - self._ahead_ns > SLACK_NS and ahead_ns:
@@ -79,8 +90,9 @@ class LastLook:
         Then the last look may have been at any time since the connector looked first, or at any time at all.
         """
         now_ns = max([clock.now_ns(), *(mark[3] for mark in marks.values() if mark)]) + SLACK_NS
+        first_ns = self._first_ms * 1_000_000
         if self._usual.doubt_ns > now_ns:
-            self._usual = Since(self._usual.at_ns, self._first_ns if self._first_ns < now_ns else 1)
+            self._usual = Since(self._usual.at_ns, first_ns if first_ns < now_ns else 1)
 
     def before(self, directory: str) -> Since:
         """Returns when this directory was last listed before the look that has begun."""
@@ -97,19 +109,20 @@ class LastLook:
             clocks[which] = max(since, clocks.get(which, since))
         self._usual = min(clocks.values(), default=Since(self._begun_ns, self._begun_ns))
         self._others = {directory: since for directory, since in seen.items() if since != self._usual} | self._blind
-        is_due = bool(changes.offsets) or time.monotonic() - self._saved_at > _SAVE_SECONDS
+        is_due = bool(changes.offsets or changes.state) or time.monotonic() - self._saved_at > _SAVE_SECONDS
         if is_due and marks != self._saved_marks:  # where nothing came or went, the time of an earlier look says as much
             self._saved_marks, self._saved_at = dict(marks), time.monotonic()
             self.save(open_since_ns, changes)
 
     def save(self, open_since_ns: list[int], changes: Changes) -> None:
-        """Save it now. No effect before the first look."""
-        row = changes.offsets.get(self._started) or self._offsets.get(self._started)
-        if row is not None and self._usual.at_ns:
+        """Save it now. No effect before the end of the first look."""
+        if self._first_ms and self._usual.at_ns:
             known_ns = min([self._usual.doubt_ns, *open_since_ns, *(since.doubt_ns for since in self._blind.values())])
-            changes.offsets[self._started] = replace(
-                row, size=max(1, known_ns // 1_000_000), records=len(open_since_ns), mtime_ns=self._ahead_ns, trouble=clock.boot()
-            )
+            changes.state = self._state(max(1, known_ns // 1_000_000), len(open_since_ns))
+
+    def _state(self, seen_ms: int, rotations: int) -> SourceState:
+        told = {"first_ms": self._first_ms, "seen_ms": seen_ms, "rotations": rotations}
+        return SourceState({**told, "ahead_ns": self._ahead_ns, "boot": clock.boot()})
 
     def _seen(self, directory: str, mark: tuple[int, int, int, int]) -> Since:
         """Returns when the look that is over saw a directory."""

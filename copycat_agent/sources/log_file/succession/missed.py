@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copycat_agent.formats import Reader
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import SourceOffset, SourcePartition, SourceState
 from copycat_agent.sources.base import Changes
 from copycat_agent.sources.files import fingerprint
 from copycat_agent.sources.files.identity import Identity, identify, identify_by_name, is_at
@@ -76,16 +76,25 @@ class Missed:
         self._meeting = meeting
         self._passed_over = passed_over
         self._log = log
-        self._last_look = LastLook(followed.connector, followed.offsets)
+        self._last_look = LastLook()
         self._rotations: dict[tuple[str, str], _Rotation] = {}
         self._before: list[tuple[SourcePartition, SourceOffset]] | None = None
         self._has_looked = False
         self.has_closed = False
         """Whether one that is owed could not be opened: it has a row, and has to be searched for."""
 
+    @property
+    def is_first(self) -> bool:
+        """Whether the connector has never looked before."""
+        return self._last_look.is_first
+
+    def recall(self, state: SourceState) -> None:
+        """Takes up what was saved of the last look."""
+        self._last_look.recall(state)
+
     def begin(self, changes: Changes) -> None:
         """Begin a scan."""
-        self._last_look.begin()
+        self._last_look.begin(changes)
         if not self._has_looked:
             self._has_looked = True
             absent = self._followed.absent
