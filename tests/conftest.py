@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _AGENTS = pytest.StashKey[list[AgentProcess]]()
 _SHOWN_CHARACTERS = 20_000
+_LONG_FILES = ("tests/simulation/", "tests/unit/transactions/")
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("search", deadline=None, print_blob=True)
@@ -46,6 +47,11 @@ def pytest_configure() -> None:
     """A shell starts what runs in the background with SIGINT ignored, and children inherit that: tests that send it would wait for ever."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that compute for a minute come first: begun last, they would be waited for when everything else is done."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG_FILES))
 
 
 @pytest.fixture(autouse=True)
