@@ -27,7 +27,7 @@ def all_reach_ins() -> dict[str, list[str]]:
 def reach_ins(path: Path, private: set[str]) -> list[str]:
     """Those of one file; `private` is what the product defines, without what the tests define under the same name for themselves."""
     found = []
-    for node in ast.walk(_tree(path)):
+    for node in nodes(path):
         names: list[str] = []
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PRODUCT.name:
             names = [alias.name for alias in node.names if _PRIVATE.fullmatch(alias.name)]
@@ -48,7 +48,7 @@ def defined(paths: Iterable[Path]) -> set[str]:
 @cache
 def _defined_in(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(_tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -71,16 +71,21 @@ def _helpers(path: Path) -> list[Path]:
 @cache
 def _imported_tests(path: Path) -> list[Path]:
     found: list[Path] = []
-    for node in ast.walk(_tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
             base = PROJECT.joinpath(*str(node.module).split("."))
             found += [base.with_suffix(".py"), *((base / alias.name).with_suffix(".py") for alias in node.names)]
     return found
 
 
+def nodes(path: Path) -> list[ast.AST]:
+    """All nodes of the syntax of a file."""
+    return _nodes(path.read_text("utf-8"), str(path))
+
+
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"), str(path))
+def _nodes(text: str, path: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text, path)))
 
 
 def _called(function: ast.expr) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.reach_ins import all_reach_ins, reach_ins
+from tests.reach_ins import all_reach_ins, nodes, reach_ins
 
 PROJECT = Path(__file__).parents[1]
 PACKAGE = "copycat_agent"
@@ -247,11 +248,10 @@ def _dotted(path: Path, root: Path) -> str:
 
 def _imports(module: str, path: Path, modules: dict[str, Path]) -> list[Import]:
     """All imports of one file, those under TYPE_CHECKING included: a type is a dependency too."""
-    tree = ast.parse(path.read_text("utf-8"), str(path))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
-    late = {id(inner) for function in functions for inner in ast.walk(function)}
+    functions = [node for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
+    late = {id(inner) for function in functions for inner in ast.walk(function) if isinstance(inner, ast.Import | ast.ImportFrom)}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -328,7 +328,7 @@ def duplicate_classes(modules: dict[str, Path]) -> set[str]:
     """Names of classes that are defined in more than one module."""
     seen: dict[str, set[str]] = {}
     for module, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 seen.setdefault(node.name, set()).add(module)
     return {name for name, where in seen.items() if len(where) > 1}
@@ -336,9 +336,7 @@ def duplicate_classes(modules: dict[str, Path]) -> set[str]:
 
 def undocumented(modules: dict[str, Path]) -> list[str]:
     """Public methods without a docstring, but for those that a protocol, or a class that theirs is made of, documents."""
-    classes = [
-        (name, node) for name, path in modules.items() for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
-    ]
+    classes = [(name, node) for name, path in modules.items() for node in nodes(path) if isinstance(node, ast.ClassDef)]
     told = {node.name: {one.name for one in _methods(node) if ast.get_docstring(one)} for _, node in classes}
     contracts = set().union(
         *(told[node.name] for _, node in classes if any(ast.unparse(base).startswith("Protocol") for base in node.bases))
@@ -442,6 +440,7 @@ def test_a_use_of_a_private_name_is_found(tmp_path: Path, line: str, count: int)
     assert len(reach_ins(tmp_path / "test_it.py", {"_store"})) == count
 
 
+@cache
 def _all_imports() -> list[Import]:
     root = PROJECT / PACKAGE
     modules = {_dotted(path, root): path for path in root.rglob("*.py")}
