@@ -28,7 +28,6 @@ from copycat_agent.options import LogLevel
 from copycat_agent.worker import Status
 
 LIST_MAX = 10_000  # files and losses of one answer
-
 TAP_SECONDS_MAX = 60.0
 TAP_RECORDS_MAX = 1_000
 LOG_SECONDS_MAX = 30 * 86_400.0
