@@ -20,7 +20,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types"),
     ("options", "transactions", "turns"),
     ("oauth",),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
@@ -79,13 +79,13 @@ DOORS: dict[str, tuple[str, ...]] = {
 """Outside library -> the only modules or packages that import it."""
 
 LATE: dict[tuple[str, str], str] = {
-    ("formats", "copycat_agent.formats.records.avro.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
-    ("formats", "copycat_agent.formats.records.parquet.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
+    ("formats", "copycat_agent.formats.records.avro_reading"): "imports fastavro, 0.12 s that an agent of log files does without",
+    ("formats", "copycat_agent.formats.records.parquet_reading"): "imports pyarrow, 0.25 s and 40 MiB that log files do without",
     ("converters", "copycat_agent.converters.avro_form"): "imports fastavro, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.json_form"): "imports jsonschema, 0.1 s that other converters do without",
     ("converters", "copycat_agent.converters.proto_form"): "imports protobuf and its compiler, 0.1 s that others do without",
-    ("converters", "copycat_agent.converters.schemas.converting"): "imports the client of schema registries, 0.24 s",
-    ("converters", "copycat_agent.converters.schemas.registry_access"): "imports the client of schema registries, 0.24 s",
+    ("converters", "copycat_agent.converters.converting"): "imports the client of schema registries, 0.24 s",
+    ("converters", "copycat_agent.converters.registry_access"): "imports the client of schema registries, 0.24 s",
     ("__main__", "copycat_agent.probe"): "one command of all needs it",
     ("__main__", "copycat_agent.cli.main"): "half a second of imports, in which signals must find their handlers",
     ("oauth", "http.client"): "40 ms that only those who log in with a token need",

@@ -17,7 +17,7 @@ from copycat_agent.encoding.layout import Headers
 from copycat_agent.encoding.record_parts import Begun, PartOfRecord
 from copycat_agent.errors import CopycatError, DataError, FileError
 from copycat_agent.formats import Chunk, Draft, Parsed, Unparsed
-from copycat_agent.formats.records.trees.json_values import parse_all
+from copycat_agent.formats.records.json_values import parse_all
 from copycat_agent.options import TransformOptions
 from copycat_agent.producer import Message
 from copycat_agent.transforms import StepError

@@ -29,7 +29,7 @@ from copycat_agent.formats import Chunk, Frame, LongLine, Parsed, Part
 from copycat_agent.model import Batch, SourcePartition, Split
 from copycat_agent.producer import TaskProducer
 from copycat_agent.sources.files.reading.stream import Stream
-from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
+from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 from copycat_agent.transforms.sql import SqlStep
 
 BATCH_BYTES = 2**24

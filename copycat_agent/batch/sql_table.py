@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from copycat_agent.errors import DataError
+from copycat_agent.sql_types import element_of, map_of, struct_fields
 from copycat_agent.templates import scalar_text
 from copycat_agent.transforms.base import Columns
-from copycat_agent.transforms.paths import element_of
-from copycat_agent.transforms.sql import map_of, struct_fields
 
 RECORD = "__copycat_record"
 """The column that says which record a row comes from. Ours: a query cannot see it."""

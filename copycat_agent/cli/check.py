@@ -36,7 +36,7 @@ from copycat_agent.errors import CopycatError, DefinitionError, FatalError, Prob
 from copycat_agent.options import AgentOptions, Definition, SparkOptions
 from copycat_agent.sources.datasource.reader_process import ReaderFaultError, ReaderProcess, UnusableReaderError
 from copycat_agent.sources.datasource.source import DataSourceOptions
-from copycat_agent.transforms.queries import sql_step
+from copycat_agent.transforms import sql_step
 from copycat_agent.transforms.sql import sql_at
 
 if TYPE_CHECKING:

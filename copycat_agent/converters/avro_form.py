@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters.avro_writing import AvroType, Compiler, parsed
 from copycat_agent.converters.base import ConverterProblem, Site
-from copycat_agent.converters.schemas.form import (
-    REFERENCES_MAX,
-    BadSchemaError,
-    Key,
-    Scalar,
-    SqlType,
-    TooManyReferencesError,
-    Writer,
-    parse_type,
-)
-from copycat_agent.converters.schemas.registry_access import SchemaRegistry, Written
-from copycat_agent.converters.schemas.schema_options import file_problem, underivable
+from copycat_agent.converters.schema_forms import BadSchemaError, Key, Scalar, SchemaForm, Writer, Written, referred, typed
+from copycat_agent.converters.schema_options import file_problem, underivable
 from copycat_agent.model import Column
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.schemas.schema_options import AvroConverterOptions
+    from copycat_agent.converters.registry_access import SchemaRegistry
+    from copycat_agent.converters.schema_options import AvroConverterOptions
+    from copycat_agent.sql_types import SqlType
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MILLIS_DIGITS = 3
@@ -42,7 +34,7 @@ _KEYS: dict[str, Scalar] = {
 
 def avro_of(columns: tuple[Column, ...], name: str) -> dict[str, Any]:
     """A record of this name. Raises BadSchemaError for a name or a type that Avro does not have."""
-    return _record([(column.name, parse_type(column.type), column.nullable) for column in columns], name, set())
+    return _record(typed(columns), name, set())
 
 
 def _record(fields: list[tuple[str, SqlType, bool]], name: str, taken: set[str]) -> dict[str, Any]:
@@ -75,9 +67,9 @@ def _type(type_: SqlType, name: str, field: str, taken: set[str]) -> Any:  # noq
         digits = type_.numbers[0] if type_.numbers else 6
         unit, base = ("millis", "int") if digits <= _MILLIS_DIGITS else ("micros", "long")
         return {"type": base, "logicalType": f"time-{unit}"}
-    if type_.word == "array" and type_.parts:
+    if type_.word == "array":
         return {"type": "array", "items": _or_null(_type(type_.parts[0][1], f"{name}_item", field, taken))}
-    if type_.word == "map" and len(type_.parts) == 2 and type_.parts[0][1].word == "string":  # noqa: PLR2004 - key and value
+    if type_.word == "map" and type_.parts[0][1].word == "string":
         return {"type": "map", "values": _or_null(_type(type_.parts[1][1], f"{name}_value", field, taken))}
     if type_.word == "struct":
         return _record([(part, inner, True) for part, inner in type_.parts], name, taken)
@@ -88,41 +80,30 @@ def _or_null(type_: Any) -> Any:  # noqa: ANN401 - JSON
     return type_ if type_ == "null" else ["null", type_]
 
 
-class AvroForm:
-    """See `Form`."""
+class AvroForm(SchemaForm):
+    """Avro. References are parsed into the named types of the schema that has them."""
 
-    def __init__(self, options: AvroConverterOptions) -> None:
-        self._options = options
-
-    def of_file(self, registry: SchemaRegistry | None, *, registers: bool = False) -> tuple[Written, Writer]:
-        """See `Form`. A file stands for itself: nothing is asked."""
-        del registry, registers
-        assert self._options.schema_ is not None
-        return self._own(self._options.schema_.text)
-
-    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
-        """See `Form`."""
-        if schema.kind != "AVRO":
-            raise BadSchemaError(f"it is of type {schema.kind}, the converter is avro")
-        named: dict[str, Any] = {}
-        _load_references(schema, registry, named, set())
-        return self._writer(schema.text, named)
+    kind = "AVRO"
+    _options: AvroConverterOptions
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
-        """See `Form`."""
-        return self._own(written or json.dumps(avro_of(columns, name), separators=(",", ":")))
+        """See `SchemaForm.of_columns`."""
+        return self.own(written or json.dumps(avro_of(columns, name), separators=(",", ":")))
 
     def of_key(self, name: str) -> tuple[Written, Writer]:
-        """See `Form`."""
+        """See `SchemaForm.of_key`."""
         del name
-        return self._own('"string"')
+        return self.own('"string"')
 
-    def _own(self, text: str) -> tuple[Written, Writer]:
-        return Written("AVRO", text), self._writer(text, {})
+    def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
+        named: dict[str, Any] = {}
+        for _, other in referred(schema, registry, lambda one: (one.subject, one.version)):
+            parsed(_json(other.text), named)
+        return named
 
-    def _writer(self, text: str, named: dict[str, Any]) -> Writer:
-        schema = parsed(_json(text), named)
-        write = Compiler(named, drops=self._options.extra_fields == "drop").top(schema)
+    def _writer(self, text: str, others: dict[str, Any]) -> Writer:
+        schema = parsed(_json(text), others)
+        write = Compiler(others, drops=self._options.extra_fields == "drop").top(schema)
         return Writer(write, full_name(schema), _key(schema))
 
 
@@ -134,20 +115,6 @@ def _json(text: str) -> AvroType:
             return text.strip()  # a primitive type may stand without quotes
         msg = "it is no JSON"
         raise BadSchemaError(msg) from None
-
-
-def _load_references(schema: Written, registry: SchemaRegistry, named: dict[str, Any], seen: set[tuple[str, int]]) -> None:
-    """The named types of the schemas that it refers to, innermost first."""
-    for one in schema.references:
-        place = (one.subject, one.version)
-        if place in seen:
-            continue
-        seen.add(place)
-        if len(seen) > REFERENCES_MAX:
-            raise TooManyReferencesError
-        other = registry.version(*place).schema
-        _load_references(other, registry, named, seen)
-        parsed(_json(other.text), named)
 
 
 def full_name(schema: AvroType) -> str:
@@ -185,7 +152,7 @@ def _file_problems(options: AvroConverterOptions, site: Site) -> Iterator[Conver
     assert options.schema_ is not None
     file = options.schema_
     try:
-        _, writer = AvroForm(options).of_file(None)
+        _, writer = AvroForm(options).own(file.text)
         schema = parsed(_json(file.text), {})
     except BadSchemaError as error:
         yield file_problem(site, file, str(error), "correct the file; it is an Avro schema in JSON")

@@ -11,11 +11,10 @@ from typing import Any
 
 from fastavro import parse_schema
 
-from copycat_agent.converters import avro_numbers
+from copycat_agent.converters import avro_numbers, moments
 from copycat_agent.converters.avro_numbers import Write
-from copycat_agent.converters.schemas import moments
-from copycat_agent.converters.schemas.form import BadSchemaError
-from copycat_agent.converters.schemas.moments import Unfit, kind, wanted
+from copycat_agent.converters.moments import Unfit, kind, wanted
+from copycat_agent.converters.schema_forms import BadSchemaError
 
 AvroType = str | list[Any] | dict[str, Any]
 """An Avro schema, as JSON has it."""

@@ -14,25 +14,17 @@ from referencing.jsonschema import DRAFT7
 
 from copycat_agent.converters.base import ConverterProblem, Site
 from copycat_agent.converters.json_checking import SlowError, approver, bounded, check_patterns, give
+from copycat_agent.converters.moments import Unfit
 from copycat_agent.converters.plain import dump
-from copycat_agent.converters.schemas.form import (
-    REFERENCES_MAX,
-    BadSchemaError,
-    Key,
-    Scalar,
-    SqlType,
-    TooManyReferencesError,
-    Writer,
-    parse_type,
-)
-from copycat_agent.converters.schemas.moments import Unfit
-from copycat_agent.converters.schemas.registry_access import SchemaRegistry, Written
-from copycat_agent.converters.schemas.schema_options import file_problem, underivable
+from copycat_agent.converters.schema_forms import BadSchemaError, Key, Scalar, SchemaForm, Writer, Written, referred, typed
+from copycat_agent.converters.schema_options import file_problem, underivable
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.schemas.schema_options import JsonSchemaOptions
+    from copycat_agent.converters.registry_access import SchemaRegistry
+    from copycat_agent.converters.schema_options import JsonSchemaOptions
+    from copycat_agent.sql_types import SqlType
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -55,7 +47,7 @@ _KEYS: dict[str, Scalar] = {"string": "string", "integer": "int", "number": "dou
 
 def json_schema_of(columns: tuple[Column, ...], name: str) -> dict[str, Any]:
     """An object of this title. Raises BadSchemaError for a type that is not known."""
-    made = _object([(column.name, parse_type(column.type), column.nullable) for column in columns])
+    made = _object(typed(columns))
     required = [column.name for column in columns if not column.nullable]
     return {"$schema": _DRAFT, "title": name, **made, **({"required": required} if required else {})}
 
@@ -72,9 +64,9 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type(type_: SqlType, field: str) -> dict[str, Any]:
-    if type_.word == "array" and type_.parts:
+    if type_.word == "array":
         return {"type": "array", "items": _or_null(_type(type_.parts[0][1], field))}
-    if type_.word == "map" and len(type_.parts) == 2:  # noqa: PLR2004 - key and value
+    if type_.word == "map":
         return {"type": "object", "additionalProperties": _or_null(_type(type_.parts[1][1], field))}
     if type_.word == "struct":
         return _object([(name, inner, True) for name, inner in type_.parts])
@@ -83,37 +75,23 @@ def _type(type_: SqlType, field: str) -> dict[str, Any]:
     raise BadSchemaError(f"field {field[:100]!r} is of type {type_.word}, for which JSON Schema has none")
 
 
-class JsonForm:
-    """See `Form`."""
+class JsonForm(SchemaForm):
+    """JSON Schema. References are resources under the names that the schemas give them."""
 
-    def __init__(self, options: JsonSchemaOptions) -> None:
-        self._options = options
-
-    def of_file(self, registry: SchemaRegistry | None, *, registers: bool = False) -> tuple[Written, Writer]:
-        """See `Form`. A file stands for itself: nothing is asked."""
-        del registry, registers
-        assert self._options.schema_ is not None
-        return self._own(self._options.schema_.text)
-
-    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
-        """See `Form`."""
-        if schema.kind != "JSON":
-            raise BadSchemaError(f"it is of type {schema.kind}, the converter is json_schema")
-        others: dict[str, Any] = {}
-        _load_references(schema, registry, others)
-        return self._writer(schema.text, others)
+    kind = "JSON"
+    _options: JsonSchemaOptions
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
-        """See `Form`."""
+        """See `SchemaForm.of_columns`. A file's own schema is none of JSON."""
         del written
-        return self._own(json.dumps(json_schema_of(columns, name), separators=(",", ":")))
+        return self.own(json.dumps(json_schema_of(columns, name), separators=(",", ":")))
 
     def of_key(self, name: str) -> tuple[Written, Writer]:
-        """See `Form`."""
-        return self._own(json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "title": name, "type": "string"}))
+        """See `SchemaForm.of_key`."""
+        return self.own(json.dumps({"$schema": _DRAFT, "title": name, "type": "string"}))
 
-    def _own(self, text: str) -> tuple[Written, Writer]:
-        return Written("JSON", text), self._writer(text, {})
+    def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
+        return {name: schema_of(other.text) for name, other in referred(schema, registry, lambda one: one.name)}
 
     def _writer(self, text: str, others: dict[str, Any]) -> Writer:
         schema = schema_of(text)
@@ -198,17 +176,6 @@ def _words(error: ValidationError) -> str:
         return f"field {str(extra)[:_WORDS_MAX]!r} is not in the schema, which allows no others"
     shown = json.dumps(said)
     return f"the schema's {keyword} does not allow it" + (f" ({shown})" if len(shown) <= _WORDS_MAX else "")
-
-
-def _load_references(schema: Written, registry: SchemaRegistry, others: dict[str, Any]) -> None:
-    for one in schema.references:
-        if one.name in others:
-            continue
-        if len(others) >= REFERENCES_MAX:
-            raise TooManyReferencesError
-        other = registry.version(one.subject, one.version).schema
-        others[one.name] = schema_of(other.text)
-        _load_references(other, registry, others)
 
 
 def _key(schema: Any) -> Key | None:  # noqa: ANN401 - JSON

@@ -19,16 +19,17 @@ from grpc_tools import _protoc_compiler, protoc
 
 from copycat_agent.converters.base import ConverterProblem, Site
 from copycat_agent.converters.proto_fields import writer_of
-from copycat_agent.converters.schemas.form import REFERENCES_MAX, BadSchemaError, Key, Scalar, TooManyReferencesError, Writer
-from copycat_agent.converters.schemas.registry_access import Reference, SchemaRegistry, Written
-from copycat_agent.converters.schemas.schema_options import file_problem, is_inside
+from copycat_agent.converters.schema_forms import BadSchemaError, Key, Reference, Scalar, SchemaForm, Writer, Written, referred
+from copycat_agent.converters.schema_options import file_problem, is_inside
 
 if TYPE_CHECKING:
-    from copycat_agent.converters.schemas.schema_options import ProtobufOptions
+    from copycat_agent.converters.registry_access import SchemaRegistry
+    from copycat_agent.converters.schema_options import ProtobufOptions
     from copycat_agent.model import Column
 
 _GOOGLE = Path(grpc_tools.__file__).parent / "_proto"
 _WORDS_MAX = 300
+_GOOGLES = "google/protobuf/"
 _ROOT = "schema.proto"
 """What a schema from the registry is called while it is compiled."""
 _KEYS: dict[int, Scalar] = {
@@ -98,7 +99,7 @@ def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
 
 def imports_of(file: FileDescriptor) -> list[FileDescriptor]:
     """What a file imports, without what every reader has."""
-    return [one for one in file.dependencies if not one.name.startswith("google/protobuf/")]
+    return [one for one in file.dependencies if not one.name.startswith(_GOOGLES)]
 
 
 def message_indexes(message: Descriptor) -> bytes:
@@ -124,37 +125,28 @@ def _zigzag(number: int) -> bytes:
     return bytes([*out, number])
 
 
-class ProtoForm:
-    """See `Form`."""
+class ProtoForm(SchemaForm):
+    """Protobuf. What a file imports is in the registry under the name in the import, as with Confluent's serializers."""
 
-    def __init__(self, options: ProtobufOptions) -> None:
-        self._options = options
+    kind = "PROTOBUF"
+    _options: ProtobufOptions
 
     def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[Written, Writer]:
-        """See `Form`. What it imports is in the registry under the name in the import, as with Confluent's serializers."""
+        """See `SchemaForm.of_file`."""
         file = self._options.schema_
         assert file is not None
         message = self.message()
-        texts = dict(file.imports)
         done: dict[str, Reference] = {}
         for other in imports_of(message.file):
-            _refer(other, texts, registry, done, registers=registers)
+            _refer(other, dict(file.imports), registry, done, registers=registers)
         references = tuple(done[other.name] for other in imports_of(message.file))
-        return Written("PROTOBUF", file.text, references), self._writer(message)
+        return Written(self.kind, file.text, references), self._compiled(message)
 
     def message(self) -> Descriptor:
         """The message of the options' file."""
         file = self._options.schema_
         assert file is not None
         return message_of(compile_proto(file.name, {file.name: file.text, **dict(file.imports)}), self._options.message)
-
-    def of_registry(self, schema: Written, registry: SchemaRegistry) -> Writer:
-        """See `Form`."""
-        if schema.kind != "PROTOBUF":
-            raise BadSchemaError(f"it is of type {schema.kind}, the converter is protobuf")
-        texts = {_ROOT: schema.text}
-        _load_references(schema, registry, texts)
-        return self._writer(message_of(compile_proto(_ROOT, texts), self._options.message))
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
         """No numbers for the fields would stay the same when columns come and go."""
@@ -166,7 +158,14 @@ class ProtoForm:
         """See `of_columns`."""
         return self.of_columns((), name, "")
 
-    def _writer(self, message: Descriptor) -> Writer:
+    def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:
+        found = referred(schema, registry, lambda one: None if one.name == _ROOT or one.name.startswith(_GOOGLES) else one.name)
+        return {name: other.text for name, other in found}
+
+    def _writer(self, text: str, others: dict[str, Any]) -> Writer:
+        return self._compiled(message_of(compile_proto(_ROOT, {_ROOT: text, **others}), self._options.message))
+
+    def _compiled(self, message: Descriptor) -> Writer:
         before, write = message_indexes(message), writer_of(message, drops=self._options.extra_fields == "drop")
         return Writer(lambda value: before + write(value), message.full_name, _key(message))
 
@@ -184,17 +183,6 @@ def _refer(file: FileDescriptor, texts: dict[str, str], registry: SchemaRegistry
     done[name] = Reference(name, name, registry.find(name, written).version)
 
 
-def _load_references(schema: Written, registry: SchemaRegistry, texts: dict[str, str]) -> None:
-    for one in schema.references:
-        if one.name in texts or one.name.startswith("google/protobuf/"):
-            continue
-        if len(texts) > REFERENCES_MAX:
-            raise TooManyReferencesError
-        other = registry.version(one.subject, one.version).schema
-        texts[one.name] = other.text
-        _load_references(other, registry, texts)
-
-
 def _key(message: Descriptor) -> Key | None:
     """A text goes into the only field of a message, where it has one."""
     field = message.fields[0] if len(message.fields) == 1 else None
@@ -206,7 +194,8 @@ def _key(message: Descriptor) -> Key | None:
 def problems(options: ProtobufOptions, site: Site) -> Iterator[ConverterProblem]:
     """What is wrong with the schema's file, and declared fields that its message does not have."""
     file = options.schema_
-    assert file is not None
+    if file is None:
+        return
     try:
         message = ProtoForm(options).message()
     except BadSchemaError as error:

@@ -41,7 +41,7 @@ from copycat_agent.options import (
 from copycat_agent.registry import FAULT, Registry, Unusable, told
 from copycat_agent.sources import SOURCES
 from copycat_agent.transforms import TRANSFORMS, StepOptions
-from copycat_agent.transforms.guarding import action_keys
+from copycat_agent.transforms.base import action_keys
 
 _O = TypeVar("_O", bound=Options)
 

@@ -28,10 +28,9 @@ from copycat_agent.patterns import compile_pattern
 from copycat_agent.sources.declared import declared_columns
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.templates import Template, compile_template
-from copycat_agent.transforms import action_of, columns_after
+from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, action_of, columns_after, columns_at
 from copycat_agent.transforms.grok import GrokOptions, translated
 from copycat_agent.transforms.match import PlainCondition
-from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, columns_at
 from copycat_agent.transforms.sql import SqlOptions, sql_at
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)

@@ -5,6 +5,7 @@ The door to pydantic. Each source, format, transform and converter derives its o
 A field exists only when the option works. Every field has a description: it is the reference documentation.
 """
 
+from pydantic import AfterValidator as AfterValidator
 from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
 from pydantic import PlainSerializer as PlainSerializer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -148,11 +148,14 @@ Secret = Annotated[SecretStr, PlainSerializer(lambda _: HIDDEN, return_type=str)
 ScalarText = Annotated[str, BeforeValidator(_as_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """Text for which a number or boolean is accepted too, taken as it is written."""
 
-Patterns = Annotated[
-    tuple[str, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+T = TypeVar("T", bound=str)
+OneOrMore = Annotated[
+    tuple[T, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
+"""A text, or a list of them."""
+Patterns = OneOrMore[str]
 """One pattern, or a list of them."""
 
 

@@ -22,7 +22,7 @@ from copycat_agent.executor import run_batch
 from copycat_agent.options import Definition
 from copycat_agent.runner import bounded, failed, unpacked, unread
 from copycat_agent.spark.runners import RunnerExecutor
-from copycat_agent.transforms.queries import sql_step
+from copycat_agent.transforms import sql_step
 from copycat_agent.transforms.sql import SqlStep
 from copycat_agent.turns import Turns, party_of, went_well
 

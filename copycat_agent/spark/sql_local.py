@@ -18,7 +18,7 @@ from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import step_of
 from copycat_agent.spark.sql_jobs import SqlContexts
 from copycat_agent.spark.sql_words import QueryFailedError
-from copycat_agent.transforms.queries import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
+from copycat_agent.transforms import UNKNOWN_COLUMNS, UNKNOWN_COLUMNS_HINT, sql_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,28 +9,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from copycat_agent.formats.draft import Draft
-from copycat_agent.options import TransformOptions
+from copycat_agent.options import Definition, SourceOptions, TransformOptions
 from copycat_agent.registry import Registry
-from copycat_agent.transforms.base import Columns, Steady, Step, StepError, StepFaultError, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import (
+    Columns,
+    Guarded,
+    Steady,
+    Step,
+    StepError,
+    StepFaultError,
+    StepOptions,
+    Transform,
+    TransformKind,
+    action_keys,
+    fenced_transform,
+    wrong_transform,
+)
 from copycat_agent.transforms.containers import CRI, DOCKER, JSON
 from copycat_agent.transforms.convert import CONVERT
 from copycat_agent.transforms.csv_ import CSV
 from copycat_agent.transforms.dropping import DROP_IF, KEEP_IF, SAMPLE
 from copycat_agent.transforms.field_layout import DROP_FIELDS, FLATTEN, KEEP_FIELDS, NEST, RENAME
 from copycat_agent.transforms.grok import GROK
-from copycat_agent.transforms.guarding import Guarded, action_keys, fenced_transform, wrong_transform
 from copycat_agent.transforms.hiding import HASH, MASK
 from copycat_agent.transforms.key_value import KEY_VALUE, LOGFMT
 from copycat_agent.transforms.match import Condition, compile_matcher
-from copycat_agent.transforms.regex_ import REGEX
-from copycat_agent.transforms.replace import REPLACE
+from copycat_agent.transforms.regex_ import REGEX, REPLACE
 from copycat_agent.transforms.set_ import DEFAULT, SET
-from copycat_agent.transforms.sql import SQL
+from copycat_agent.transforms.sql import RAW_LINE, SQL, SqlOptions, SqlStep, declared_columns, plain_type, sql_at
 from copycat_agent.transforms.syslog import SYSLOG
 from copycat_agent.transforms.timestamp import TIMESTAMP
 
 __all__ = [
     "TRANSFORMS",
+    "UNKNOWN_COLUMNS",
+    "UNKNOWN_COLUMNS_HINT",
     "Columns",
     "Condition",
     "Draft",
@@ -45,8 +58,10 @@ __all__ = [
     "action_of",
     "build_transform",
     "columns_after",
+    "columns_at",
     "compile_matcher",
     "kind_of",
+    "sql_step",
 ]
 
 _BUILT_IN: dict[str, TransformKind] = {
@@ -109,3 +124,34 @@ def columns_after(steps: Sequence[TransformOptions], before: Columns | None) -> 
     for options in steps:
         before = kind_of(options).columns(options, before)
     return before
+
+
+UNKNOWN_COLUMNS = "nobody knows the columns of records before a record is read"
+"""Why a query without a schema cannot be run."""
+UNKNOWN_COLUMNS_HINT = 'declare them: sql: {query: "...", schema: "ts timestamp, level string"}'
+
+
+def sql_step(definition: Definition) -> SqlStep | None:
+    """The query, None when the definition has none. `columns` are None where they are neither declared nor known."""
+    number = sql_at(definition.transforms)
+    if number is None:
+        return None
+    options = definition.transforms[number]
+    assert isinstance(options, SqlOptions)
+    return SqlStep(number, options, columns_at(definition.source, definition.transforms, number))
+
+
+def columns_at(source: SourceOptions, transforms: Sequence[TransformOptions], number: int) -> Columns | None:
+    """The columns of the table of the query that is the `number`-th step: declared, or as known from the steps before."""
+    options = transforms[number]
+    assert isinstance(options, SqlOptions)
+    if (declared := declared_columns(options)) is not None:
+        return declared
+    is_text = source.type == "log_file" or getattr(getattr(source, "format", None), "type", "") == "lines"
+    columns = columns_after(transforms[:number], RAW_LINE if is_text else None)
+    if not columns:
+        return None
+    try:
+        return tuple(column._replace(type=plain_type(column.type)) for column in columns)
+    except ValueError:
+        return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.records.trees.json_values import parse
+from copycat_agent.formats.records.json_values import parse
 from copycat_agent.model import Column
 from copycat_agent.options import Field
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind

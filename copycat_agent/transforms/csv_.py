@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.records.fields.columns import Columns as RowColumns
-from copycat_agent.formats.records.fields.columns import Rules, numbered
-from copycat_agent.formats.records.fields.types import TypeSettings, TypeWord, ZoneName, field_types
-from copycat_agent.formats.records.tables.csv_options import ESCAPES_NOTHING, UNCLOSED, CsvHit, CsvOptions, Open, Scan, problems
-from copycat_agent.formats.records.tables.csv_rows import RowReader
+from copycat_agent.formats.records.columns import Columns as RowColumns
+from copycat_agent.formats.records.columns import Rules, numbered
+from copycat_agent.formats.records.csv_options import ESCAPES_NOTHING, UNCLOSED, CsvHit, CsvOptions, Open, Scan, problems
+from copycat_agent.formats.records.csv_rows import RowReader
+from copycat_agent.formats.records.field_types import TypeSettings, TypeWord, ZoneName, field_types
 from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind

@@ -10,7 +10,7 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, Options
 from copycat_agent.templates import SplitMeta, compile_path, scalar_text
 from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.match import Condition, compile_matcher
+from copycat_agent.transforms.match import Condition, Matcher, compile_matcher
 from copycat_agent.transforms.paths import FieldName
 
 _MASK = 0xFFFFFFFF
@@ -19,31 +19,21 @@ _MASK = 0xFFFFFFFF
 class KeepIfOptions(StepOptions):
     """Only matching records go on."""
 
-    keep_if: dict[str, Condition] = Field(
+    keep_if: Matcher[dict[str, Condition]] = Field(
         min_length=1,
         description="Only records that match go on: fields, each with a value, a list of values, or "
         "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}, {not: any of these}. All fields have to match.",
     )
 
-    def model_post_init(self, context: object) -> None:
-        """See `StepOptions`."""
-        super().model_post_init(context)
-        compile_matcher(self.keep_if)
-
 
 class DropIfOptions(StepOptions):
     """Matching records are dropped."""
 
-    drop_if: dict[str, Condition] = Field(
+    drop_if: Matcher[dict[str, Condition]] = Field(
         min_length=1,
         description="Records that match are dropped: fields, each with a value, a list of values, or "
         "{matches: RE}, {lt|le|gt|ge: n}, {exists: bool}, {not: any of these}. All fields have to match.",
     )
-
-    def model_post_init(self, context: object) -> None:
-        """See `StepOptions`."""
-        super().model_post_init(context)
-        compile_matcher(self.drop_if)
 
 
 def _keep(options: KeepIfOptions) -> Transform:

@@ -8,6 +8,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.model import Column
 from copycat_agent.options import Field, Options
+from copycat_agent.sql_types import struct_fields, struct_of
 from copycat_agent.templates import MISSING
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.paths import (
@@ -18,8 +19,6 @@ from copycat_agent.transforms.paths import (
     nested_finder,
     putter,
     remover,
-    struct_fields,
-    struct_of,
     taker,
     type_at,
     with_type,
@@ -116,9 +115,8 @@ class RenameOptions(StepOptions):
         "field that is missing is left out; what has the new name already is replaced.",
     )
 
-    def model_post_init(self, context: object) -> None:
+    def model_post_init(self, _: object) -> None:
         """Refuse what has no one meaning."""
-        super().model_post_init(context)
         for names in (list(self.rename), list(self.rename.values())):
             if twice := clash(names):
                 msg = f"{twice!r} is named twice, or lies in another field that is named"
@@ -169,9 +167,8 @@ class NestOptions(StepOptions):
         "nothing is made."
     )
 
-    def model_post_init(self, context: object) -> None:
+    def model_post_init(self, _: object) -> None:
         """Refuse to put a field into itself."""
-        super().model_post_init(context)
         into = self.nest.into
         if any(f"{into}.".startswith(f"{name}.") for name in self.nest.fields_ or ()):
             msg = f"{into!r} cannot move into itself"

@@ -12,19 +12,18 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, Options, Regex, Secret
 from copycat_agent.patterns import Match, compile_pattern
+from copycat_agent.sql_types import element_of, struct_fields, struct_of
 from copycat_agent.templates import MISSING, scalar_text
 from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.paths import (
     Change,
     FieldName,
     FieldNames,
+    apart,
     changers,
     clash,
-    element_of,
     finder,
     putter,
-    struct_fields,
-    struct_of,
     type_at,
     with_type,
 )
@@ -191,6 +190,7 @@ def _as_rule(value: object) -> object:
 
 
 _Rule = Annotated[MaskRule, BeforeValidator(_as_rule, json_schema_input_type=str | MaskRule)]
+_Rules = dict[FieldName, _Rule]
 
 
 def _as_rules(value: object) -> object:
@@ -204,19 +204,12 @@ def _as_rules(value: object) -> object:
 class MaskOptions(StepOptions):
     """Parts of values are made unreadable."""
 
-    mask: Annotated[dict[FieldName, _Rule], BeforeValidator(_as_rules, json_schema_input_type=dict[FieldName, _Rule])] = Field(
+    mask: Annotated[_Rules, BeforeValidator(_as_rules, json_schema_input_type=_Rules), apart("masked")] = Field(
         min_length=1,
         description="Fields and what is hidden in them: a pattern, or {pattern, with}. {card: '\\b\\d{12}(\\d{4})\\b'} leaves the last "
         "four digits. Numbers become texts; every value in a list or an object is masked, and a path leads into the objects of a list. A "
         "field may be missing.",
     )
-
-    def model_post_init(self, context: object) -> None:
-        """See `StepOptions`."""
-        super().model_post_init(context)
-        if twice := clash(list(self.mask)):
-            msg = f"{twice!r} lies in another field that is masked"
-            raise ValueError(msg)
 
 
 def _build_mask(options: MaskOptions) -> Transform:

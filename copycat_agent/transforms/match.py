@@ -19,9 +19,9 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, time
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from copycat_agent.options import Field, Options
+from copycat_agent.options import AfterValidator, Field, Options
 from copycat_agent.patterns import Pattern, compile_pattern
 from copycat_agent.templates import MISSING, RecordLike, compile_path, scalar_text
 
@@ -167,3 +167,16 @@ def _number(value: object) -> float | None:
     if isinstance(value, Decimal):
         return None if value.is_nan() else float(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+M = TypeVar("M", bound=Mapping[str, Condition] | None)
+
+
+def _compiled(matcher: M) -> M:
+    if matcher is not None:
+        compile_matcher(matcher)
+    return matcher
+
+
+Matcher = Annotated[M, AfterValidator(_compiled)]
+"""Fields and their conditions, or None; refused where they could not be compiled."""

@@ -11,9 +11,10 @@ from typing import Any
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.options import Field, Options
+from copycat_agent.sql_types import struct_of
 from copycat_agent.templates import MISSING, compile_path
 from copycat_agent.transforms.base import Step
-from copycat_agent.transforms.paths import Columns, struct_of, with_field, with_type, without, without_field
+from copycat_agent.transforms.paths import Columns, with_field, with_type, without, without_field
 
 Parse = Callable[[Any], dict[str, Any]]
 """Makes fields of a text (or of bytes, for a parser that `takes_bytes`): a new dict each time. Raises DataError, without the text."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.model import Column
-from copycat_agent.options import BeforeValidator, WithJsonSchema
+from copycat_agent.options import AfterValidator, BeforeValidator, OneOrMore
+from copycat_agent.sql_types import struct_fields, struct_of
 from copycat_agent.templates import MISSING, compile_path
 
 Columns = tuple[Column, ...]
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def type_at(columns: Columns, path: str) -> str | None:
@@ -48,60 +47,12 @@ def without_field(columns: Columns, path: str) -> Columns:
     return tuple(column._replace(type=struct_of(_columns_of(inner))) if column is found else column for column in columns)
 
 
-def struct_fields(type_: str) -> list[tuple[str, str]] | None:
-    """Names and types of the fields of `struct<...>`; None for any other type."""
-    text = type_.strip()
-    if not (text[:7].lower() == "struct<" and text.endswith(">")):
-        return None
-    return [_named(part) for part in _split(text[7:-1]) if part.strip()]
-
-
-def struct_of(fields: list[tuple[str, str]]) -> str:
-    """`struct<...>` of these fields."""
-    return "struct<" + ", ".join(f"{_quoted(name)}: {type_}" for name, type_ in fields) + ">"
-
-
-def element_of(type_: str) -> str | None:
-    """The type of the elements of `array<...>`; None for any other type."""
-    text = type_.strip()
-    return text[6:-1].strip() if text[:6].lower() == "array<" and text.endswith(">") else None
-
-
 def _as_columns(fields: list[tuple[str, str]]) -> Columns:
     return tuple(Column(name, type_) for name, type_ in fields)
 
 
 def _columns_of(columns: Columns) -> list[tuple[str, str]]:
     return [(column.name, column.type) for column in columns]
-
-
-def _split(text: str) -> list[str]:
-    """At the commas that are in no brackets and no quotes."""
-    parts, depth, quoted, begin = [], 0, False, 0
-    for place, char in enumerate(text):
-        if char == "`":
-            quoted = not quoted
-        elif not quoted:
-            depth += (char in "<(") - (char in ">)")
-            if char == "," and not depth:
-                parts.append(text[begin:place])
-                begin = place + 1
-    return [*parts, text[begin:]]
-
-
-def _named(part: str) -> tuple[str, str]:
-    text = part.strip()
-    if text.startswith("`"):
-        end = next(place for place in range(1, len(text)) if text[place] == "`" and text[place + 1 : place + 2] in ("", ":", " "))
-        name, rest = text[1:end].replace("``", "`"), text[end + 1 :]
-    else:
-        end = next((place for place, char in enumerate(text) if char in ": "), len(text))
-        name, rest = text[:end], text[end:]
-    return name.strip(), rest.strip().removeprefix(":").strip()
-
-
-def _quoted(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 Fields = dict[str, Any]
@@ -123,18 +74,22 @@ def _field_name(value: object) -> object:
     return value
 
 
-def _as_tuple(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 FieldName = Annotated[str, BeforeValidator(_field_name)]
 """A dotted path."""
-FieldNames = Annotated[
-    tuple[FieldName, ...],
-    BeforeValidator(_as_tuple),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
+FieldNames = OneOrMore[FieldName]
 """A dotted path, or a list of them."""
+
+
+def apart(done: str) -> AfterValidator:
+    """Refuses fields of which one is, or lies in, another one; `done` says what is done to them."""
+
+    def check(named: Collection[str]) -> Collection[str]:
+        if twice := clash(list(named)):
+            msg = f"{twice!r} lies in another field that is {done}"
+            raise ValueError(msg)
+        return named
+
+    return AfterValidator(check)
 
 
 def finder(path: str) -> Find:

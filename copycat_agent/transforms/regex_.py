@@ -1,42 +1,33 @@
-"""`regex`: the named groups of a regular expression become fields, as texts.
+r"""`regex` and `replace`: regular expressions find what becomes fields, and what becomes another text.
 
-A group that took no part in the match is null, so that records of one pattern have the same fields.
+A group of `regex` that took no part in the match is null, so that records of one pattern have the same fields. In the new text of `replace`
+`\1` and `\g<name>` stand for groups of the match.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column
-from copycat_agent.options import BeforeValidator, Field, Regex, WithJsonSchema
-from copycat_agent.patterns import Pattern, compile_pattern
-from copycat_agent.templates import compile_path
+from copycat_agent.options import BeforeValidator, Field, OneOrMore, Options, Regex
+from copycat_agent.patterns import Match, Pattern, compile_pattern
+from copycat_agent.templates import compile_path, scalar_text
 from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.parsing import Parse, ParseOptions, parse_step, parsed_columns
+from copycat_agent.transforms.paths import FieldName, apart, changing, type_at, with_type
 
 _NO_MATCH = "the pattern does not match"
 _NONE_MATCHES = "none of the {} patterns matches"
 _HINT = "copycat try shows where it stops"
 
 
-def as_tuple(value: object) -> object:
-    """One pattern stands for a list of one."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-
-
-Expressions = Annotated[
-    tuple[Regex, ...],
-    BeforeValidator(as_tuple),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
-
-
 class RegexOptions(ParseOptions):
     """A pattern, or several, and what is done with what they find."""
 
-    pattern: Expressions = Field(
+    pattern: OneOrMore[Regex] = Field(
         description="A regular expression in Python's spelling, looked for anywhere in the text; or a list of them: the first that matches "
         "counts. Each named group (?P<name>...) becomes a field, null when it took no part.",
     )
@@ -50,11 +41,6 @@ class RegexOptions(ParseOptions):
         for text in self.pattern:
             check_groups(compile_pattern(text))
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: Any, handler: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - pydantic's door is elsewhere
-        """A text stands for the pattern alone."""
-        return {"anyOf": [{"type": "string"}, {**handler(schema)}]}
-
 
 def as_pattern(value: object) -> object:
     """`regex: RE` and `regex: [RE, RE]` as the map they stand for."""
@@ -64,7 +50,7 @@ def as_pattern(value: object) -> object:
 class RegexStepOptions(StepOptions):
     """Parses text with a regular expression."""
 
-    regex: Annotated[RegexOptions, BeforeValidator(as_pattern)] = Field(
+    regex: Annotated[RegexOptions, BeforeValidator(as_pattern, json_schema_input_type=str | RegexOptions)] = Field(
         description="Parses text by a regular expression: its named groups become fields. A pattern, or {pattern, field, into, "
         "keep_source}."
     )
@@ -119,3 +105,84 @@ def _columns(options: RegexStepOptions, before: Columns | None) -> Columns | Non
 
 
 REGEX = TransformKind(RegexStepOptions, _build, _columns)
+
+
+_REFERENCE = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]{1,2})>|(?P<literal>\\))")
+
+
+class ReplaceRule(Options):
+    """What is replaced, and by what."""
+
+    pattern: Regex = Field(description="A regular expression. Every place where it matches is replaced.")
+    with_: str = Field(
+        alias="with",
+        description="The new text. \\1 stands for the first group of the pattern, \\g<name> for a named one, \\\\ for a backslash.",
+    )
+
+    def model_post_init(self, _: object) -> None:
+        """Refuse references to groups that are not there."""
+        _expanding(self)
+
+
+class ReplaceOptions(StepOptions):
+    """Parts of values become other texts."""
+
+    replace: Annotated[dict[FieldName, ReplaceRule], apart("replaced")] = Field(
+        min_length=1,
+        description="Fields and what is replaced in them, as in {name: {pattern: '^app-(.*)$', with: 'logs.\\1'}}. Numbers become texts; "
+        "a field that is missing or null stays so; an object or a list is a bad record.",
+    )
+
+
+def _build_replace(options: ReplaceOptions) -> Transform:
+    return Steady(changing({path: _replacing(path, rule) for path, rule in options.replace.items()}))
+
+
+def _replacing(path: str, rule: ReplaceRule) -> Callable[[object], str]:
+    pattern, expand = compile_pattern(rule.pattern), _expanding(rule)
+    return lambda value: pattern.sub(expand, value if isinstance(value, str) else _text(value, path))
+
+
+def _text(value: object, path: str) -> str:
+    try:
+        text = scalar_text(value)
+    except ValueError:  # an int of more digits than Python turns into text
+        text = None
+    if text is None:
+        msg = f"field {path!r} is not a text or a number"
+        raise DataError(msg)
+    return text
+
+
+def _expanding(rule: ReplaceRule) -> Callable[[Match], str]:
+    """From a match to the new text. ValueError for a reference to a group that the pattern does not have.
+
+    A function, since a text given to `sub` could name groups that nobody checked.
+    """
+    compiled, parts, begin = compile_pattern(rule.pattern), list[str | int](), 0
+    for found in _REFERENCE.finditer(rule.with_):
+        parts += [rule.with_[begin : found.start()], "\\" if found["literal"] else _group(compiled, found["number"] or found["name"])]
+        begin = found.end()
+    parts.append(rule.with_[begin:])
+    if not any(isinstance(part, int) for part in parts):
+        text = "".join(map(str, parts))
+        return lambda _: text
+    return lambda match: "".join([part if isinstance(part, str) else match.group(part) or "" for part in parts])
+
+
+def _group(pattern: Pattern, reference: str) -> int:
+    number = int(reference) if reference.isdigit() else pattern.groupindex.get(reference, -1)
+    if not 0 <= number <= pattern.groups:
+        msg = f"the pattern has no group {reference}: \\1 is what its first pair of brackets matches"
+        raise ValueError(msg)
+    return number
+
+
+def _replaced(options: ReplaceOptions, before: Columns | None) -> Columns | None:
+    for path in options.replace if before is not None else ():
+        if type_at(before or (), path) is not None:
+            before = with_type(before or (), path, "string")
+    return before
+
+
+REPLACE = TransformKind(ReplaceOptions, _build_replace, _replaced)

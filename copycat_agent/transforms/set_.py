@@ -9,9 +9,10 @@ from typing import Annotated, Any
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, WithJsonSchema
+from copycat_agent.sql_types import struct_of
 from copycat_agent.templates import MISSING, SplitMeta, Template, compile_path, compile_template
 from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
-from copycat_agent.transforms.paths import FieldName, Find, Put, clash, finder, putter, struct_of, type_at, with_type
+from copycat_agent.transforms.paths import FieldName, Find, Put, apart, finder, putter, type_at, with_type
 
 Make = Callable[[Draft], object]
 """The value for one record. Raises `DataError` for a template that cannot be rendered."""
@@ -40,6 +41,7 @@ FieldValue = Annotated[
     WithJsonSchema({"type": ["string", "number", "boolean", "null", "array", "object"]}),
 ]
 """A text (a template), number, boolean, null, or a list or map of them."""
+Values = Annotated[dict[FieldName, FieldValue], apart("set")]
 
 
 def compile_value(value: object) -> Callable[[SplitMeta], Make]:
@@ -113,33 +115,17 @@ def type_of(value: object, before: Columns) -> str:
 class SetOptions(StepOptions):
     """Fields get values."""
 
-    set: dict[FieldName, FieldValue] = Field(
+    set: Values = Field(
         min_length=1, description=f'Fields and their values, as in {{env: prod, host: "{{@host}}"}}, all at once. {_VALUES}'
     )
-
-    def model_post_init(self, context: object) -> None:
-        """See `StepOptions`."""
-        super().model_post_init(context)
-        _refuse_clash(list(self.set))
 
 
 class DefaultOptions(StepOptions):
     """Fields that are missing or null get values."""
 
-    default: dict[FieldName, FieldValue] = Field(
+    default: Values = Field(
         min_length=1, description=f"Fields and the values they get where they are missing or null, as in {{level: info}}. {_VALUES}"
     )
-
-    def model_post_init(self, context: object) -> None:
-        """See `StepOptions`."""
-        super().model_post_init(context)
-        _refuse_clash(list(self.default))
-
-
-def _refuse_clash(names: list[str]) -> None:
-    if twice := clash(names):
-        msg = f"{twice!r} lies in another field that is set"
-        raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.clocks import LOCAL
 from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parsed_columns
-from copycat_agent.transforms.times import LOCAL, Times, compile_times
-from copycat_agent.transforms.times.time_reading import ZoneWord
+from copycat_agent.transforms.times import Times, ZoneWord, compile_times
 
 _FACILITIES = (
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit", "alert", "clock",

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
-from copycat_agent.options import BeforeValidator, Field, Options, WithJsonSchema
+from copycat_agent.options import AfterValidator, BeforeValidator, Field, OneOrMore, Options
 from copycat_agent.templates import MISSING, SplitMeta
 from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.clocks import LOCAL, Read
 from copycat_agent.transforms.paths import FieldName, finder, putter, with_type
-from copycat_agent.transforms.times import LOCAL, Times, compile_times
-from copycat_agent.transforms.times.clocks import Read
-from copycat_agent.transforms.times.time_reading import TimeFormat, ZoneWord, from_number, in_range
+from copycat_agent.transforms.times import TimeFormat, Times, ZoneWord, compile_times, from_number, in_range
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOCK_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the clock of a zone
@@ -27,23 +26,18 @@ As = Literal["timestamp", "unix", "unix_ms", "unix_us"]
 _DIVISORS = {"unix": 10**6, "unix_ms": 1000, "unix_us": 1}
 
 
-def _as_tuple(value: object) -> object:
-    """One format, or a list of them, of which there has to be one."""
-    if value in ((), []):
+def _not_empty(formats: tuple[str, ...]) -> tuple[str, ...]:
+    if not formats:
         msg = "needs a format"
         raise ValueError(msg)
-    return (value,) if isinstance(value, str) else value
+    return formats
 
 
 class TimestampParse(Options):
     """Which field, how it is written, and what becomes of it."""
 
     field: FieldName = Field(description="The field that holds the time. It stays as it is.")
-    format: Annotated[
-        tuple[TimeFormat, ...],
-        BeforeValidator(_as_tuple),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-    ] = Field(
+    format: Annotated[OneOrMore[TimeFormat], AfterValidator(_not_empty)] = Field(
         ("iso8601",),
         description="How it is written: strptime's directives such as %d/%b/%Y:%H:%M:%S %z, or iso8601, rfc3339, rfc2822, unix, unix_ms, "
         "unix_us, unix_ns. A list is tried in order. A format without a year means the latest one that is not after the file's last "

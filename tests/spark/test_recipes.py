@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.spark.sql_jobs import SqlContext
 from copycat_agent.spark.sql_local import SqlQuery
-from copycat_agent.transforms.queries import sql_step
+from copycat_agent.transforms import sql_step
 from copycat_agent.workbench.trying import run_tests
 from tests.rig.recipes import SHIPPED, load_shipped, recipes
 

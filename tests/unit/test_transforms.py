@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from copycat_agent.options import FROM_YAML, ValidationError, WrittenFloat
 from copycat_agent.templates import SplitMeta
 from copycat_agent.transforms import TRANSFORMS, Draft, build_transform
-from copycat_agent.transforms.guarding import action_keys
+from copycat_agent.transforms.base import action_keys
 
 FIELDS = {
     "path": "/healthz",

@@ -1,24 +1,66 @@
-"""Formats of whole files: where each record is, and what is in it. A new format is one file and one line in `_BUILT_IN`."""
+"""Formats of whole files: where each record is, and what is in it. A new format is one file and one line in `_BUILT_IN`.
+
+What reads `avro` and `parquet` is imported when the first such file is met: hence their options stand here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from copycat_agent.errors import FatalError
 from copycat_agent.formats.model import RecordFormat
 from copycat_agent.formats.records.base import FormatKind, FormatOptions, OptionProblem
 from copycat_agent.formats.records.byte_records import BINARY, LINES
-from copycat_agent.formats.records.container_formats import AVRO, PARQUET
-from copycat_agent.formats.records.tables.csv_format import CSV
-from copycat_agent.formats.records.tables.fixed_width import FIXED_WIDTH
-from copycat_agent.formats.records.trees.json_format import JSON, JSONL
-from copycat_agent.formats.records.trees.xml_ import XML
+from copycat_agent.formats.records.csv_format import CSV
+from copycat_agent.formats.records.fixed_width import FIXED_WIDTH
+from copycat_agent.formats.records.json_format import JSON, JSONL
+from copycat_agent.formats.records.xml_format import XML
 from copycat_agent.model import Column
+from copycat_agent.options import ByteSize, Field
 from copycat_agent.registry import Fence, Registry, wrong_kind, wrong_type_name
 
 __all__ = ["FORMATS", "FormatKind", "FormatOptions", "build_format"]
+
+
+class AvroOptions(FormatOptions):
+    """Avro Object Container Files. The schema is the file's own."""
+
+    type: Literal["avro"] = Field("avro", description="Avro Object Container Files.")
+    max_block_bytes: ByteSize = Field(
+        64 * 2**20,
+        ge=64 * 2**10,
+        le=2**30,
+        description="A file with a larger block, packed or unpacked, is a bad file. A block is held in memory as a whole.",
+    )
+
+
+def _build_avro(options: AvroOptions) -> RecordFormat:
+    from copycat_agent.formats.records import avro_reading  # noqa: PLC0415 - imports fastavro, 0.12 s
+
+    return avro_reading.AvroFormat(options.max_block_bytes)
+
+
+AVRO = FormatKind(AvroOptions, _build_avro)
+
+
+class ParquetOptions(FormatOptions):
+    """Apache Parquet. The schema is the file's own."""
+
+    type: Literal["parquet"] = Field("parquet", description="Apache Parquet files.")
+    columns: tuple[str, ...] = Field(
+        (), description="The columns to read, in this order; absent: all. Others are not even read from the disk."
+    )
+
+
+def _build_parquet(options: ParquetOptions) -> RecordFormat:
+    from copycat_agent.formats.records import parquet_reading  # noqa: PLC0415 - imports pyarrow, 0.25 s
+
+    return parquet_reading.ParquetFormat(options.columns)
+
+
+PARQUET = FormatKind(ParquetOptions, _build_parquet)
 
 
 def build_format(options: FormatOptions) -> RecordFormat:

@@ -5,15 +5,15 @@ What Python's own types cannot hold exactly is ISO 8601 text, never rounded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.model import Column
+from copycat_agent.sql_types import struct_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -28,7 +28,6 @@ ANY = "variant"
 """Values of more than one type, or of a type that contains itself."""
 
 _DIGITS = 38
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _AVRO = {
     "null": "void",
@@ -145,16 +144,6 @@ def _day_text(days: int) -> str:
     return f"{text}-{month:02d}-{day_of_year - (153 * shifted + 2) // 5 + 1:02d}"
 
 
-def struct(columns: Iterable[tuple[str, str]]) -> str:
-    """A struct of these names and types."""
-    return f"struct<{', '.join(f'{quoted(name)}: {type_}' for name, type_ in columns)}>"
-
-
-def quoted(name: str) -> str:
-    """A name as it stands within a type."""
-    return name if _NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
-
-
 def avro_columns(schema: AvroType, named: Mapping[str, Any], is_read: Callable[[dict[str, Any]], bool]) -> tuple[Column, ...]:
     """The columns of a parsed Avro schema: its fields, or one named `value` when it is no record.
 
@@ -202,7 +191,7 @@ class _AvroTypes:
         if name in self._within:
             return ANY
         self._within.append(name)
-        fields = struct((field["name"], self.of(field["type"])) for field in schema["fields"])
+        fields = struct_of((field["name"], self.of(field["type"])) for field in schema["fields"])
         self._within.pop()
         return fields
 
@@ -245,7 +234,7 @@ def arrow_type(type_: pa.DataType) -> str:  # noqa: PLR0911 - a table of kinds
     if kind == "DurationType":
         return "bigint"
     if kind == "StructType":
-        return struct((type_.field(index).name, arrow_type(type_.field(index).type)) for index in range(type_.num_fields))
+        return struct_of((type_.field(index).name, arrow_type(type_.field(index).type)) for index in range(type_.num_fields))
     if kind == "MapType":
         return f"map<{arrow_type(type_.key_type)}, {arrow_type(type_.item_type)}>"
     if "List" in kind:

@@ -22,13 +22,13 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, SimpleDataSo
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from copycat_agent.errors import FatalError
-from copycat_agent.formats.records.parquet.parquet_values import rows_of, values
+from copycat_agent.formats.records.parquet_values import rows_of, values
 from copycat_agent.model import Column, Schema
 from copycat_agent.registry import told
 from copycat_agent.sources.contract import same_position
 from copycat_agent.sources.contract_threads import weight
-from copycat_agent.transforms.paths import element_of
-from copycat_agent.transforms.sql import map_of, plain_type, struct_fields
+from copycat_agent.sql_types import element_of, map_of, struct_fields
+from copycat_agent.transforms.sql import plain_type
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader

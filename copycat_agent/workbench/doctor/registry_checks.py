@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
+from copycat_agent.converters.schema_options import CertificateError, tls_context
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import CopycatError, DataError
 from copycat_agent.oauth import REGISTRY_OAUTH, tokens_of, where_of

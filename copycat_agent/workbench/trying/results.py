@@ -13,8 +13,7 @@ from copycat_agent.options import Definition, TransformOptions
 from copycat_agent.patterns import where_it_stopped
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.templates import MISSING, compile_path
-from copycat_agent.transforms.grok import GrokOptions
-from copycat_agent.transforms.grok.expanding import GrokReference, expand, field_path, pattern_set
+from copycat_agent.transforms.grok import GrokOptions, GrokReference, expand, field_path, pattern_set
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from copycat_agent.formats import Chunk, Parsed, Text, Unparsed
 from copycat_agent.model import Column, Schema, SourceOffset, SourcePartition, Split
 from copycat_agent.producer import Message, Refused
 from copycat_agent.transforms import Draft, Steady
-from copycat_agent.transforms.guarding import Guarded
+from copycat_agent.transforms.base import Guarded
 from tests.unit.batch.rig import definition
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableE
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Split, SplitResult
 from copycat_agent.transforms import Draft, Steady
-from copycat_agent.transforms.guarding import Guarded
+from copycat_agent.transforms.base import Guarded
 from tests.rig.kafka import consume, create_topic, unique_topic, values
 from tests.unit.batch.rig import after, batch_of, definition, never, split_of, write
 

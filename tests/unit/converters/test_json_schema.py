@@ -14,15 +14,14 @@ from jsonschema import Draft7Validator
 from copycat_agent.converters import json_checking
 from copycat_agent.converters.json_checking import approver
 from copycat_agent.converters.json_form import JsonForm, json_schema_of
-from copycat_agent.converters.schemas.form import BadSchemaError
-from copycat_agent.converters.schemas.moments import Unfit
-from copycat_agent.converters.schemas.schema_options import JsonSchemaOptions, SchemaFile
+from copycat_agent.converters.moments import Unfit
+from copycat_agent.converters.schema_forms import BadSchemaError
+from copycat_agent.converters.schema_options import JsonSchemaOptions
 from copycat_agent.model import Column
 
 
 def write(schema: Any, value: Any, **options: Any) -> bytes:
-    file = SchemaFile("/schema.json", json.dumps(schema))
-    return JsonForm(JsonSchemaOptions.model_construct(schema_=file, **options)).of_file(None)[1].write(value)
+    return JsonForm(JsonSchemaOptions.model_construct(**options)).own(json.dumps(schema))[1].write(value)
 
 
 ORDER = {
@@ -105,9 +104,8 @@ def test_a_schema_with_more_is_left_to_the_library(schema: Any) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"type": "nothing"}', '{"pattern": "("}'])
 def test_what_is_no_schema_is_said(text: str) -> None:
-    form = JsonForm(JsonSchemaOptions.model_construct(schema_=SchemaFile("/s.json", text)))
     with pytest.raises((BadSchemaError, Unfit)):
-        form.of_file(None)[1].write({"a": 1})
+        JsonForm(JsonSchemaOptions.model_construct()).own(text)[1].write({"a": 1})
 
 
 def test_a_reference_to_elsewhere_is_not_fetched() -> None:

@@ -19,9 +19,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter
+from copycat_agent.converters import CONVERTERS, Converter, Site, build_converter, converting, registry_access
 from copycat_agent.converters.proto_form import compile_proto, message_of
-from copycat_agent.converters.schemas import converting, registry_access
 from copycat_agent.errors import BlockedError, DataError, FatalError, RetriableError
 from copycat_agent.model import Column
 from copycat_agent.model import Schema as FileSchema

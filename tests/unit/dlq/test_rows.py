@@ -11,9 +11,8 @@ from copycat_agent.dlq.letter import Letter, parse, record_of
 from copycat_agent.encoding.letters import COLUMNS, PLACES, RENDERED, dead_letter, rendered, with_raw
 from copycat_agent.errors import DataError
 from copycat_agent.formats import Draft, LineFrames, LineOptions, Unparsed
-from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.container_formats import AvroOptions
-from copycat_agent.formats.records.trees.json_format import JsonlOptions
+from copycat_agent.formats.records import AvroOptions, build_format
+from copycat_agent.formats.records.json_format import JsonlOptions
 from copycat_agent.model import Column, Schema, SourceOffset, SourcePartition, Split
 from copycat_agent.producer.consuming import Received
 from tests.unit.batch.rig import definition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from copycat_agent.transforms.paths import struct_fields
+from copycat_agent.sql_types import struct_fields
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
-from copycat_agent.formats.records.fields.types import field_type
+from copycat_agent.formats.records.field_types import field_type
 from copycat_agent.options import ValidationError
 from copycat_agent.transforms import StepError
-from copycat_agent.transforms.casting import caster
+from copycat_agent.transforms.convert import caster
 from tests.unit.transforms.steps import after, columns, draft, options, step
 
 BAD = object()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.records.tables.csv_format import CsvFormat
-from copycat_agent.formats.records.tables.csv_options import CsvOptions
+from copycat_agent.formats.records.csv_format import CsvFormat
+from copycat_agent.formats.records.csv_options import CsvOptions
 from copycat_agent.options import ValidationError
 from copycat_agent.transforms import StepError
 from tests.unit.transforms.steps import after, columns, draft, options, step

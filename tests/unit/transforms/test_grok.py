@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from copycat_agent.errors import DataError
 from copycat_agent.options import ValidationError
 from copycat_agent.patterns import compile_pattern
-from copycat_agent.transforms.grok import translated
-from copycat_agent.transforms.grok.expanding import expand, pattern_set
+from copycat_agent.transforms.grok import expand, pattern_set, translated
 from tests.unit.transforms.steps import after, columns, options
 
 ACCESS = (

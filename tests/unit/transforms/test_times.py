@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copycat_agent.errors import DataError
-from copycat_agent.transforms.times import EPOCH_UNITS, compile_times
-from copycat_agent.transforms.times.layouts import NAMES
+from copycat_agent.transforms.time_layouts import EPOCH_UNITS, NAMES
+from copycat_agent.transforms.times import compile_times
 
 _at = datetime.fromisoformat
 MOMENTS = st.datetimes(_at("1971-01-01"), _at("9998-12-31"), timezones=st.just(UTC))

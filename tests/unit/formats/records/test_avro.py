@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import Parsed, Unparsed
-from copycat_agent.formats.records import FORMATS, build_format
-from copycat_agent.formats.records.avro.avro_reading import VALUES_MAX
-from copycat_agent.formats.records.avro.blocks import HEADER_BYTES, Marks
-from copycat_agent.formats.records.container_formats import AvroOptions
+from copycat_agent.formats.records import FORMATS, AvroOptions, build_format
+from copycat_agent.formats.records.avro_blocks import HEADER_BYTES, Marks
+from copycat_agent.formats.records.avro_reading import VALUES_MAX
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
 FORM = build_format(AvroOptions())

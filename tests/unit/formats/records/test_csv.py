@@ -13,7 +13,7 @@ import pytest
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import Gap, LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import FORMATS, build_format
-from copycat_agent.formats.records.tables.csv_options import CsvOptions, RowLineOptions
+from copycat_agent.formats.records.csv_options import CsvOptions, RowLineOptions
 from copycat_agent.model import Column, Schema
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from tests.unit.formats.records.rig import Bytes, Reading, ranges, read_all, resumes

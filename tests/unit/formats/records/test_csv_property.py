@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import TAIL_BYTES, Gap, LongLine, Parsed, SkippedRest, Unparsed
 from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.tables.csv_options import CsvOptions, RowLineOptions
-from copycat_agent.formats.records.tables.csv_rows import CsvRows, RowReader
+from copycat_agent.formats.records.csv_options import CsvOptions, RowLineOptions
+from copycat_agent.formats.records.csv_rows import CsvRows, RowReader
 from tests.unit.formats.records.rig import ranges, read_all, resumes
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\0") | st.sampled_from(',;"\n\t #é世🙂'), max_size=12)

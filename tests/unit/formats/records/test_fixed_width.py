@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import Gap, LongLine, Unparsed
 from copycat_agent.formats.records import FORMATS, build_format
-from copycat_agent.formats.records.tables.csv_options import RowLineOptions
-from copycat_agent.formats.records.tables.fixed_width import ColumnOptions, FixedWidthOptions
+from copycat_agent.formats.records.csv_options import RowLineOptions
+from copycat_agent.formats.records.fixed_width import ColumnOptions, FixedWidthOptions
 from copycat_agent.model import Column, Schema
 from tests.unit.formats.records.rig import Reading, ranges, read_all, resumes
 

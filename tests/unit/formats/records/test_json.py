@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.trees.json_format import JsonFileOptions, JsonFormat
+from copycat_agent.formats.records.json_format import JsonFileOptions, JsonFormat
 from tests.unit.formats.records.rig import Bytes, prefixes, read_all, resumes
 from tests.unit.formats.records.trees import BLANKS, OBJECTS, VALUES, damaged, form, small_reads, written
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copycat_agent.formats import LongLine, Parsed, Unparsed
-from copycat_agent.formats.records.trees import json_values
-from copycat_agent.formats.records.trees.json_values import parse, parse_all
+from copycat_agent.formats.records import json_values
+from copycat_agent.formats.records.json_values import parse, parse_all
 from tests.unit.formats.records.rig import Bytes, prefixes, ranges, read_all, resumes
 from tests.unit.formats.records.trees import OBJECTS, VALUES, damaged, form
 

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from copycat_agent.errors import FileError
 from copycat_agent.formats.draft import Parsed
-from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.container_formats import ParquetOptions
-from copycat_agent.formats.records.parquet.parquet_reading import PACKED_BYTES, RUN_ROWS
+from copycat_agent.formats.records import ParquetOptions, build_format
+from copycat_agent.formats.records.parquet_reading import PACKED_BYTES, RUN_ROWS
 from tests.unit.formats.records.rig import Bytes, ranges, read_all, resumes
 
 FORM = build_format(ParquetOptions())
@@ -160,7 +159,7 @@ def test_a_damaged_page_is_damage_and_the_rows_before_it_are_read() -> None:
 
 
 def test_a_packed_file_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copycat_agent.formats.records.parquet.parquet_reading.PACKED_BYTES", 1000)
+    monkeypatch.setattr("copycat_agent.formats.records.parquet_reading.PACKED_BYTES", 1000)
     found = read_all(FORM, written(simple(1000)), packed=True)
     assert (found.seen, found.damage.startswith("parquet: packed, it holds more than")) == ([], True)
     assert found.file.largest == 1001

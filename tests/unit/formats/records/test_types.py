@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copycat_agent.formats.records.fields.columns import unique
-from copycat_agent.formats.records.fields.types import TYPE_WORDS, TypeSettings, field_type, field_types
-from copycat_agent.formats.records.tables.csv_options import CsvOptions
+from copycat_agent.formats.records.columns import unique
+from copycat_agent.formats.records.csv_options import CsvOptions
+from copycat_agent.formats.records.field_types import TYPE_WORDS, TypeSettings, field_type, field_types
 from copycat_agent.options import ValidationError
 
 BERLIN = ZoneInfo("Europe/Berlin")

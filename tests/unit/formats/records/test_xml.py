@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from copycat_agent.formats import LongLine, Parsed, Unparsed
 from copycat_agent.formats.records import build_format
-from copycat_agent.formats.records.trees.xml_ import XmlFormat, XmlOptions
+from copycat_agent.formats.records.xml_format import XmlFormat, XmlOptions
 from copycat_agent.options import ValidationError
 from tests.unit.formats.records.rig import Bytes, prefixes, read_all, resumes
 from tests.unit.formats.records.trees import damaged, form, small_reads

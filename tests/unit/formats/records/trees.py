@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
-from copycat_agent.formats.records import FORMATS, build_format, byte_records
-from copycat_agent.formats.records.trees import json_format, xml_
+from copycat_agent.formats.records import FORMATS, build_format, byte_records, json_format, xml_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +56,6 @@ def small_reads(size: int) -> Iterator[None]:
     """Formats read so few bytes at a time, where production reads no less than some thousand: records lie across reads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_format, "_LEAST_BLOCK_BYTES", size)
-        patch.setattr(xml_, "_LEAST_BLOCK_BYTES", size)
+        patch.setattr(xml_format, "_LEAST_BLOCK_BYTES", size)
         patch.setattr(byte_records, "_LOOK_BYTES", size + 8)
         yield

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from copycat_agent.transforms.times.layouts import compile_layout
+from copycat_agent.transforms.time_layouts import compile_layout
 
 LOCAL = "local"
 """The zone of the host that reads."""

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from copycat_agent.errors import DataError
 from copycat_agent.options import BeforeValidator
-from copycat_agent.transforms.times.clocks import LOCAL, MICRO, ClockTime, Read, find_zone, offset_in
-from copycat_agent.transforms.times.layouts import EPOCH_UNITS, NAMES
+from copycat_agent.transforms.clocks import LOCAL, MICRO, ClockTime, Read, find_zone, offset_in
+from copycat_agent.transforms.time_layouts import EPOCH_UNITS, NAMES
 
 _AHEAD = 2 * 86_400 * MICRO
 """How much later than its file's last change a time without a year may be: clocks and zones differ."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.model import Gap, LongLine
-from copycat_agent.formats.records.trees.json_values import (
+from copycat_agent.formats.records.json_values import (
     CLOSING,
     COLON,
     COMMA,

@@ -7,22 +7,18 @@ travels with the definition, so that every process has the same one, and a chang
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from copycat_agent.converters.base import ConverterProblem, Site
-from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
-from copycat_agent.converters.schemas.form import BadSchemaError
+from copycat_agent.converters.schema_forms import BadSchemaError
 from copycat_agent.oauth import token_problems
 from copycat_agent.options import BeforeValidator, ConverterOptions, Field, PlainSerializer, SchemaRegistryOptions, WithJsonSchema
 from copycat_agent.small_files import read_small_file
-
-if TYPE_CHECKING:
-    from copycat_agent.options import SchemaRegistryOptions
-
 
 BYTES_MAX = 2**20
 """Of one file."""
@@ -156,6 +152,9 @@ def schema_problems(options: SchemaOptions, site: Site) -> Iterator[ConverterPro
     if options.subject is None and options.subject_strategy != "topic" and options.schema_ is None and not options.auto_register:
         hint = "add schema: FILE, or name the subject"
         yield ConverterProblem((part, "subject_strategy"), "the name of the record is only known with its schema", hint)
+    if options.type == "protobuf" and options.derives:
+        why = "needs a schema to register: the numbers of Protobuf's fields cannot be made from declared types and stay the same"
+        yield ConverterProblem((part, "auto_register"), why, "name its file under schema")
 
 
 def registry_problems(registry: SchemaRegistryOptions) -> Iterator[ConverterProblem]:
@@ -181,6 +180,34 @@ def registry_problems(registry: SchemaRegistryOptions) -> Iterator[ConverterProb
             yield ConverterProblem(("schema_registry", "oauth"), "has no effect beside basic_auth", "delete one of the two")
         for name, code, why, hint in token_problems(registry.oauth):
             yield ConverterProblem(("schema_registry", "oauth", name) if name else ("schema_registry", "oauth"), why, hint, code)
+
+
+class CertificateError(Exception):
+    """A file that cannot be used. `option` says which; the text holds no secret."""
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(f"{option}: {why}")
+        self.option = option
+        self.why = why
+
+
+def tls_context(options: SchemaRegistryOptions) -> ssl.SSLContext:
+    """For one connection or more. Without `ca_file` the host's own authorities, as for Kafka. Raises CertificateError."""
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+    except ssl.SSLError:
+        raise CertificateError("ca_file", f"{options.ca_file} holds no certificates (PEM)") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "not a file name"
+        raise CertificateError("ca_file", f"{options.ca_file} cannot be read: {why}") from None
+    if options.cert_file is not None:
+        password = options.key_password.get_secret_value() if options.key_password else ""
+        try:
+            context.load_cert_chain(options.cert_file, options.key_file, lambda: password)  # without one OpenSSL would ask a terminal
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not PEM, or another key"
+            raise CertificateError("cert_file", f"{options.cert_file} and its key cannot be used: {why}") from None
+    return context
 
 
 def _tls_problems(registry: SchemaRegistryOptions, scheme: str) -> Iterator[ConverterProblem]:

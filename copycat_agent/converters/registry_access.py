@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from copycat_agent.converters.schemas.certificates import CertificateError, tls_context
-from copycat_agent.converters.schemas.registry_session import ANSWER_SECONDS, connected
+from copycat_agent.converters.registry_session import ANSWER_SECONDS, connected
+from copycat_agent.converters.schema_forms import Reference, Written
+from copycat_agent.converters.schema_options import CertificateError, tls_context
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.oauth import REGISTRY_OAUTH, Tokens, tokens_of
 from copycat_agent.options import SchemaRegistryOptions, without_login
@@ -40,22 +41,6 @@ _CLIENT_REFUSED = (
 _NOT_A_REGISTRY = "correct converters.schema_registry.url: some registries answer below a path, such as /apis/ccompat/v7"
 
 _T = TypeVar("_T")
-
-
-class Reference(NamedTuple):
-    """What a schema imports: under which name, and where the registry has it."""
-
-    name: str
-    subject: str
-    version: int
-
-
-class Written(NamedTuple):
-    """A schema as the registry has it. `kind` is AVRO, JSON or PROTOBUF."""
-
-    kind: str
-    text: str
-    references: tuple[Reference, ...] = ()
 
 
 class Registered(NamedTuple):

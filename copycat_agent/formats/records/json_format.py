@@ -15,9 +15,9 @@ from copycat_agent.formats.lines import LineFrames, TextLineOptions
 from copycat_agent.formats.model import Frame, Gap, How, RecordFile
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
-from copycat_agent.formats.records.fields.types import TreeOptions, Typing
-from copycat_agent.formats.records.trees.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
-from copycat_agent.formats.records.trees.json_values import NOTHING, OPEN_ARRAY, Cursor, Value, last_before, parse, parse_all
+from copycat_agent.formats.records.field_types import TreeOptions, Typing
+from copycat_agent.formats.records.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
+from copycat_agent.formats.records.json_values import NOTHING, OPEN_ARRAY, Cursor, Value, last_before, parse, parse_all
 from copycat_agent.formats.text import Chunk
 from copycat_agent.options import ByteSize, Field
 

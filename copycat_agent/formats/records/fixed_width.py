@@ -11,10 +11,10 @@ from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Frame, Gap, How, LongLine, Part, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind, OptionProblem
 from copycat_agent.formats.records.byte_records import line_starts
-from copycat_agent.formats.records.fields.columns import Columns, Rules, Value
-from copycat_agent.formats.records.fields.types import TypedOptions, TypeWord, field_types
-from copycat_agent.formats.records.tables.csv_options import RowLineOptions
-from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
+from copycat_agent.formats.records.columns import Columns, Rules, Value
+from copycat_agent.formats.records.csv_options import RowLineOptions
+from copycat_agent.formats.records.field_types import TypedOptions, TypeWord, field_types
+from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
 from copycat_agent.formats.text import TAIL_BYTES, Layout
 from copycat_agent.options import Field, Options
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 from zoneinfo import ZoneInfo
 
-from copycat_agent.formats.records.fields.field_values import Read, ReadAll
+from copycat_agent.formats.records.field_values import Read, ReadAll
 
 _UNITS = {"unix": 1_000_000, "unix_ms": 1000, "unix_us": 1}
 """Microseconds in what timestamps count from 1970."""

@@ -15,8 +15,8 @@ from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile
 from copycat_agent.formats.records.base import FormatKind
-from copycat_agent.formats.records.fields.types import TreeOptions, Typing, Value
-from copycat_agent.formats.records.trees.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree
+from copycat_agent.formats.records.field_types import TreeOptions, Typing, Value
+from copycat_agent.formats.records.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree
 from copycat_agent.options import BeforeValidator, ByteSize, Field
 
 _BLOCK_BYTES = 2**17

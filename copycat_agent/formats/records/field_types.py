@@ -9,9 +9,9 @@ from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from copycat_agent.formats.draft import Unparsed
+from copycat_agent.formats.records import field_values
 from copycat_agent.formats.records.base import FormatOptions
-from copycat_agent.formats.records.fields import field_values
-from copycat_agent.formats.records.fields.field_times import dates, times, timestamps
+from copycat_agent.formats.records.field_times import dates, times, timestamps
 from copycat_agent.options import BeforeValidator, Field
 
 __all__ = ["TYPE_WORDS", "FieldType", "TypeSettings", "TypeWord", "TypedOptions", "ZoneName", "field_type", "field_types"]

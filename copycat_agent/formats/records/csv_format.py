@@ -11,11 +11,11 @@ from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile, SkippedRest
 from copycat_agent.formats.records.base import FormatKind
 from copycat_agent.formats.records.byte_records import line_starts
-from copycat_agent.formats.records.fields.columns import Columns, Rules, numbered
-from copycat_agent.formats.records.fields.types import field_types
-from copycat_agent.formats.records.tables.csv_options import CsvOptions, declared, problems
-from copycat_agent.formats.records.tables.csv_rows import CsvRows, RowReader
-from copycat_agent.formats.records.tables.runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
+from copycat_agent.formats.records.columns import Columns, Rules, numbered
+from copycat_agent.formats.records.csv_options import CsvOptions, declared, problems
+from copycat_agent.formats.records.csv_rows import CsvRows, RowReader
+from copycat_agent.formats.records.field_types import field_types
+from copycat_agent.formats.records.row_runs import BLOCK_BYTES, Lines, RowRun, header_gap, of_lines
 from copycat_agent.formats.text import Chunk, Layout
 
 _REPLACED = "\ufffd"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from copycat_agent.formats.records.tables.csv_options import ESCAPES_NOTHING, UNCLOSED, Bad, CsvHit, CsvOptions, Open, Scan, Signs
+from copycat_agent.formats.records.csv_options import ESCAPES_NOTHING, UNCLOSED, Bad, CsvHit, CsvOptions, Open, Scan, Signs
 
 csv.field_size_limit(2**31 - 1)  # rows are bounded by `line.max_bytes`
 

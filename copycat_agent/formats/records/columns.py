@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from copycat_agent.formats.draft import Unparsed
-from copycat_agent.formats.records.fields.types import FieldType
+from copycat_agent.formats.records.field_types import FieldType
 from copycat_agent.model import Column, Schema
 
 _NAME_CHARACTERS = 100

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.encoding import AS_IT_STANDS
 from copycat_agent.formats.model import Frame, Gap, RecordFile
-from copycat_agent.formats.records.fields.columns import Value
+from copycat_agent.formats.records.columns import Value
 from copycat_agent.formats.text import TAIL_BYTES, Chunk, Layout
 from copycat_agent.model import Schema
 

@@ -1,1 +1,0 @@
-"""Avro object container files."""

@@ -1,1 +1,0 @@
-"""What tables and trees make of text: types, columns, fields."""

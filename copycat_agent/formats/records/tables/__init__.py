@@ -1,1 +1,0 @@
-"""Formats whose records are rows of text: csv and fixed_width."""

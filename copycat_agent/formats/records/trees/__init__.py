@@ -1,1 +1,0 @@
-"""Formats whose records are trees: jsonl, json and xml."""
