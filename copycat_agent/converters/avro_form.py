@@ -87,11 +87,9 @@ class AvroForm(SchemaForm):
     _options: AvroConverterOptions
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
-        """See `SchemaForm.of_columns`."""
         return self.own(written or json.dumps(avro_of(columns, name), separators=(",", ":")))
 
     def of_key(self, name: str) -> tuple[Written, Writer]:
-        """See `SchemaForm.of_key`."""
         del name
         return self.own('"string"')
 

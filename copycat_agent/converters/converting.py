@@ -68,7 +68,6 @@ class SchemaConverter:
         return SchemaConverter(self._options, self._site, self._form, OfflineRegistry(self._site.registry))
 
     def __call__(self, value: bytes | str | dict[str, Any], topic: str, schema: Schema | None = None) -> bytes:
-        """See `Converter`."""
         key = (topic, id(schema)) if self._derives else topic
         known = self._known.get(key) or self._find(key, topic, schema)
         if self._is_latest and time.monotonic() - known.asked_at > REFRESH_SECONDS:

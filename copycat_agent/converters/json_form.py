@@ -82,12 +82,11 @@ class JsonForm(SchemaForm):
     _options: JsonSchemaOptions
 
     def of_columns(self, columns: tuple[Column, ...], name: str, written: str) -> tuple[Written, Writer]:
-        """See `SchemaForm.of_columns`. A file's own schema is none of JSON."""
+        """Makes it of the columns: a file's own schema is no JSON Schema."""
         del written
         return self.own(json.dumps(json_schema_of(columns, name), separators=(",", ":")))
 
     def of_key(self, name: str) -> tuple[Written, Writer]:
-        """See `SchemaForm.of_key`."""
         return self.own(json.dumps({"$schema": _DRAFT, "title": name, "type": "string"}))
 
     def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from copycat_agent.converters.base import Converter, ConverterKind, Site
+from copycat_agent.converters.base import ConverterKind
 from copycat_agent.errors import DataError
 from copycat_agent.options import ConverterOptions, Field
 
@@ -32,12 +32,7 @@ def _as_bytes(value: bytes | str | dict[str, Any]) -> bytes:
     raise DataError(msg, "use the json converter after transforms that make fields")
 
 
-def _build_bytes(_: BytesOptions, site: Site) -> Converter:
-    del site
-    return _as_bytes
-
-
-BYTES = ConverterKind(BytesOptions, _build_bytes, is_identity=True)
+BYTES = ConverterKind(BytesOptions, lambda *_: _as_bytes, is_identity=True)
 
 
 class JsonOptions(ConverterOptions):
@@ -99,12 +94,7 @@ def _plain(value: object) -> object:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _build_json(_: JsonOptions, site: Site) -> Converter:
-    del site
-    return _as_json
-
-
-JSON = ConverterKind(JsonOptions, _build_json)
+JSON = ConverterKind(JsonOptions, lambda *_: _as_json)
 
 
 class StringOptions(ConverterOptions):
@@ -122,9 +112,4 @@ def _as_text(value: bytes | str | dict[str, Any]) -> bytes:
     return dump(value)
 
 
-def _build_string(_: StringOptions, site: Site) -> Converter:
-    del site
-    return _as_text
-
-
-STRING = ConverterKind(StringOptions, _build_string)
+STRING = ConverterKind(StringOptions, lambda *_: _as_text)

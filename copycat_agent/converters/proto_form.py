@@ -132,7 +132,6 @@ class ProtoForm(SchemaForm):
     _options: ProtobufOptions
 
     def of_file(self, registry: SchemaRegistry, *, registers: bool) -> tuple[Written, Writer]:
-        """See `SchemaForm.of_file`."""
         file = self._options.schema_
         assert file is not None
         message = self.message()
@@ -155,7 +154,6 @@ class ProtoForm(SchemaForm):
         raise BadSchemaError(msg)
 
     def of_key(self, name: str) -> tuple[Written, Writer]:
-        """See `of_columns`."""
         return self.of_columns((), name, "")
 
     def _others(self, schema: Written, registry: SchemaRegistry) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class _Bounded(httpx2.BaseTransport):
         self._transport = httpx2.HTTPTransport(verify=trusted, trust_env=False)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """See `httpx2.BaseTransport`."""
         answer = self._transport.handle_request(request)
         if answer.headers.get("Content-Encoding", "identity") != "identity":
             answer.close()
@@ -73,7 +72,6 @@ class _Bounded(httpx2.BaseTransport):
         return httpx2.Response(answer.status_code, headers=answer.headers, stream=_Pieces(answer.stream, self._until))
 
     def close(self) -> None:
-        """See `httpx2.BaseTransport`."""
         self._transport.close()
 
 
@@ -97,5 +95,4 @@ class _Pieces(httpx2.SyncByteStream):
             yield piece
 
     def close(self) -> None:
-        """See `httpx2.SyncByteStream`."""
         self._stream.close()

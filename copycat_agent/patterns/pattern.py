@@ -39,19 +39,19 @@ class Timed:
         return regex.compile(self._write(), regex.V0 | (self._flags & _FLAGS))
 
     def search(self, text: str, seconds: float = TIMEOUT_SECONDS) -> Any:  # noqa: ANN401 - as above
-        """See `re.Pattern.search`. DataError when it takes too long."""
+        """Raises DataError when it takes too long."""
         return self._within(lambda: self._pattern.search(text, timeout=seconds), seconds)
 
     def match(self, text: str) -> Any:  # noqa: ANN401 - as above
-        """See `re.Pattern.match`. DataError when it takes too long."""
+        """Raises DataError when it takes too long."""
         return self._within(lambda: self._pattern.match(text, timeout=TIMEOUT_SECONDS))
 
     def fullmatch(self, text: str) -> Any:  # noqa: ANN401 - as above
-        """See `re.Pattern.fullmatch`. DataError when it takes too long."""
+        """Raises DataError when it takes too long."""
         return self._within(lambda: self._pattern.fullmatch(text, timeout=TIMEOUT_SECONDS))
 
     def sub(self, repl: str | Callable[[Any], str], text: str) -> str:
-        """See `re.Pattern.sub`. DataError when it takes too long."""
+        """Raises DataError when it takes too long."""
         done: str = self._within(lambda: self._pattern.sub(repl, text, timeout=TIMEOUT_SECONDS))
         return done
 

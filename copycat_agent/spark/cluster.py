@@ -81,7 +81,7 @@ class ClusterExecutor:
         self._sql: SqlContexts | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
-        """See `Executor.submit`. A definition that must not travel yields a FatalError, see `cluster_host.refusal`."""
+        """A definition that must not travel yields a FatalError, see `cluster_host.refusal`."""
         with self._lock:
             error: CopycatError | None = self._refusal(batch.definition)
             if error is None and not self._closed.is_set():
@@ -97,13 +97,13 @@ class ClusterExecutor:
         return self._refusals[pickled]
 
     def settle(self, task: TaskId) -> None:
-        """See `Executor.settle`. Over the batch's line; a batch that has not begun, or cannot hear, is cancelled."""
+        """Over the batch's line; a batch that has not begun, or cannot hear, is cancelled."""
         with self._lock:
             if flight := self._flights.get(task):
                 flight.settle()
 
     def close(self) -> None:
-        """See `Executor.close`. Cancels what runs: callers who want it settled settle it first."""
+        """Cancels what runs: callers who want it settled settle it first."""
         with self._lock:
             self._closed.set()
         self._threads.shutdown()

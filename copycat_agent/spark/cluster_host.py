@@ -158,7 +158,6 @@ class ClusterHost(SparkHost):
         return self._conf
 
     def close(self) -> None:
-        """See `SparkHost.close`."""
         if self.exchange is not None:
             self.exchange.close()
         super().close()

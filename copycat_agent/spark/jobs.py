@@ -86,7 +86,6 @@ class JobExecutor:
         self._sql: SqlContexts | None = None
 
     def submit(self, batch: Batch) -> Future[Results]:
-        """See `Executor.submit`."""
         stop_file = self._host.socket_dir / f"settle-{next(self._numbers)}"
         error = RetriableError("the agent is stopping")
         with self._lock:
@@ -103,7 +102,7 @@ class JobExecutor:
         return failure
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        """See `executor.Examiner`: Spark looks at the definition's query."""
+        """Spark looks at the definition's query."""
         step = step_of(definition)
         with self._lock:
             if step is not None and not self._closed.is_set():
@@ -127,7 +126,6 @@ class JobExecutor:
         return None
 
     def settle(self, task: TaskId) -> None:
-        """See `Executor.settle`."""
         with self._lock:
             flight = self._flights.get(task)
             if flight and not self._withdraw(flight, unread(flight.batch)):
@@ -135,7 +133,7 @@ class JobExecutor:
                     flight.stop_file.touch()
 
     def close(self) -> None:
-        """See `Executor.close`. Cancels what runs: callers who want it settled settle it first."""
+        """Cancels what runs: callers who want it settled settle it first."""
         with self._lock:
             self._closed.set()
             flights = list(self._flights.values())
@@ -295,19 +293,15 @@ class ChoosingExecutor:
         self._jobs = JobExecutor(host)
 
     def submit(self, batch: Batch) -> Future[Results]:
-        """See `Executor.submit`."""
         return self._runners.submit(batch) if step_of(batch.definition) is None else self._jobs.submit(batch)
 
     def examine(self, definition: bytes) -> Future[FatalError | None]:
-        """See `executor.Examiner`."""
         return self._jobs.examine(definition)
 
     def settle(self, task: TaskId) -> None:
-        """See `Executor.settle`."""
         self._runners.settle(task)
         self._jobs.settle(task)
 
     def close(self) -> None:
-        """See `Executor.close`."""
         self._runners.close()
         self._jobs.close()

@@ -78,7 +78,7 @@ class RunnerExecutor:
         self._thread(self._watch, "runner-watch")
 
     def submit(self, batch: Batch) -> Future[Results]:
-        """See `Executor.submit`. Sends at once when a runner has room, else when one has."""
+        """Sends at once when a runner has room, else when one has."""
         number = next(self._numbers)
         pending = Pending(batch, number, time.monotonic() + PLACE_SECONDS)
         try:
@@ -97,7 +97,7 @@ class RunnerExecutor:
         return pending.future
 
     def settle(self, task: TaskId) -> None:
-        """See `Executor.settle`. A batch that still waits for a runner comes back as it is."""
+        """A batch that still waits for a runner comes back as it is."""
         with self._changed:
             unsent = [pending for pending in self._queue if pending.batch.task == task]
             self._take_out(unsent)
@@ -108,7 +108,7 @@ class RunnerExecutor:
             link.send(pickle.dumps(Settle(task), PICKLE))
 
     def close(self) -> None:
-        """See `Executor.close`. Runners get `runner.HANG_UP_SECONDS` to settle."""
+        """Runners get `runner.HANG_UP_SECONDS` to settle."""
         with self._changed:
             self._closing = True
             links, waiting = list(self._links.values()), list(self._queue)

@@ -126,11 +126,9 @@ class LocalBatch:
         self._batches: list[pa.RecordBatch] = []
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """See `Query.put`."""
         self._batches.append(batch)
 
     def results(self) -> Iterable[pa.RecordBatch]:
-        """See `Query.results`."""
         try:
             return self._session.evaluate(self._prepared, self._batches, careful=False)
         except QueryFailedError as failed:

@@ -107,11 +107,6 @@ def each(seq: Any) -> list[Any]:  # noqa: ANN401
     return [seq.apply(number) for number in range(seq.size())]
 
 
-def quoted(name: str) -> str:
-    """A name as a query can hold it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 _UNFOLDING = ("Explode", "PosExplode", "Inline")
 """Functions that make a row of each element."""
 

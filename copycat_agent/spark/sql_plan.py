@@ -21,7 +21,8 @@ from pyspark.errors import PySparkException
 from copycat_agent.batch.sql_table import FAILED, RECORD
 from copycat_agent.errors import FatalError
 from copycat_agent.spark import sql_words as words
-from copycat_agent.spark.sql_nodes import Careful, Catalyst, each, kind_of, quoted
+from copycat_agent.spark.sql_nodes import Careful, Catalyst, each, kind_of
+from copycat_agent.sql_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -128,12 +128,11 @@ class SocketQuery:
         threading.Thread(target=self._take, args=(answers,), name="sql-answers", daemon=True).start()
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """See `QueryChannel.put`."""
         with _gone():
             self._writer.write_batch(batch)
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """See `QueryChannel.results`. Nothing, when it is asked for again."""
+        """Yields nothing when it is asked for again."""
         with _gone():
             if self._writer is not None:
                 self._writer.close()
@@ -228,11 +227,10 @@ class _Arriving(io.RawIOBase):
         threading.Thread(target=self._take, name="sql-rows", daemon=True).start()
 
     def readable(self) -> bool:
-        """See `io.RawIOBase`."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
-        """See `io.RawIOBase`. Also the end of a connection that broke is an end: Spark hears of it from its other side."""
+        """The end of a connection that broke is an end, too: Spark hears of it from its other side."""
         if not self._part:
             self._part = memoryview(self._parts.get())
             if not self._part:

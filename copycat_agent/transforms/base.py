@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from copycat_agent.errors import CopycatError, DataError, FatalError
 from copycat_agent.formats.draft import Draft
@@ -40,7 +40,6 @@ class Steady:
     step: Step
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         del meta
         return self.step
 
@@ -82,6 +81,14 @@ def _unknown(options: Any, before: Columns | None) -> Columns | None:  # noqa: A
     return None
 
 
+T = TypeVar("T")
+
+
+def known(columns: Callable[[T, Columns], Columns | None]) -> Callable[[T, Columns | None], Columns | None]:
+    """`TransformKind.columns` of a step behind which nobody knows the fields unless those before it are known."""
+    return lambda options, before: None if before is None else columns(options, before)
+
+
 @dataclass(frozen=True, slots=True)
 class TransformKind:
     """An entry of `TRANSFORMS`. `options` describes a whole item, in a field named like the action.
@@ -113,7 +120,6 @@ class Guarded:
     on_error: OnError | None
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         policy: Policy = self.on_error if self.on_error in ("dlq", "stop") else ""
         step = self.inner.bind(meta)
         if self.on_error in ("keep", "drop"):
@@ -213,7 +219,6 @@ class _Fenced:
     fence: Fence
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         step: Step = self.fence(lambda: self.inner.bind(meta))()
 
         def answered(draft: Draft) -> bool:

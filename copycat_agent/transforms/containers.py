@@ -17,7 +17,7 @@ from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.records.json_values import parse
 from copycat_agent.model import Column
 from copycat_agent.options import Field
-from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, TransformKind
 from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parse_step, parsed_columns
 from copycat_agent.transforms.times import compile_times
 
@@ -62,11 +62,7 @@ def _kind(raw: bytes) -> str:
     return {b"[": "a list", b'"': "a text", b"n": "null", b"t": "a boolean", b"f": "a boolean"}.get(first, "a number")
 
 
-def _build(options: JsonStepOptions) -> Transform:
-    return Steady(parse_step(options.json_, parse_object, takes_bytes=True))
-
-
-JSON = TransformKind(JsonStepOptions, _build)
+JSON = TransformKind(JsonStepOptions, lambda options: Steady(parse_step(options.json_, parse_object, takes_bytes=True)))
 
 
 _CRI = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[^ ]+) (stdout|stderr) ([FP])(?::[^ ]*)?(?: (.*))?\Z", re.DOTALL)
@@ -149,21 +145,13 @@ def _joined(lines: list[_Line]) -> _Line:
     return when, stream, lines[-1][2], "".join(parts), attributes
 
 
-def _build_cri(options: CriStepOptions) -> Transform:
-    return Steady(dated_step(options.cri, _unwrapper(_cri_line)))
-
-
-def _build_docker(options: DockerStepOptions) -> Transform:
-    return Steady(dated_step(options.docker, _unwrapper(_docker_line)))
-
-
-def _cri_columns(options: CriStepOptions, before: Columns | None) -> Columns | None:
-    return parsed_columns(options.cri, _COLUMNS, before)
-
-
 def _docker_columns(options: DockerStepOptions, before: Columns | None) -> Columns | None:
     return parsed_columns(options.docker, (*_COLUMNS, Column("attrs", "map<string, string>")), before)
 
 
-CRI = TransformKind(CriStepOptions, _build_cri, _cri_columns)
-DOCKER = TransformKind(DockerStepOptions, _build_docker, _docker_columns)
+CRI = TransformKind(
+    CriStepOptions,
+    lambda options: Steady(dated_step(options.cri, _unwrapper(_cri_line))),
+    lambda options, before: parsed_columns(options.cri, _COLUMNS, before),
+)
+DOCKER = TransformKind(DockerStepOptions, lambda options: Steady(dated_step(options.docker, _unwrapper(_docker_line))), _docker_columns)

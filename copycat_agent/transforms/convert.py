@@ -17,7 +17,7 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.formats.records.field_types import TypeSettings, TypeWord, ZoneName, field_type
 from copycat_agent.options import Field
 from copycat_agent.templates import scalar_text
-from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind, known
 from copycat_agent.transforms.paths import FieldName, changing, type_at, with_type
 
 Cast = Callable[[Any], Any]
@@ -305,11 +305,11 @@ def _bad(name: str, error: ValueError) -> DataError:
     return DataError(f"field {name!r}: {error}", _HINT)
 
 
-def _columns(options: ConvertOptions, before: Columns | None) -> Columns | None:
+def _columns(options: ConvertOptions, before: Columns) -> Columns:
     for name, word in options.convert.items():
-        if before is not None and type_at(before, name) is not None:
+        if type_at(before, name) is not None:
             before = with_type(before, name, field_type(word, options.settings).sql)
     return before
 
 
-CONVERT = TransformKind(ConvertOptions, _build, _columns)
+CONVERT = TransformKind(ConvertOptions, _build, known(_columns))

@@ -14,7 +14,7 @@ from copycat_agent.formats.records.csv_rows import RowReader
 from copycat_agent.formats.records.field_types import TypeSettings, TypeWord, ZoneName, field_types
 from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field
-from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, TransformKind
 from copycat_agent.transforms.parsing import ParseOptions, parse_step, parsed_columns
 
 _TAB = "\\t"
@@ -203,10 +203,6 @@ def _refuse(why: str) -> NoReturn:
     raise DataError(msg, "correct the options of csv, or set on_error")
 
 
-def _build(options: CsvStepOptions) -> Transform:
-    return Steady(parse_step(options.csv, _Row(options.csv).parse))
-
-
 def _columns(options: CsvStepOptions, before: Columns | None) -> Columns | None:
     parse = options.csv
     if not parse.columns or parse.too_many == "keep":
@@ -215,4 +211,4 @@ def _columns(options: CsvStepOptions, before: Columns | None) -> Columns | None:
     return parsed_columns(parse, tuple(Column(name, types[name].sql if name in types else "string") for name in parse.columns), before)
 
 
-CSV = TransformKind(CsvStepOptions, _build, _columns)
+CSV = TransformKind(CsvStepOptions, lambda options: Steady(parse_step(options.csv, _Row(options.csv).parse)), _columns)

@@ -36,10 +36,6 @@ class DropIfOptions(StepOptions):
     )
 
 
-def _keep(options: KeepIfOptions) -> Transform:
-    return Steady(compile_matcher(options.keep_if))
-
-
 def _drop(options: DropIfOptions) -> Transform:
     matches = compile_matcher(options.drop_if)
 
@@ -49,12 +45,11 @@ def _drop(options: DropIfOptions) -> Transform:
     return Steady(drop_if)
 
 
-def _same(options: object, before: Columns | None) -> Columns | None:
-    del options
+def _same(_: object, before: Columns | None) -> Columns | None:
     return before
 
 
-KEEP_IF = TransformKind(KeepIfOptions, _keep, _same, is_filter=True)
+KEEP_IF = TransformKind(KeepIfOptions, lambda options: Steady(compile_matcher(options.keep_if)), _same, is_filter=True)
 DROP_IF = TransformKind(DropIfOptions, _drop, _same, is_filter=True)
 
 
@@ -115,8 +110,4 @@ class _Sample:
         return sample_by_key
 
 
-def _build(options: SampleOptions) -> Transform:
-    return _Sample(options.sample)
-
-
-SAMPLE = TransformKind(SampleOptions, _build, _same, is_filter=True)
+SAMPLE = TransformKind(SampleOptions, lambda options: _Sample(options.sample), _same, is_filter=True)

@@ -10,7 +10,7 @@ from copycat_agent.model import Column
 from copycat_agent.options import Field, Options
 from copycat_agent.sql_types import struct_fields, struct_of
 from copycat_agent.templates import MISSING
-from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind, known
 from copycat_agent.transforms.paths import (
     FieldName,
     FieldNames,
@@ -83,15 +83,13 @@ def _keep(options: KeepFieldsOptions) -> Transform:
     return Steady(keep_fields)
 
 
-def _dropped(options: DropFieldsOptions, before: Columns | None) -> Columns | None:
-    for path in options.drop_fields if before is not None else ():
-        before = without_field(without_field(before or (), path), path)
+def _dropped(options: DropFieldsOptions, before: Columns) -> Columns:
+    for path in options.drop_fields:
+        before = without_field(without_field(before, path), path)
     return before
 
 
-def _kept(options: KeepFieldsOptions, before: Columns | None) -> Columns | None:
-    if before is None:
-        return None
+def _kept(options: KeepFieldsOptions, before: Columns) -> Columns:
     after: Columns = ()
     for path in options.keep_fields:
         type_ = type_at(tuple(column for column in before if column.name != path or "." not in path), path)
@@ -102,8 +100,8 @@ def _kept(options: KeepFieldsOptions, before: Columns | None) -> Columns | None:
     return after
 
 
-DROP_FIELDS = TransformKind(DropFieldsOptions, _drop, _dropped)
-KEEP_FIELDS = TransformKind(KeepFieldsOptions, _keep, _kept)
+DROP_FIELDS = TransformKind(DropFieldsOptions, _drop, known(_dropped))
+KEEP_FIELDS = TransformKind(KeepFieldsOptions, _keep, known(_kept))
 
 
 class RenameOptions(StepOptions):
@@ -136,9 +134,7 @@ def _build_rename(options: RenameOptions) -> Transform:
     return Steady(rename)
 
 
-def _rename_columns(options: RenameOptions, before: Columns | None) -> Columns | None:
-    if before is None:
-        return None
+def _rename_columns(options: RenameOptions, before: Columns) -> Columns:
     types = {new: type_ for old, new in options.rename.items() if (type_ := type_at(before, old)) is not None}
     for old in options.rename:
         before = without_field(before, old)
@@ -147,7 +143,7 @@ def _rename_columns(options: RenameOptions, before: Columns | None) -> Columns |
     return before
 
 
-RENAME = TransformKind(RenameOptions, _build_rename, _rename_columns)
+RENAME = TransformKind(RenameOptions, _build_rename, known(_rename_columns))
 
 
 class NestSettings(Options):
@@ -203,9 +199,7 @@ def _build_nest(options: NestOptions) -> Transform:
     return Steady(nest)
 
 
-def _nest_columns(options: NestOptions, before: Columns | None) -> Columns | None:
-    if before is None:
-        return None
+def _nest_columns(options: NestOptions, before: Columns) -> Columns:
     into, names = options.nest.into, options.nest.fields_
     if names is None:
         return with_type((), into, struct_of([(column.name, column.type) for column in before]))
@@ -217,7 +211,7 @@ def _nest_columns(options: NestOptions, before: Columns | None) -> Columns | Non
     return before
 
 
-NEST = TransformKind(NestOptions, _build_nest, _nest_columns)
+NEST = TransformKind(NestOptions, _build_nest, known(_nest_columns))
 
 
 class FlattenSettings(Options):
@@ -281,9 +275,7 @@ def _flat(todo: list[tuple[str, Any]], delimiter: str, out: dict[str, Any]) -> d
     return out
 
 
-def _flatten_columns(options: FlattenOptions, before: Columns | None) -> Columns | None:
-    if before is None:
-        return None
+def _flatten_columns(options: FlattenOptions, before: Columns) -> Columns:
     path, delimiter = options.flatten.field, options.flatten.delimiter
     if path is None:
         return tuple(leaf for column in before for leaf in _leaves(column.name, column.type, delimiter))
@@ -302,4 +294,4 @@ def _leaves(name: str, type_: str, delimiter: str) -> Columns:
     )
 
 
-FLATTEN = TransformKind(FlattenOptions, _build_flatten, _flatten_columns)
+FLATTEN = TransformKind(FlattenOptions, _build_flatten, known(_flatten_columns))

@@ -14,7 +14,7 @@ from copycat_agent.options import BeforeValidator, Field, Options, Regex, Secret
 from copycat_agent.patterns import Match, compile_pattern
 from copycat_agent.sql_types import element_of, struct_fields, struct_of
 from copycat_agent.templates import MISSING, scalar_text
-from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, Step, StepOptions, Transform, TransformKind, known
 from copycat_agent.transforms.paths import (
     Change,
     FieldName,
@@ -162,9 +162,7 @@ def _joined(parts: list[bytes | None]) -> bytes:
     return b"".join(b"-," if part is None else b"%d:%s," % (len(part), part) for part in parts)
 
 
-def _hash_columns(options: HashOptions, before: Columns | None) -> Columns | None:
-    if before is None:
-        return None
+def _hash_columns(options: HashOptions, before: Columns) -> Columns:
     if options.hash.into is not None:
         return with_type(before, options.hash.into, "string")
     for path in options.hash.field:
@@ -173,7 +171,7 @@ def _hash_columns(options: HashOptions, before: Columns | None) -> Columns | Non
     return before
 
 
-HASH = TransformKind(HashOptions, _build_hash, _hash_columns)
+HASH = TransformKind(HashOptions, _build_hash, known(_hash_columns))
 
 
 class MaskRule(Options):
@@ -267,11 +265,10 @@ def _veil(length: int, instead: str | None) -> str:
     return instead if length else ""
 
 
-def _mask_columns(options: MaskOptions, before: Columns | None) -> Columns | None:
-    for path in options.mask if before is not None else ():
-        type_ = type_at(before or (), path)
-        if type_ is not None:
-            before = with_type(before or (), path, _texts(type_))
+def _mask_columns(options: MaskOptions, before: Columns) -> Columns:
+    for path in options.mask:
+        if (type_ := type_at(before, path)) is not None:
+            before = with_type(before, path, _texts(type_))
     return before
 
 
@@ -283,4 +280,4 @@ def _texts(type_: str) -> str:
     return "string" if element is None else f"array<{_texts(element)}>"
 
 
-MASK = TransformKind(MaskOptions, _build_mask, _mask_columns)
+MASK = TransformKind(MaskOptions, _build_mask, known(_mask_columns))

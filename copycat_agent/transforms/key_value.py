@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn
 
 from copycat_agent.errors import DataError
 from copycat_agent.options import Field
-from copycat_agent.transforms.base import Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Steady, StepOptions, TransformKind
 from copycat_agent.transforms.parsing import ParseOptions, parse_step
 
 _PAIR = re.compile(
@@ -73,11 +73,7 @@ def _refuse_logfmt(why: str) -> NoReturn:
     raise DataError(msg)
 
 
-def _build_logfmt(options: LogfmtOptions) -> Transform:
-    return Steady(parse_step(options.logfmt, parse_logfmt))
-
-
-LOGFMT = TransformKind(LogfmtOptions, _build_logfmt)
+LOGFMT = TransformKind(LogfmtOptions, lambda options: Steady(parse_step(options.logfmt, parse_logfmt)))
 
 
 class KeyValueParse(ParseOptions):
@@ -286,8 +282,4 @@ def _refuse(why: str, hint: str) -> NoReturn:
     raise DataError(msg, hint)
 
 
-def _build(options: KeyValueOptions) -> Transform:
-    return Steady(parse_step(options.key_value, build_parser(options.key_value)))
-
-
-KEY_VALUE = TransformKind(KeyValueOptions, _build)
+KEY_VALUE = TransformKind(KeyValueOptions, lambda options: Steady(parse_step(options.key_value, build_parser(options.key_value))))

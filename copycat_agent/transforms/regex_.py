@@ -15,7 +15,7 @@ from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field, OneOrMore, Options, Regex
 from copycat_agent.patterns import Match, Pattern, compile_pattern
 from copycat_agent.templates import compile_path, scalar_text
-from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind, known
 from copycat_agent.transforms.parsing import Parse, ParseOptions, parse_step, parsed_columns
 from copycat_agent.transforms.paths import FieldName, apart, changing, type_at, with_type
 
@@ -94,17 +94,13 @@ def _parser(options: RegexOptions) -> Parse:
     return first_match([compile_pattern(text) for text in options.pattern], lambda _, match: match.groupdict())
 
 
-def _build(options: RegexStepOptions) -> Transform:
-    return Steady(parse_step(options.regex, _parser(options.regex)))
-
-
 def _columns(options: RegexStepOptions, before: Columns | None) -> Columns | None:
     found = [tuple(compile_pattern(text).groupindex) for text in options.regex.pattern]
     names = dict.fromkeys(name for each in found for name in each)
     return parsed_columns(options.regex, tuple(Column(name) for name in names), before)
 
 
-REGEX = TransformKind(RegexStepOptions, _build, _columns)
+REGEX = TransformKind(RegexStepOptions, lambda options: Steady(parse_step(options.regex, _parser(options.regex))), _columns)
 
 
 _REFERENCE = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]{1,2})>|(?P<literal>\\))")
@@ -178,11 +174,11 @@ def _group(pattern: Pattern, reference: str) -> int:
     return number
 
 
-def _replaced(options: ReplaceOptions, before: Columns | None) -> Columns | None:
-    for path in options.replace if before is not None else ():
-        if type_at(before or (), path) is not None:
-            before = with_type(before or (), path, "string")
+def _replaced(options: ReplaceOptions, before: Columns) -> Columns:
+    for path in options.replace:
+        if type_at(before, path) is not None:
+            before = with_type(before, path, "string")
     return before
 
 
-REPLACE = TransformKind(ReplaceOptions, _build_replace, _replaced)
+REPLACE = TransformKind(ReplaceOptions, _build_replace, known(_replaced))

@@ -11,7 +11,7 @@ from copycat_agent.formats.draft import Draft
 from copycat_agent.options import BeforeValidator, Field, WithJsonSchema
 from copycat_agent.sql_types import struct_of
 from copycat_agent.templates import MISSING, SplitMeta, Template, compile_path, compile_template
-from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind, known
 from copycat_agent.transforms.paths import FieldName, Find, Put, apart, finder, putter, type_at, with_type
 
 Make = Callable[[Draft], object]
@@ -133,7 +133,6 @@ class _Set:
     values: dict[str, object]
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         pairs = [(putter(path), compile_value(value)(meta)) for path, value in self.values.items()]
         if len(pairs) == 1:
             return _one(next(iter(self.values)), *pairs[0])
@@ -179,7 +178,6 @@ class _Default:
     values: dict[str, object]
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         rules: list[tuple[Find, Put, Make]] = [
             (finder(path), putter(path), compile_value(value)(meta)) for path, value in self.values.items()
         ]
@@ -192,26 +190,14 @@ class _Default:
         return default
 
 
-def _set(options: SetOptions) -> Transform:
-    return _Set(options.set)
-
-
-def _default(options: DefaultOptions) -> Transform:
-    return _Default(options.default)
-
-
-def _after_set(options: SetOptions, before: Columns | None) -> Columns | None:
-    if before is None:
-        return None
+def _after_set(options: SetOptions, before: Columns) -> Columns:
     after = before
     for path, value in options.set.items():
         after = with_type(after, path, type_of(value, before))
     return after
 
 
-def _after_default(options: DefaultOptions, before: Columns | None) -> Columns | None:
-    if before is None:
-        return None
+def _after_default(options: DefaultOptions, before: Columns) -> Columns:
     after = before
     for path, value in options.default.items():
         if type_at(before, path) is None:
@@ -219,5 +205,5 @@ def _after_default(options: DefaultOptions, before: Columns | None) -> Columns |
     return after
 
 
-SET = TransformKind(SetOptions, _set, _after_set)
-DEFAULT = TransformKind(DefaultOptions, _default, _after_default)
+SET = TransformKind(SetOptions, lambda options: _Set(options.set), known(_after_set))
+DEFAULT = TransformKind(DefaultOptions, lambda options: _Default(options.default), known(_after_default))

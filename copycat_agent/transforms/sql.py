@@ -10,7 +10,7 @@ from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field, Options, TransformOptions
 from copycat_agent.sql_types import element_of, map_of, parse_type, quoted, struct_fields
 from copycat_agent.templates import SplitMeta
-from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind
 
 _WORDS = frozenset(
     ("string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "binary")
@@ -105,7 +105,7 @@ class SqlOptions(StepOptions):
     )
 
     def model_post_init(self, _: object) -> None:
-        """See `StepOptions`."""
+        """Raise ValueError for a condition, which a query cannot have; pydantic reports it with its place."""
         if self.if_ is not None:
             msg = "a sql step takes no if: say it in the query, with WHERE or CASE"
             raise ValueError(msg)
@@ -143,9 +143,4 @@ class _Query:
         raise AssertionError(msg)
 
 
-def _build(options: SqlOptions) -> Transform:
-    del options
-    return _Query()
-
-
-SQL = TransformKind(SqlOptions, _build, is_query=True)
+SQL = TransformKind(SqlOptions, lambda _: _Query(), is_query=True)

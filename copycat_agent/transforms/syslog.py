@@ -17,7 +17,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field
 from copycat_agent.templates import SplitMeta
-from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Step, StepOptions, Transform, TransformKind
 from copycat_agent.transforms.clocks import LOCAL
 from copycat_agent.transforms.parsing import Dated, ParseOptions, dated_step, parsed_columns
 from copycat_agent.transforms.times import Times, ZoneWord, compile_times
@@ -120,7 +120,6 @@ class _Syslog:
     bsd: Times
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         zoned = _Moments(self.zoned.bind(), keep=True)
         bsd = _Old(zoned, _Moments(self.bare.bind(), keep=False), _Moments(self.bsd.bind(meta.mtime_ms), keep=False)).parse
         parse: Dated
@@ -201,7 +200,6 @@ class _Old:
     bsd: _Moments
 
     def parse(self, text: str) -> tuple[dict[str, Any], int | None]:
-        """See `Dated`."""
         at = counted.end() if (counted := _COUNTED.match(text)) else 0
         number = _NUMBER.match(text, at)
         facility, severity = _priority(number[1]) if number else _NEITHER
@@ -241,8 +239,4 @@ def _build(options: SyslogStepOptions) -> Transform:
     )
 
 
-def _columns(options: SyslogStepOptions, before: Columns | None) -> Columns | None:
-    return parsed_columns(options.syslog, _COLUMNS, before)
-
-
-SYSLOG = TransformKind(SyslogStepOptions, _build, _columns)
+SYSLOG = TransformKind(SyslogStepOptions, _build, lambda options, before: parsed_columns(options.syslog, _COLUMNS, before))

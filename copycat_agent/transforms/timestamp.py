@@ -11,7 +11,7 @@ from copycat_agent.errors import DataError
 from copycat_agent.formats.draft import Draft
 from copycat_agent.options import AfterValidator, BeforeValidator, Field, OneOrMore, Options
 from copycat_agent.templates import MISSING, SplitMeta
-from copycat_agent.transforms.base import Columns, Step, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Step, StepOptions, TransformKind, known
 from copycat_agent.transforms.clocks import LOCAL, Read
 from copycat_agent.transforms.paths import FieldName, finder, putter, with_type
 from copycat_agent.transforms.times import TimeFormat, Times, ZoneWord, compile_times, from_number, in_range
@@ -78,7 +78,6 @@ class _TimestampStep:
         self._put = _putter(options)
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`."""
         name, top = self._options.field, "." not in self._options.field
         find, put = self._find, self._put
         read_ms, read_us = self._times.bind(meta.mtime_ms), self._times.bind_us(meta.mtime_ms)
@@ -141,15 +140,11 @@ def _putter(options: TimestampParse) -> Callable[[dict[str, Any], int], None] | 
     return lambda fields, micros: put(fields, _EPOCH + timedelta(microseconds=micros))
 
 
-def _build(options: TimestampOptions) -> Transform:
-    return _TimestampStep(options.timestamp)
-
-
-def _columns(options: TimestampOptions, before: Columns | None) -> Columns | None:
+def _columns(options: TimestampOptions, before: Columns) -> Columns:
     into = options.timestamp.into
-    if before is None or into is None:
+    if into is None:
         return before
     return with_type(before, into, "timestamp" if options.timestamp.as_ == "timestamp" else "bigint")
 
 
-TIMESTAMP = TransformKind(TimestampOptions, _build, _columns)
+TIMESTAMP = TransformKind(TimestampOptions, lambda options: _TimestampStep(options.timestamp), known(_columns))

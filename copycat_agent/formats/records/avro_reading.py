@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from io import BytesIO
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import fastavro
 from fastavro import _read_py as slow
@@ -19,6 +19,7 @@ from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import BLOCK_BYTES
 from copycat_agent.formats.model import Frame, How, RecordFile
 from copycat_agent.formats.records.avro_blocks import CODECS, Block, Header, Marks, blocks, damaged, header_of, payload
+from copycat_agent.formats.records.base import FileFormat
 from copycat_agent.formats.records.schemas import AvroType, avro_columns, clocks, day, moments
 from copycat_agent.model import Schema
 
@@ -204,19 +205,16 @@ class _UnfilledError(Exception):
     pass
 
 
-class AvroFormat:
-    """See `RecordFormat`."""
+class AvroFormat(FileFormat):
+    """Each record of each block is a record."""
 
     counts_records = True
     finds_end = True
-    makes_fields = True
-    on_too_long: Literal["dlq", "truncate", "drop"] = "dlq"
 
     def __init__(self, max_block_bytes: int) -> None:
         self._max_bytes = max_block_bytes
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         kept = self._kept(file)
         if kept is None or start >= end:
             return
@@ -226,7 +224,7 @@ class AvroFormat:
             yield from self._runs(file, kept, block, start, end, how.get("block_bytes") or BLOCK_BYTES)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`: at blocks. Damage is left to those who read."""
+        """Cuts at blocks. Damage is left to those who read."""
         found: list[int] = []
         try:
             kept = self._kept(file)

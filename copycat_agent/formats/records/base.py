@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from copycat_agent.formats.model import RecordFormat
+from copycat_agent.formats.model import OnTooLong, RecordFile, RecordFormat
 from copycat_agent.model import Column
 from copycat_agent.options import Field, Options
 
@@ -15,6 +15,20 @@ class FormatOptions(Options):
     """Base of a format's options. `type` is the name in `FORMATS`."""
 
     type: str = Field(description="Format of the files.")
+
+
+class FileFormat:
+    """What most formats of whole files are, see `RecordFormat`: each says what else it is."""
+
+    counts_records = False
+    finds_end = False
+    makes_fields = True
+    on_too_long: OnTooLong = "dlq"
+
+    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
+        """Not cut: where a record begins shows only from the beginning."""
+        del file, parts
+        return ()
 
 
 class OptionProblem(NamedTuple):

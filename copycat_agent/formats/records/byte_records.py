@@ -8,8 +8,8 @@ from typing import Literal, Unpack
 from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.encoding import encoding_problem, split_problem
 from copycat_agent.formats.lines import BLOCK_BYTES, LineFrames, TextLineOptions
-from copycat_agent.formats.model import Frame, How, LongLine, OnTooLong, RecordFile
-from copycat_agent.formats.records.base import FormatKind, FormatOptions, one_line
+from copycat_agent.formats.model import Frame, How, LongLine, RecordFile
+from copycat_agent.formats.records.base import FileFormat, FormatKind, FormatOptions, one_line
 from copycat_agent.formats.text import TAIL_BYTES, Layout
 from copycat_agent.options import ByteSize, Field
 
@@ -30,25 +30,21 @@ class LinesOptions(FormatOptions):
             raise ValueError("; ".join(problem))
 
 
-class LinesFormat:
-    """See `RecordFormat`."""
+class LinesFormat(FileFormat):
+    """Each line is a record."""
 
-    counts_records = False
-    finds_end = False
     makes_fields = False
 
     def __init__(self, options: LinesOptions) -> None:
         """Raises what `LineFrames` raises."""
         self._frames = LineFrames(options.line, encoding=options.encoding)
-        self.on_too_long: OnTooLong = options.line.on_too_long
+        self.on_too_long = options.line.on_too_long
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         how.setdefault("final", True)
         return self._frames.frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`."""
         return line_starts(self._frames, file, parts)
 
 
@@ -114,20 +110,18 @@ class BinaryOptions(FormatOptions):
     )
 
 
-class BinaryFormat:
-    """See `RecordFormat`."""
+class BinaryFormat(FileFormat):
+    """The whole file is a record, or each chunk of it."""
 
-    counts_records = False
     finds_end = True
     makes_fields = False
 
     def __init__(self, options: BinaryOptions) -> None:
         self._chunk = options.chunk
         self._max_bytes = options.max_bytes
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
+        self.on_too_long = options.on_too_long
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         final = how.get("final", True)
         if self._chunk is not None:
             return _chunks(file, self._chunk, start, end, max(self._chunk, how.get("block_bytes") or BLOCK_BYTES), final=final)
@@ -145,7 +139,6 @@ class BinaryFormat:
             yield Parsed([head], [start, position], len(head), [head], tail)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`."""
         if self._chunk is None:
             return ()
         found = {file.size * part // parts // self._chunk * self._chunk for part in range(1, parts)}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Unparsed
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile, SkippedRest
-from copycat_agent.formats.records.base import FormatKind
+from copycat_agent.formats.records.base import FileFormat, FormatKind
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.columns import Columns, Rules, numbered
 from copycat_agent.formats.records.csv_options import CsvOptions, declared, problems
@@ -38,7 +38,6 @@ class CsvTable:
         self._looked_at = 0  # lines of a row that only a quote ends, in which there is none
 
     def take(self, *, final: bool) -> RowRun:
-        """See `LineTable.take`."""
         lines = self.lines
         if self._looked_at and not final and not self._may_end():
             self._looked_at = len(lines.raw)
@@ -173,16 +172,12 @@ class HeadReader:
         raise DamageError(f"{why}, at byte {place}", "correct the file, or the format's options")
 
 
-class CsvFormat:
-    """See `RecordFormat`."""
-
-    counts_records = False
-    finds_end = False
-    makes_fields = True
+class CsvFormat(FileFormat):
+    """Each row is a record."""
 
     def __init__(self, options: CsvOptions) -> None:
         """Raises what `LineFrames` raises: see `problems`."""
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.line.on_too_long
+        self.on_too_long = options.line.on_too_long
         types = field_types(options.types, options.type_settings())
         self._rules = Rules(types, options.nulls, options.trim, options.too_few, options.too_many)
         self._columns = options.columns
@@ -192,7 +187,6 @@ class CsvFormat:
         self._heads = HeadReader(options, self._rules, self._lines, self._rows)
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         final = how.setdefault("final", True)
         head = self._heads.head(file, end, final=final)
         if head is None:
@@ -217,7 +211,7 @@ class CsvFormat:
         return values[0] if len(values) == 1 else Unparsed("it is not one row", "drop it in a file of its own, with a header")
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`: only where no value can hold the end of a line."""
+        """Cuts only where no value can hold the end of a line."""
         head = None if self._rows.spans_lines else self._heads.head(file, file.size, final=True)
         if head is None or head.columns is None:
             return ()

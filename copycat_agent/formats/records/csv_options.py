@@ -202,7 +202,12 @@ ESCAPES_NOTHING = "the escape character stands at the end of the row"
 
 
 class Scan:
-    """Reads the row that begins on line `first` of `lines`; used once."""
+    """Reads the row that begins on line `first` of `lines`, character by character: what csv means here. Used once.
+
+    A value that begins with the quote ends at the next quote that is not doubled (or escaped); nothing but a delimiter or the end of the
+    line may follow. A quote within any other value is text. Within quotes, and behind the escape character, an end of line is text, and the
+    row goes on in the next line. Faster ways have to find the same.
+    """
 
     def __init__(self, signs: Signs, lines: Sequence[str], first: int, limit: int) -> None:
         """`limit`: lines from that index on are not looked at. Lines have no delimiters, but their CR."""

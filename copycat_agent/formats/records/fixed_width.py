@@ -9,7 +9,7 @@ from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.encoding import encoding_problem
 from copycat_agent.formats.lines import LineFrames
 from copycat_agent.formats.model import Frame, Gap, How, LongLine, Part, RecordFile, SkippedRest
-from copycat_agent.formats.records.base import FormatKind, OptionProblem
+from copycat_agent.formats.records.base import FileFormat, FormatKind, OptionProblem
 from copycat_agent.formats.records.byte_records import line_starts
 from copycat_agent.formats.records.columns import Columns, Rules, Value
 from copycat_agent.formats.records.csv_options import RowLineOptions
@@ -133,13 +133,8 @@ class Cutter:
         return next((index for index, place in enumerate(self._places) if place.start <= position < place.end), 0)
 
 
-class ByteWidths:
-    """Each `record_bytes` bytes are a record. See `RecordFormat`."""
-
-    counts_records = False
-    finds_end = False
-    makes_fields = True
-    on_too_long: Literal["dlq", "truncate", "drop"] = "dlq"
+class ByteWidths(FileFormat):
+    """Each `record_bytes` bytes are a record."""
 
     def __init__(self, options: FixedWidthOptions) -> None:
         assert options.record_bytes is not None, "see `_build`"
@@ -149,7 +144,7 @@ class ByteWidths:
         self._cutter = Cutter(options)
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`. What is left at the end of the file is a bad record."""
+        """What is left at the end of the file is a bad record."""
         final, block_bytes, position = how.get("final", True), how.get("block_bytes"), start
         for position in self._passed(file, start, min(end, self._skipped), final=final):
             begin = max(start, position - TAIL_BYTES)
@@ -194,7 +189,6 @@ class ByteWidths:
         return self._cutter.records([raw], self._codec)[0]
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`."""
         places = (file.size * part // parts // self._size * self._size for part in range(1, parts))
         return tuple(dict.fromkeys(place for place in places if self._skipped < place < file.size))
 
@@ -208,7 +202,7 @@ class _Table:
         self._cutter = cutter
 
     def take(self, *, final: bool) -> RowRun:
-        """See `LineTable.take`: each line that is not empty is a record."""
+        """Each line that is not empty is a record."""
         del final
         lines = self.lines
         cr = "\r".encode(lines.codec) if lines.delimiter == "\n".encode(lines.codec) else b""
@@ -218,22 +212,17 @@ class _Table:
         return RowRun(values, [(index, index + 1) for index in kept], len(raw))
 
 
-class LineWidths:
-    """Each line is a record. See `RecordFormat`."""
-
-    counts_records = False
-    finds_end = False
-    makes_fields = True
+class LineWidths(FileFormat):
+    """Each line is a record."""
 
     def __init__(self, options: FixedWidthOptions) -> None:
         """Raises what `LineFrames` raises: see `problems`."""
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.line.on_too_long
+        self.on_too_long = options.line.on_too_long
         self._options = options
         self._lines = LineFrames(options.line.as_lines(), BLOCK_BYTES, encoding=options.encoding, raw=True)
         self._cutter = Cutter(options)
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         final = how.setdefault("final", True)
         begin = self._begin(file, end, final=final)
         if begin is None:
@@ -280,7 +269,7 @@ class LineWidths:
         return values[0] if len(values) == 1 else Unparsed("it is not one line", "drop it in a file of its own")
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`: where lines begin that are not empty."""
+        """Cuts where lines begin that are not empty."""
         begin = self._begin(file, file.size, final=True) or 0
         layout = self._lines.layout(file, 0)
         empty = {b"", "\r".encode(layout.codec)}

@@ -13,7 +13,7 @@ from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.lines import LineFrames, TextLineOptions
 from copycat_agent.formats.model import Frame, Gap, How, RecordFile
-from copycat_agent.formats.records.base import FormatKind
+from copycat_agent.formats.records.base import FileFormat, FormatKind
 from copycat_agent.formats.records.byte_records import line_starts, refuse_encoding
 from copycat_agent.formats.records.field_types import TreeOptions, Typing
 from copycat_agent.formats.records.json_elements import Elements, JsonLimits, UnfinishedError, skip_mark
@@ -43,21 +43,16 @@ class JsonlOptions(TreeOptions):
         refuse_encoding(self.encoding, "\n")
 
 
-class JsonlFormat:
-    """See `RecordFormat`."""
-
-    counts_records = False
-    finds_end = False
-    makes_fields = True
+class JsonlFormat(FileFormat):
+    """Each line is a record."""
 
     def __init__(self, options: JsonlOptions) -> None:
         """Raises what `LineFrames` raises."""
         self._lines = LineFrames(TextLineOptions(max_bytes=options.max_bytes), BLOCK_BYTES, encoding=options.encoding)
         self._typing = Typing(options)
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
+        self.on_too_long = options.on_too_long
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         how.setdefault("final", True)
         for frame in self._lines.frames(file, start, end, **how):
             if isinstance(frame, Chunk):
@@ -66,7 +61,6 @@ class JsonlFormat:
                 yield frame
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`."""
         return line_starts(self._lines, file, parts)
 
 
@@ -113,22 +107,19 @@ class JsonFileOptions(TreeOptions):
     )
 
 
-class JsonFormat:
-    """See `RecordFormat`."""
+class JsonFormat(FileFormat):
+    """Each element of an array, or each value in the file, is a record."""
 
-    counts_records = False
     finds_end = True
-    makes_fields = True
 
     def __init__(self, options: JsonFileOptions) -> None:
         self._path = tuple(options.path.split(".")) if options.path else ()
         self._max_bytes = options.max_bytes
         self._typing = Typing(options)
         self.as_is = not self._typing.changes
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
+        self.on_too_long = options.on_too_long
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         final, block_bytes = how.get("final", True), how.get("block_bytes") or BLOCK_BYTES
         cursor = Cursor(file, start, end, max(_LEAST_BLOCK_BYTES, block_bytes))
         is_array = self._is_array(file, end)  # reads the beginning: of a packed file, before what lies behind it
@@ -160,11 +151,6 @@ class JsonFormat:
             skip_mark(cursor)
             file.memo["is_array"] = cursor.skip_blanks() == OPEN_ARRAY
         return bool(file.memo["is_array"])
-
-    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`: where a record begins shows only from the beginning."""
-        del file, parts
-        return ()
 
 
 JSON = FormatKind(JsonFileOptions, JsonFormat)

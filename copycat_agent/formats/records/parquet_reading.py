@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from copycat_agent.errors import CopycatError, DamageError
 from copycat_agent.formats.draft import Parsed
 from copycat_agent.formats.model import Frame, How, RecordFile
+from copycat_agent.formats.records.base import FileFormat
 from copycat_agent.formats.records.parquet_values import instants, rows_of, values
 from copycat_agent.formats.records.schemas import arrow_columns
 from copycat_agent.model import Schema
@@ -142,19 +143,17 @@ class _Reading:
         return instants(batch.column(name), finer.column(name)) if finer is not None and name in self.old else values(batch.column(name))
 
 
-class ParquetFormat:
-    """See `RecordFormat`."""
+class ParquetFormat(FileFormat):
+    """Each row is a record."""
 
     counts_records = True
     finds_end = True
-    makes_fields = True
-    on_too_long: Literal["dlq", "truncate", "drop"] = "dlq"
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`. `block_bytes` changes nothing: so few rows are read at a time that it need not."""
+        """`block_bytes` changes nothing: so few rows are read at a time that it need not."""
         del how
         reading = self._reading(file)
         if reading is None:
@@ -186,7 +185,7 @@ class ParquetFormat:
         return more
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`: at row groups. Damage is left to those who read."""
+        """Cuts at row groups. Damage is left to those who read."""
         try:
             reading = self._reading(file)
         except CopycatError:

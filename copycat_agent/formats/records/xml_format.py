@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Unpack
 from copycat_agent.errors import DamageError
 from copycat_agent.formats.draft import Parsed, Unparsed
 from copycat_agent.formats.model import Frame, Gap, How, LongLine, RecordFile
-from copycat_agent.formats.records.base import FormatKind
+from copycat_agent.formats.records.base import FileFormat, FormatKind
 from copycat_agent.formats.records.field_types import TreeOptions, Typing, Value
 from copycat_agent.formats.records.xml_tree import RecordPath, XmlHit, XmlShape, XmlTree
 from copycat_agent.options import BeforeValidator, ByteSize, Field
@@ -50,22 +50,19 @@ class XmlOptions(TreeOptions):
     )
 
 
-class XmlFormat:
-    """See `RecordFormat`."""
+class XmlFormat(FileFormat):
+    """Each element at a path is a record."""
 
-    counts_records = False
     finds_end = True
-    makes_fields = True
 
     def __init__(self, options: XmlOptions) -> None:
         self._path = RecordPath(options.record)
         self._shape = XmlShape(options.attribute_prefix, options.text_field, frozenset(options.lists))
         self._max_bytes = options.max_bytes
         self._typing = Typing(options)
-        self.on_too_long: Literal["dlq", "truncate", "drop"] = options.on_too_long
+        self.on_too_long = options.on_too_long
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
         kept = file.memo.get("pass")
         one = kept if isinstance(kept, _Pass) and kept.goes_on_at(start) else self._new(start)
         file.memo["pass"] = one
@@ -99,11 +96,6 @@ class XmlFormat:
         except DamageError as error:
             return Unparsed(error.message, error.hint)
         return self._typing.read([tree.found[0].value])[0]
-
-    def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`: where a record begins shows only from the beginning."""
-        del file, parts
-        return ()
 
 
 class _Pass:

@@ -22,7 +22,7 @@ from copycat_agent.model import Column
 from copycat_agent.options import BeforeValidator, Field, Patterns
 from copycat_agent.patterns import Pattern, compile_pattern
 from copycat_agent.templates import compile_path
-from copycat_agent.transforms.base import Columns, Steady, StepOptions, Transform, TransformKind
+from copycat_agent.transforms.base import Columns, Steady, StepOptions, TransformKind
 from copycat_agent.transforms.convert import caster
 from copycat_agent.transforms.grok.oniguruma import Translation
 from copycat_agent.transforms.parsing import Parse, ParseOptions, parse_step, parsed_columns
@@ -268,10 +268,6 @@ def _parser(options: GrokOptions) -> Parse:
     return first_match(patterns, lambda number, match: takes[number](match))
 
 
-def _build(options: GrokStepOptions) -> Transform:
-    return Steady(parse_step(options.grok, _parser(options.grok)))
-
-
 def _columns(options: GrokStepOptions, before: Columns | None) -> Columns | None:
     found: tuple[Column, ...] = ()
     for each in _expanded(options.grok):
@@ -280,4 +276,4 @@ def _columns(options: GrokStepOptions, before: Columns | None) -> Columns | None
     return parsed_columns(options.grok, found, before)
 
 
-GROK = TransformKind(GrokStepOptions, _build, _columns)
+GROK = TransformKind(GrokStepOptions, lambda options: Steady(parse_step(options.grok, _parser(options.grok))), _columns)
