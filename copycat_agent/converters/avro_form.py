@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.converters.avro_writing import AvroType, Compiler, parsed
-from copycat_agent.converters.base import ConverterProblem, Site
-from copycat_agent.converters.schema_forms import BadSchemaError, Key, Scalar, SchemaForm, Writer, Written, referred, typed
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site, Written
+from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
 from copycat_agent.converters.schema_options import file_problem, underivable
 from copycat_agent.model import Column
 

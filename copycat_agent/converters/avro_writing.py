@@ -13,8 +13,8 @@ from fastavro import parse_schema
 
 from copycat_agent.converters import avro_numbers, moments
 from copycat_agent.converters.avro_numbers import Write
+from copycat_agent.converters.base import BadSchemaError
 from copycat_agent.converters.moments import Unfit, kind, wanted
-from copycat_agent.converters.schema_forms import BadSchemaError
 
 AvroType = str | list[Any] | dict[str, Any]
 """An Avro schema, as JSON has it."""

@@ -20,6 +20,26 @@ outside (a schema registry) does not answer, and `FatalError` when that refuses 
 """
 
 
+class Reference(NamedTuple):
+    """What a schema imports: under which name, and where the registry has it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Written(NamedTuple):
+    """A schema as the registry has it. `kind` is AVRO, JSON or PROTOBUF."""
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+class BadSchemaError(Exception):
+    """A schema that is none, or one that cannot be used. Its text says why and holds no data."""
+
+
 class Site(NamedTuple):
     """Where a converter works. `columns` are the fields of its values as far as the definition declares them, None where it does not.
 

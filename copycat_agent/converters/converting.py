@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from copycat_agent.converters.base import Site
+from copycat_agent.converters.base import BadSchemaError, Site, Written
 from copycat_agent.converters.moments import Unfit
 from copycat_agent.converters.registry_access import OfflineRegistry, Registered, SchemaRegistry
-from copycat_agent.converters.schema_forms import BadSchemaError, SchemaForm, Writer, Written
+from copycat_agent.converters.schema_forms import SchemaForm, Writer
 from copycat_agent.converters.schema_options import SchemaOptions
 from copycat_agent.errors import CopycatError, DataError, FatalError, RetriableError
 from copycat_agent.model import Column, Schema

@@ -16,7 +16,7 @@ from typing import Any
 from jsonschema import validators
 from jsonschema.exceptions import ValidationError
 
-from copycat_agent.converters.schema_forms import BadSchemaError
+from copycat_agent.converters.base import BadSchemaError
 from copycat_agent.patterns import compile_pattern
 
 SECONDS = 2.0

@@ -12,11 +12,11 @@ from jsonschema import Draft7Validator, validators
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from referencing.jsonschema import DRAFT7
 
-from copycat_agent.converters.base import ConverterProblem, Site
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site, Written
 from copycat_agent.converters.json_checking import SlowError, approver, bounded, check_patterns, give
 from copycat_agent.converters.moments import Unfit
 from copycat_agent.converters.plain import dump
-from copycat_agent.converters.schema_forms import BadSchemaError, Key, Scalar, SchemaForm, Writer, Written, referred, typed
+from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred, typed
 from copycat_agent.converters.schema_options import file_problem, underivable
 from copycat_agent.errors import DataError
 from copycat_agent.model import Column

@@ -17,9 +17,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[imp
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 from grpc_tools import _protoc_compiler, protoc
 
-from copycat_agent.converters.base import ConverterProblem, Site
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Reference, Site, Written
 from copycat_agent.converters.proto_fields import writer_of
-from copycat_agent.converters.schema_forms import BadSchemaError, Key, Reference, Scalar, SchemaForm, Writer, Written, referred
+from copycat_agent.converters.schema_forms import Key, Scalar, SchemaForm, Writer, referred
 from copycat_agent.converters.schema_options import file_problem, is_inside
 
 if TYPE_CHECKING:

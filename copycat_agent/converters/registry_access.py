@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from copycat_agent.converters.base import Reference, Written
 from copycat_agent.converters.registry_session import ANSWER_SECONDS, connected
-from copycat_agent.converters.schema_forms import Reference, Written
 from copycat_agent.converters.schema_options import CertificateError, tls_context
 from copycat_agent.errors import BlockedError, CopycatError, FatalError, RetriableError
 from copycat_agent.oauth import REGISTRY_OAUTH, Tokens, tokens_of

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from copycat_agent.converters.base import BadSchemaError, Reference, Written
 from copycat_agent.model import Column
 from copycat_agent.sql_types import SqlType, parse_type
 
@@ -15,22 +16,6 @@ if TYPE_CHECKING:
 
 
 Scalar = Literal["string", "int", "double", "boolean", "bytes"]
-
-
-class Reference(NamedTuple):
-    """What a schema imports: under which name, and where the registry has it."""
-
-    name: str
-    subject: str
-    version: int
-
-
-class Written(NamedTuple):
-    """A schema as the registry has it. `kind` is AVRO, JSON or PROTOBUF."""
-
-    kind: str
-    text: str
-    references: tuple[Reference, ...] = ()
 
 
 class Key(NamedTuple):
@@ -94,10 +79,6 @@ class SchemaForm(ABC):
 
 _REFERENCES_MAX = 100
 """So many other schemas one may refer to, all in all."""
-
-
-class BadSchemaError(Exception):
-    """A schema that is none, or one that cannot be used. Its text says why and holds no data."""
 
 
 def referred(

@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from copycat_agent.converters.base import ConverterProblem, Site
-from copycat_agent.converters.schema_forms import BadSchemaError
+from copycat_agent.converters.base import BadSchemaError, ConverterProblem, Site
 from copycat_agent.oauth import token_problems
 from copycat_agent.options import BeforeValidator, ConverterOptions, Field, PlainSerializer, SchemaRegistryOptions, WithJsonSchema
 from copycat_agent.small_files import read_small_file
