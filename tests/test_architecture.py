@@ -114,7 +114,6 @@ DUPLICATE_CLASSES = frozenset(
         "Delivered",
         "Found",
         "Opener",
-        "Part",
         "Place",
     ]
 )

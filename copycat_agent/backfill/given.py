@@ -26,7 +26,7 @@ from copycat_agent.sources.base import Closeup
 from copycat_agent.sources.files.backoff import READY
 from copycat_agent.sources.log_file.generations import log_of
 from copycat_agent.sources.planner import PER_BATCH, Planner, UnsavedChanges
-from copycat_agent.sources.spool_dir.settling import damage_loss
+from copycat_agent.sources.spool_dir.outcomes import damage_loss
 
 HOPELESS_ERRORS = 3
 """A file that could not be read so many times in a row is left out of the run."""

@@ -19,7 +19,7 @@ from copycat_agent.model import Account
 from copycat_agent.sources.base import Changes
 
 if TYPE_CHECKING:
-    from copycat_agent.model import SourcePartition
+    from copycat_agent.model import SourceOffset, SourcePartition
     from copycat_agent.sources.files.backoff import FileBackoff
 
 PER_BATCH = 128
@@ -108,6 +108,10 @@ class Planner(Generic[C]):
         """The task that read it is over, and what it brought is saved. Returns whose it was."""
         return self.in_flight.pop(partition)
 
+    def reads_any(self, partitions: Iterable[SourcePartition]) -> bool:
+        """Whether a task reads one of these."""
+        return any(one in self.in_flight for one in partitions)
+
     def ready(self, candidates: Iterable[C], shares: int) -> list[C]:
         """The share of one of `shares` idle tasks in what can be read now, in the order given.
 
@@ -166,6 +170,10 @@ class UnsavedChanges:
     def confirm(self, changes: Changes) -> None:
         """These very ones are saved."""
         self._changes = [one for one in self._changes if one is not changes]
+
+    def offset_of(self, partition: SourcePartition) -> SourceOffset | None:
+        """The newest offset that is asked for; None when nobody has asked for any."""
+        return next((one.offsets[partition] for one in reversed(self._changes) if partition in one.offsets), None)
 
     def joined(self) -> Changes:
         """All of them as one, for the last chance to save them: what came later holds, losses and offsets stay together."""

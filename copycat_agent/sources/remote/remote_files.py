@@ -18,8 +18,8 @@ from copycat_agent.sources.files.paths.matching import excluded_by
 from copycat_agent.sources.files.reading.address import parse
 from copycat_agent.sources.files.reading.remote_objects import RemoteFile, list_files, look, opened
 from copycat_agent.sources.planner import Planner, UnsavedChanges
+from copycat_agent.sources.spool_dir.outcomes import damage_loss
 from copycat_agent.sources.spool_dir.ready import sort_key
-from copycat_agent.sources.spool_dir.settling import damage_loss
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
 if TYPE_CHECKING:

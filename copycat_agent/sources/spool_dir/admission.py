@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.files.identity import identify
 from copycat_agent.sources.files.packing import compressions
-from copycat_agent.sources.files.paths.opening import SPARE, is_open_for_writing, why_not
+from copycat_agent.sources.files.paths.opening import SPARE, why_not
+from copycat_agent.sources.spool_dir.ready import queue
+from copycat_agent.sources.spool_dir.spool_file import FileOrRange
 
 if TYPE_CHECKING:
-    from copycat_agent.sources.planner import TurnQueue
+    from collections.abc import Iterator
+
+    from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.listing import Listing
     from copycat_agent.sources.spool_dir.ready import Ready
@@ -22,68 +25,89 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS = 0.5
 """When a file that is not where it was is asked for again; a scan finds it before, under another name, or forgets it."""
-WRITER_SECONDS = 60.0
-"""So long a file that does not change is waited for because somebody has it open for writing; who forgets to close it holds up nobody."""
 MOST_OPEN = 512
 """Files that one connector opens at a time."""
+LEAST_BYTES = 16 * 2**20
+"""Smaller ranges cost more than they bring."""
+FEWEST_RANGES = 2
 
 
 class Admission:
-    """For one connector, in its thread. `empty`, `large` and `changed` are files that a scan has to settle: they need rows saved."""
+    """For one connector, in its thread. A file is in the queue, waits, has to be prepared (`preparation`), or is in none of these."""
 
     def __init__(
-        self, options: SpoolDirOptions, catalog: Catalog, ready: Ready, queue: TurnQueue[SpoolFile], listing: Listing, *, cuts: bool
+        self, options: SpoolDirOptions, catalog: Catalog, ready: Ready, listing: Listing, planner: Planner[FileOrRange], most_ranges: int
     ) -> None:
-        """`cuts`: large files may be cut into ranges."""
+        """Large files may be cut into `most_ranges`; 0: into none."""
         self._options = options
         self._catalog = catalog
         self._ready = ready
-        self._queue = queue
         self._listing = listing
-        self._cuts = cuts
+        self._planner = planner
+        self._most_ranges = most_ranges
+        self._queue = queue(options)
         self._awaiting: dict[SpoolFile, None] = {}
+        self._unprepared: dict[SpoolFile, None] = {}
         self._opened: set[SpoolFile] = set()
-        self.empty: list[SpoolFile] = []
-        self.large: list[SpoolFile] = []
-        self.changed: list[SpoolFile] = []
-        self.needs_look = False
-        """Whether a file is not where it was."""
 
     @property
-    def has_news(self) -> bool:
-        """Whether a scan has something to settle."""
-        return bool(self.empty or self.large or self.changed)
+    def has_ready(self) -> bool:
+        """Whether files stand in line."""
+        return bool(self._queue)
+
+    @property
+    def has_unprepared(self) -> bool:
+        """Whether files have to be prepared before they may be read."""
+        return bool(self._unprepared)
+
+    def take_unprepared(self) -> list[SpoolFile]:
+        """The files that have to be prepared; whoever takes them says what becomes of each."""
+        taken, self._unprepared = list(self._unprepared), {}
+        return taken
+
+    def is_waited_for(self, file: SpoolFile) -> bool:
+        """Whether it will be complete without anybody else's doing: not where a done file is missing, or a writer only begins."""
+        return not (self._ready.waits_for_done_file(file) or file.is_being_begun)
 
     def admit(self, file: SpoolFile) -> None:
-        """Put it in line if it is complete, else have it looked at again in time. It is not in flight."""
-        self._queue.discard(file)
-        self._awaiting.pop(file, None)
+        """Put it where it belongs: in line if it is complete, else it is looked at again in time. It is not in flight."""
+        self._take_out(file)
         if file.is_set_aside or not self.follows(file):
             self._ready.forget(file)
-            return
-        if file.is_begun and self._options.on_changed_file == "stop" and _was_changed(file):
-            self.changed.append(file)
-            return
-        why = self._ready.why_not(file)
-        if not why:
-            self._enter(file)
-            return
-        file.wait(why)
-        if left := self._ready.seconds_left(file):
-            self._ready.look_at(file, left)
+        elif file.was_changed and self._options.on_changed_file == "stop":
+            self._unprepared[file] = None
+        elif why := self._ready.why_not(file):
+            file.wait(why)
+            if left := self._ready.seconds_left(file):
+                self._ready.look_at(file, left)
+            else:
+                self._awaiting[file] = None
         else:
-            self._awaiting[file] = None
+            file.complete()
+            self._enter(file)
+
+    def _take_out(self, file: SpoolFile) -> None:
+        self._queue.discard(file)
+        self._awaiting.pop(file, None)
+        self._unprepared.pop(file, None)
 
     def _enter(self, file: SpoolFile) -> None:
-        file.complete()
-        if file.has_old_parts and not file.flights:
+        if file.has_old_ranges and not self._planner.reads_any(file.partitions):
             file.begin_anew()
-        if not (file.size or file.is_begun):
-            self.empty.append(file)
-        elif self._cuts and file.cuttable:
-            self.large.append(file)
+        is_empty = not (file.size or file.progress.is_begun)
+        if is_empty or self.ranges_of(file):
+            self._unprepared[file] = None
         else:
             self._queue.add(file)
+
+    def ranges_of(self, file: SpoolFile) -> int:
+        """Into how many ranges it should be cut: it is large, and nothing of it is read; 0: it is read in one go."""
+        progress, wanted = file.progress, min(self._most_ranges, file.size // LEAST_BYTES)
+        return 0 if progress.is_begun or progress.ranges or progress.offset.compression or wanted < FEWEST_RANGES else wanted
+
+    def enqueue(self, file: SpoolFile) -> None:
+        """It may be read as it is."""
+        self._queue.add(file)
 
     def look_for_done_files(self) -> None:
         """A directory has changed: the word that a file is complete may have come."""
@@ -93,7 +117,7 @@ class Admission:
     def ripen(self) -> float:
         """Look at the files whose time has come. Returns when to ask again, as `time.monotonic()` tells it."""
         for file in self._ready.due():
-            if not file.flights and self.follows(file):
+            if self.follows(file) and not self._planner.reads_any(file.partitions):
                 self._look_again(file)
         return self._ready.next_at
 
@@ -108,15 +132,9 @@ class Admission:
 
     def drop(self, file: SpoolFile) -> None:
         """Nothing is to be done for it any more."""
-        self._queue.discard(file)
-        self._awaiting.pop(file, None)
+        self._take_out(file)
         self._ready.forget(file)
         file.close()
-
-    def lose(self, file: SpoolFile) -> None:
-        """It went away."""
-        self.drop(file)
-        self._catalog.vanish(file)
 
     def _look_again(self, file: SpoolFile) -> None:
         try:
@@ -134,94 +152,100 @@ class Admission:
 
         Where its whole directory is gone no look can tell, so it counts as an error: no run to the end waits for it for ever.
         """
-        self.needs_look = True
+        self._listing.ask()
         file.fail("it is not where it was, and its directory cannot be listed")
         self._ready.look_at(file, AGAIN_SECONDS)
 
-    def room(self) -> int:
+    def plan(self, shares: int) -> list[FileOrRange]:
+        """What one of `shares` idle tasks reads next, in order, each open; it is in flight from now on."""
+        if not self._queue:
+            return []
+        most = min(self._planner.share(len(self._queue), shares), self._room())
+        again: list[SpoolFile] = []
+        chosen = self._planner.fill(itertools.islice(self._begun(again), most), lambda reading: reading.unread)
+        for file in again:
+            self._queue.add(file)
+        return chosen
+
+    def _begun(self, again: list[SpoolFile]) -> Iterator[FileOrRange]:
+        """Files and ranges as their turns come. Files with more ranges to be read go to `again`."""
+        for file in self._queue.in_order():
+            if not self.open(file):
+                continue
+            part = file.progress.next_range(self._planner.in_flight)
+            if file.progress.ranges and (part is None or file.has_old_ranges):
+                continue  # whoever reads the others has it come again
+            self._planner.take(reading := FileOrRange(file, part))
+            if part is not None and file.progress.next_range(self._planner.in_flight):
+                again.append(file)
+            yield reading
+
+    def _room(self) -> int:
         """How many more files may be opened. Files that are begun give way when it would be none: each is opened again for its turn."""
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         allowed = MOST_OPEN if soft == resource.RLIM_INFINITY else min(MOST_OPEN, soft - SPARE)
         self._opened = {file for file in self._opened if file.fd >= 0}
         if len(self._opened) >= allowed:
-            for file in [one for one in self._opened if not (one.flights or one.gone)]:
+            for file in [one for one in self._opened if not (one.gone or self._planner.reads_any(one.partitions))]:
                 file.close()
                 self._opened.discard(file)
         return max(1, allowed - len(self._opened))
 
     def open(self, file: SpoolFile) -> bool:
         """Have it open for its turn. False when it cannot be, or is not ready any more: then it comes again by itself."""
-        return self.follows(file) and self._open(file)
+        if not self.follows(file):
+            return False
+        try:
+            return self._is_as_it_was(file) if file.fd >= 0 else self._open(file)
+        except OSError as error:
+            why = why_not(error)
+            self._listing.passed_over.warn(file.path, why)
+            self._ready.look_at(file, file.fail(why))
+            return False
 
     def _open(self, file: SpoolFile) -> bool:
-        if file.fd >= 0:
-            return self._is_as_it_was(file)
+        """Raises OSError, with the file closed or as it was."""
         try:
             fd, info = self._listing.opener.open(file.path, is_known=True)
         except FileNotFoundError:
             self._seek(file)
             return False
-        except OSError as error:
-            self._refuse(file, error)
-            return False
         if identify(fd, info) != file.identity:
             os.close(fd)
-            self.needs_look = True
-            self.lose(file)
+            self._listing.ask()
+            self.drop(file)
+            self._catalog.vanish(file)
             return False
-        file.fd = fd
+        file.opened(fd)
         self._opened.add(file)
-        if self._is_as_it_was(file) and not self._has_writer(file) and self._recognise(file):
-            return True
+        try:
+            if self._is_as_it_was(file) and self._has_no_writer(file):
+                self._recognise(file)
+                return True
+        except OSError:
+            file.close()
+            raise
         file.close()
         return False
 
     def _is_as_it_was(self, file: SpoolFile) -> bool:
-        """Whether nobody has changed it since it was found complete; else it has to become so again."""
-        try:
-            if file.observe(os.fstat(file.fd)):
-                return True
-        except OSError as error:
-            self._refuse(file, error)
-            return False
+        """Whether nobody has changed it since it was found complete; else it has to become so again. Raises OSError."""
+        if file.observe(os.fstat(file.fd)):
+            return True
         self.admit(file)
         return False
 
-    def _has_writer(self, file: SpoolFile) -> bool:
-        """Whether somebody has it open for writing, as far as the kernel tells; then it is looked at again later.
-
-        Not asked where the definition says that nothing is waited for, or that a done file decides. For an empty file there is nothing
-        to be missed by waiting: what makes a report creates the file first, and may write for the first time much later.
-        """
-        quiet = time.monotonic() - file.seen.unchanged_since
-        is_over = file.size and quiet > self._ready.min_age + WRITER_SECONDS
-        if is_over or not self._ready.min_age or not is_open_for_writing(file.fd):
-            return False
+    def _has_no_writer(self, file: SpoolFile) -> bool:
+        """Else it is looked at again later."""
+        if not self._ready.has_writer(file):
+            return True
         file.wait("somebody has it open for writing", has_writer=True)
         self._ready.look_at(file, min(1.0, self._ready.min_age))
-        return True
+        return False
 
-    def _recognise(self, file: SpoolFile) -> bool:
-        """How it is packed, from its first bytes or by definition. What does not fit is found by who unpacks it. False: not readable."""
-        wanted = self._options.compression
-        if file.is_begun or file.parts or wanted == "none":
-            return True
-        try:
+    def _recognise(self, file: SpoolFile) -> None:
+        """How it is packed, from its first bytes or by definition. What does not fit is found by who unpacks it. Raises OSError."""
+        codec, progress = self._options.compression, file.progress
+        if codec != "none" and not (progress.is_begun or progress.ranges):
             head = os.pread(file.fd, compressions.MAGIC_BYTES, 0)
-        except OSError as error:
-            self._refuse(file, error)
-            return False
-        codec = (compressions.recognise(head, whole=True) or "") if wanted == "auto" else wanted
-        file.offset = replace(file.offset, compression=codec)
-        return True
-
-    def _refuse(self, file: SpoolFile, error: OSError) -> None:
-        """It cannot be read now."""
-        why = why_not(error)
-        self._listing.passed_over.warn(file.path, why)
-        self._ready.look_at(file, file.back_off(why))
-
-
-def _was_changed(file: SpoolFile) -> bool:
-    known = file.parts[0].offset if file.parts else file.offset
-    return (known.size, known.mtime_ns) != file.version
+            file.go_on(progress.packed_as(codec if codec != "auto" else compressions.recognise(head, whole=True) or ""))

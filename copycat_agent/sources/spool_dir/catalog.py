@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,20 +13,19 @@ from copycat_agent.sources.files.identity import identify_by_name
 from copycat_agent.sources.files.packing import packed
 from copycat_agent.sources.files.paths.opening import why_not
 from copycat_agent.sources.losses import Lost
-from copycat_agent.sources.spool_dir.ranges import parts_of
-from copycat_agent.sources.spool_dir.remounts import Remounts
-from copycat_agent.sources.spool_dir.settling import set_aside
-from copycat_agent.sources.spool_dir.spool_file import FileKey, Observed, SetAside, SpoolFile
-from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
+from copycat_agent.sources.spool_dir.file_progress import FileProgress, ranges_of, set_aside
+from copycat_agent.sources.spool_dir.rows import Remounts, Row
+from copycat_agent.sources.spool_dir.spool_file import FileKey, FileOrRange, Observed, SpoolFile
 
 if TYPE_CHECKING:
     from copycat_agent.logs import Log
     from copycat_agent.model import SourcePartition
     from copycat_agent.sources.base import Changes
-    from copycat_agent.sources.files.identity import Whereabouts
+    from copycat_agent.sources.files.identity import Identity, Whereabouts
     from copycat_agent.sources.files.paths.discovery import Found
+    from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.listing import Listing
-    from copycat_agent.sources.spool_dir.rows import Row, Rows
+    from copycat_agent.sources.spool_dir.rows import Place, Rows
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 _WENT = "the file went away before it was read to its end"
@@ -34,24 +34,35 @@ _WENT = "the file went away before it was read to its end"
 class Catalog:
     """The connector's files, by inode. `rows` are what is saved; `listing` looks at the directory.
 
-    Which file is it? One with a row of its device, inode and birth is that row's, under whatever name; of another device, see `remounts`.
-    A done row whose size and time of change are still the file's means that it is read; when they are not, it is another generation, read
-    from its beginning.
+    A file with a row of its device, inode and birth is that row's, under whatever name; `Remounts` knows those whose device has another
+    number by now. A done row whose size and time of change are still the file's means that it is read; when they are not, it is another
+    generation, read from its beginning.
     """
 
-    def __init__(self, connector: str, options: SpoolDirOptions, rows: Rows, listing: Listing, log: Log, *, counts: bool) -> None:
+    def __init__(
+        self,
+        connector: str,
+        options: SpoolDirOptions,
+        rows: Rows,
+        listing: Listing,
+        planner: Planner[FileOrRange],
+        log: Log,
+        *,
+        counts: bool,
+    ) -> None:
         """`counts`: positions are record numbers."""
         self._connector = connector
         self._options = options
         self._rows = rows
         self._listing = listing
+        self._planner = planner
         self._log = log
         self._counts = counts
-        self._known_done: dict[tuple[int, int], tuple[int, SourcePartition]] = {}
-        self.files: dict[tuple[int, int], SpoolFile] = {}
+        self._remounts = Remounts(rows, listing.opener, self._leave)
+        self._known_done: dict[Place, tuple[int, SourcePartition]] = {}
+        self._paths: set[str] = set()
+        self.files: dict[Place, SpoolFile] = {}
         self.done: dict[SourcePartition, Row] = {}
-        self._remounts = Remounts(rows, listing.opener, self.files, self.vanish)
-        self.paths: set[str] = set()
         self.lost = Lost(log)
 
     def scan(self, found: Sequence[Found], changes: Changes) -> tuple[list[SpoolFile], list[Row]]:
@@ -59,7 +70,7 @@ class Catalog:
 
         The latter are done rows of which no look has found the file (any more).
         """
-        present: set[tuple[int, int]] = set()
+        present: set[Place] = set()
         news: list[SpoolFile] = []
         self.done, before = {}, self._known_done
         self._known_done = {}
@@ -70,13 +81,47 @@ class Catalog:
             if (file := self._observe(one, before.get(inode_key), changes)) is not None:
                 news.append(file)
         gone = self._miss(present, changes)
-        self.paths = {file.path for file in self.files.values()}
+        self._paths = {file.path for file in self.files.values()}
         return news, gone
 
-    def let_go(self, file: SpoolFile) -> bool:
+    def knows(self, path: str) -> bool:
+        """Whether the last look found an unread file there."""
+        return path in self._paths
+
+    def finish(self, file: SpoolFile) -> Row | None:
+        """The file is read to its end, and that is saved. Returns its row if it is still there, and was not finished before."""
+        if not self._let_go(file) or file.gone:
+            return None
+        row = self.done[file.partition] = Row(file.partition, file.identity, file.key.generation, None, file.progress.offset)
+        return row
+
+    def forget_former(self, file: SpoolFile, changes: Changes) -> None:
+        """Once a generation has a row of its own, those before it are of no use."""
+        if file.partition in changes.offsets:
+            rows = [row for row in self._rows.at_inode(file.identity.inode) if row.identity == file.key.saved]
+            changes.forget.update(row.partition for row in rows if row.generation < file.key.generation)
+
+    def cleaned(self, row: Row, changes: Changes) -> None:
+        """The file of a done row was taken away."""
+        self.done.pop(row.partition, None)
+        if row.partition not in changes.forget:
+            self._rows.gone(row, changes)
+
+    def _let_go(self, file: SpoolFile) -> bool:
         """Nothing of it is to be read any more. False when it was let go before."""
-        self.paths.discard(file.path)
+        self._paths.discard(file.path)
         return self.files.pop(file.inode_key, None) is not None
+
+    def _is_read(self, file: SpoolFile) -> bool:
+        return self._planner.reads_any(file.partitions)
+
+    def _leave(self, place: Place, saved: Identity, now: Identity) -> None:
+        """The file with rows of identity `saved` is at `now`, no more at `place`. Raises OSError while it is read there."""
+        before = self.files.get(place)
+        if before is not None and before.inode_key != now[:2] and before.key.saved == saved:
+            if self._is_read(before):
+                raise OSError(errno.EBUSY, "its file system was mounted again while it is being read")
+            self.vanish(before)
 
     def _observe(self, found: Found, known: tuple[int, SourcePartition] | None, changes: Changes) -> SpoolFile | None:
         """One file that is there. It is returned when it has to be looked at: nothing, or something else, was known of it.
@@ -86,13 +131,11 @@ class Catalog:
         inode_key = (found.stat.st_dev, found.stat.st_ino)
         file = self.files.get(inode_key)
         if file is not None:
-            if file.flights:
-                file.path, file.gone = found.path, False
-                return None  # who reads it tells what has become of it
-            same = file.path == found.path and file.version == (found.stat.st_size, found.stat.st_mtime_ns)
-            if same or self._is(file, found):
-                file.path, file.gone = found.path, False
-                return None if file.observe(found.stat) else file
+            same = file.path == found.path and file.seen.version == (found.stat.st_size, found.stat.st_mtime_ns)
+            is_read = not same and self._is_read(file)
+            if same or is_read or self._is(file, found):
+                file.found(found.path)
+                return None if is_read or file.observe(found.stat) else file  # who reads it tells what has become of it
             self.vanish(file)
         try:
             row = self._done_row(found, known)
@@ -143,10 +186,10 @@ class Catalog:
             return None
         generation = max((row.generation for row in rows), default=0)
         key = FileKey(self._connector, identity, generation, rows[0].identity if rows else None)
-        file = SpoolFile(key, found.path, Observed.of(info), SourceOffset(0, path=found.path), self._counts)
+        file = SpoolFile(key, found.path, Observed.of(info), FileProgress(SourceOffset(0, path=found.path), self._counts))
         self._recall(file, [row for row in rows if row.generation == generation], changes)
-        if not file.is_begun:
-            file.former = self._rows.done_at(found.path, info.st_size)
+        if not file.progress.is_begun:
+            file.may_repeat(self._rows.done_at(found.path, info.st_size))
         self.files[file.inode_key] = file
         return file
 
@@ -158,50 +201,34 @@ class Catalog:
 
     def _recall(self, file: SpoolFile, rows: list[Row], changes: Changes) -> None:
         """What is saved of this generation of the file."""
-        if not rows:
+        progress = self._saved(file, rows)
+        if progress is None:
+            file.begin_anew()
             return
-        self._take(file, rows)
-        if not file.is_begun:
-            if file.has_old_parts:
-                file.begin_anew()
-            return
-        known = file.parts[0].offset if file.parts else file.offset
-        if self._options.on_changed_file == "stop" and (known.trouble or not _is_at(known, file)):
+        file.go_on(progress)
+        is_changed = file.was_changed or bool(progress.first_offset.trouble)
+        if progress.is_begun and is_changed and self._options.on_changed_file == "stop":
             self.put_aside(file, changes)
-        elif file.has_old_parts:
+        elif file.has_old_ranges:
             file.begin_anew()
 
-    def _take(self, file: SpoolFile, rows: list[Row]) -> None:
-        """What its rows say, when it is still that: else it is another generation."""
+    def _saved(self, file: SpoolFile, rows: list[Row]) -> FileProgress | None:
+        """How far it is settled by its rows; None: it is not what they are about any more."""
         whole = next((row.offset for row in rows if row.bounds is None), None)
+        progress = file.progress.cut_into(ranges_of(rows))
         if whole is not None and whole.done:
-            if self._may_go_on(whole, file):
-                file.offset = replace(whole, done=False)
-            else:
-                file.begin_anew()
-                return
+            if not self._may_go_on(whole, file):
+                return None
+            progress = file.progress.settled(None, replace(whole, done=False))
         elif any(map(_is_doubtful, rows)):
-            file.begin_anew()
-            return
-        else:
-            file.parts = parts_of(rows)
-            file.offset = whole if whole is not None and not file.parts else file.offset
-        if file.is_begun and self._is_of_other_unit(file):
+            return None
+        elif whole is not None and not progress.ranges:
+            progress = progress.settled(None, whole)
+        if progress.is_begun and progress.is_of_other_unit:
             why = "its format is another one than when a part of it was sent, and positions mean something else now"
             self._log.warning("file is read from its beginning", path=file.path, why=why)
-            file.begin_anew()
-
-    def _is_of_other_unit(self, file: SpoolFile) -> bool:
-        """Whether what is settled is a record's number and the format wants a byte, or the other way round.
-
-        There are no bytes before a record's number, so such rows have hashes of the head only. Those that a person has set have none.
-        """
-        proof = file.offset.fingerprint
-        if file.parts:
-            return self._counts != (file.parts[-1].end == ENDLESS)
-        if proof.tail_bytes:
-            return self._counts
-        return bool(proof.head_bytes) and not self._counts
+            return None
+        return progress
 
     def _may_go_on(self, done: SourceOffset, file: SpoolFile) -> bool:
         """Whether a file that was read has only been added to, as far as can be told now; who reads it on compares what was read."""
@@ -210,29 +237,29 @@ class Catalog:
 
     def put_aside(self, file: SpoolFile, changes: Changes) -> None:
         """It was changed after a part of it was sent, and is not read on; saved and told."""
-        file.former = None
-        offset = set_aside(file.parts[0].offset if file.parts else file.offset)
-        partition = file.parts[0].partition if file.parts else file.partition
-        file.state = SetAside(offset.trouble)
-        if file.parts:
-            file.parts[0].offset = offset
-        else:
-            file.offset = offset
-        if partition not in changes.offsets or changes.offsets[partition] != offset:
-            changes.offsets[partition] = replace(offset, path=file.path)
-            why, _, hint = offset.trouble.partition("; ")
-            self._log.error("file set aside, the others go on", path=file.path, why=why, offset=file.position, hint=hint)
+        first, offset = FileOrRange(file, file.progress.first), set_aside(file.progress.first_offset)
+        file.go_on(file.progress.settled(first.part, offset))
+        if changes.offsets.get(first.partition) != offset:
+            changes.offsets[first.partition] = replace(offset, path=file.path)
+            self.tell_aside(file, offset.trouble)
+        file.set_aside(offset.trouble)
 
-    def _miss(self, present: set[tuple[int, int]], changes: Changes) -> list[Row]:
+    def tell_aside(self, file: SpoolFile, why: str) -> None:
+        """Log that it is not read on."""
+        why, _, hint = why.partition("; ")
+        self._log.error("file set aside, the others go on", path=file.path, why=why, offset=file.progress.position, hint=hint)
+
+    def _miss(self, present: set[Place], changes: Changes) -> list[Row]:
         """Files and rows that nothing was found of. What a directory held that cannot be listed now is not known to be missing."""
         for file in [one for key, one in self.files.items() if key not in present]:
-            if not (file.flights or file.fd >= 0) and _is_on_another_device(file):
-                self.let_go(file)  # its file system was mounted again: under its new number it is another one of `files`
+            is_held = file.fd >= 0 or self._is_read(file)
+            if not is_held and _is_on_another_device(file):
+                self._let_go(file)  # its file system was mounted again: under its new number it is another one of `files`
                 continue
             if not self._listing.is_missing(file.path, {file.identity.device}):
                 continue
-            if file.flights or file.fd >= 0:
-                file.gone = True  # it is read to its end all the same
+            if is_held:
+                file.went()  # it is read to its end all the same
             else:
                 self.vanish(file)
         gone = []
@@ -246,16 +273,25 @@ class Catalog:
                 gone.append(row)
         return gone
 
+    def leave(self, changes: Changes) -> None:
+        """The connector stops: enter what is lost of files that only their descriptors led to."""
+        for file in self.files.values():
+            rows = self._rows.at_inode(file.identity.inode) if file.gone and file.progress.is_begun else ()
+            for row in rows:
+                if row.identity == file.key.saved and row.generation == file.key.generation and not row.offset.done:
+                    self.lose(row, changes)
+                    self._rows.gone(row._replace(offset=changes.offsets.get(row.partition, row.offset)), changes)
+
     def is_gone(self, row: Row, whereabouts: Whereabouts) -> bool:
         """Whether it is seen that no name in its directory leads to the file of a row. What cannot be listed is not seen."""
         return whereabouts.seen(row.offset.path, row.identity, self._remounts.numbers_of(row.identity.device)) is False
 
     def vanish(self, file: SpoolFile) -> None:
         """It is not there any more, and was not read to its end."""
-        self.let_go(file)
+        self._let_go(file)
         file.close()
-        file.gone = True
-        if not file.is_begun:
+        file.went()
+        if not file.progress.is_begun:
             self._log.warning("file went away before it was read", path=file.path, bytes=file.size)
 
     def lose(self, row: Row, changes: Changes) -> None:
@@ -279,10 +315,6 @@ def _is_on_another_device(file: SpoolFile) -> bool:
         return os.lstat(file.path).st_dev != file.identity.device
     except OSError:
         return False
-
-
-def _is_at(offset: SourceOffset, file: SpoolFile) -> bool:
-    return (offset.size, offset.mtime_ns) == file.version
 
 
 def _stands(row: Row) -> bool:

@@ -88,7 +88,10 @@ _LINK = "is a symbolic link; put the file itself there: links are not followed"
 
 
 class Listing:
-    """Looks for one connector, in its thread. No link is followed below `dir`, which itself may be one."""
+    """Looks for one connector, in its thread, when it is asked to. No link is followed below `dir`, which itself may be one.
+
+    `looks`: how often it has looked. `is_asked`: a look may find something, and should come soon.
+    """
 
     def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log) -> None:
         include = include_of(options)
@@ -99,19 +102,35 @@ class Listing:
         self._done_files = done_files
         self._glance = Glance[Watched]()
         self._unfinished: dict[str, str] = {}
+        self._trusts_glance = False
+        self.is_asked = True
+        self.looks = 0
 
     @property
     def directories(self) -> set[str]:
         """Directories that the last look walked."""
         return self._discovery.directories
 
-    def suffices(self) -> bool:
-        """Whether no name can have changed since the last look."""
-        return not (self._discovery.unlisted or self.passed_over.unreadable) and self._glance.suffices()
+    def ask(self) -> None:
+        """A look may find something, though no directory need have changed."""
+        self.is_asked = True
+
+    def ask_next_time(self) -> None:
+        """The next scan looks, whatever a glance says; there is no hurry."""
+        self._trusts_glance = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a scan has to look: it was asked for, or names may have changed since the last look."""
+        if self.is_asked or not self._trusts_glance or self._discovery.unlisted or self.passed_over.unreadable:
+            return True
+        return not self._glance.suffices()
 
     def look(self) -> list[Found]:
         """Every file that may be read, each inode once."""
         begun_ns, begun = time.time_ns(), time.monotonic()
+        self.is_asked, self._trusts_glance = False, True
+        self.looks += 1
         self.passed_over.begin_scan()
         self._unfinished = {}
         found: dict[tuple[int, int], Found] = {}

@@ -1,186 +1,188 @@
-"""Columns that come and go between files: told, never in the way."""
+"""What becomes of a spooled file once a task has read of it: how far it is settled, whether that is all, what is lost, what comes next."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.errors import BlockedError, FatalError, FileError
-from copycat_agent.model import SourceOffset, SplitResult
-from copycat_agent.sources.files.backoff import READY
-from copycat_agent.sources.spool_dir import ranges
-from copycat_agent.sources.spool_dir.settling import bad_file, damage_loss, set_aside, settled
-from copycat_agent.sources.spool_dir.spool_file import SetAside, Taken
+from copycat_agent.formats.records import build_format
+from copycat_agent.model import Loss, SourceOffset, SplitResult
+from copycat_agent.sources.base import Changes
+from copycat_agent.sources.spool_dir.file_progress import set_aside
+from copycat_agent.sources.spool_dir.views import Drift
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from copycat_agent.formats import RecordFormat
     from copycat_agent.logs import Log
-    from copycat_agent.model import Schema
-    from copycat_agent.sources.base import Changes
-    from copycat_agent.sources.planner import Planner
+    from copycat_agent.sources.base import Saved
+    from copycat_agent.sources.planner import Planner, UnsavedChanges
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.catalog import Catalog
-    from copycat_agent.sources.spool_dir.rows import Rows
-    from copycat_agent.sources.spool_dir.spool_file import FileOrRange, Part, SpoolFile
+    from copycat_agent.sources.spool_dir.spool_file import FileOrRange, SpoolFile
     from copycat_agent.sources.spool_dir.spool_options import SpoolDirOptions
 
 
-TELL_SECONDS = 60.0
-"""Least time between two warnings of one connector."""
-_NAMED = 20
-"""Columns that are named."""
+def settled(result: SplitResult, *, stop: bool = False) -> SourceOffset:
+    """The offset to save. `done` when nothing is left of the file, or nothing that can be read: then `trouble` says why.
+
+    `stop`: a bad file is not given up, its offset stays before the damage.
+    """
+    if result.origin >= 0:  # its very content was sent before
+        former, now = result.split.origins[result.origin], result.split.offset
+        return replace(former, path=now.path, size=now.size, mtime_ns=now.mtime_ns, done=True, gone_ms=0, trouble="")
+    if result.damage and not stop:
+        return replace(result.offset, done=True, trouble=result.damage)
+    is_over = result.at_end and not (result.error or result.changed or result.damage)
+    return replace(result.offset, done=is_over)
 
 
-class Drift:
-    """Remembers the columns of the last file that was read."""
-
-    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log = log
-        self._clock = clock
-        self._last: tuple[str, frozenset[str]] | None = None
-        self._told_at = -TELL_SECONDS
-
-    def note(self, path: str, schema: Schema | None) -> None:
-        """A file with this schema was read. Warns when its columns are not those of the file before it."""
-        if schema is None:
-            return
-        columns = frozenset(column.name for column in schema.columns)
-        before, self._last = self._last, (path, columns)
-        if before is None or before[1] == columns or self._clock() - self._told_at < TELL_SECONDS:
-            return
-        self._told_at = self._clock()
-        new, missing = sorted(columns - before[1]), sorted(before[1] - columns)
-        self._log.warning("columns differ between files", path=path, before=before[0], new=_listed(new), missing=_listed(missing))
+def saved(result: SplitResult, options: SpoolDirOptions) -> Saved:
+    """What `settle` would save of a result, as its task can tell: the offset, and what is given up with it."""
+    stop = options.on_bad_file == "stop"
+    offset, losses = settled(result, stop=stop), result.losses
+    if result.changed and offset.position and options.on_changed_file == "stop":
+        offset = set_aside(offset)
+    if result.damage and not stop:
+        loss = damage_loss(result, counts_records=getattr(build_format(options.format), "counts_records", False))
+        losses = losses if loss is None else (*losses, loss)
+    return offset, losses
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}" or "none"
+def damage_loss(result: SplitResult, *, counts_records: bool) -> Loss | None:
+    """What of a damaged file is not sent, as far as anyone can know; None when nothing is left behind the damage."""
+    offset = result.offset
+    unknown = counts_records or bool(offset.compression)
+    read = result.packed_position if unknown else offset.position
+    unread = max(0, offset.size - read)
+    if not unread:
+        return None
+    behind = f" behind record {offset.records}" if counts_records else ""
+    words = f"; {unread} bytes on the disk{behind} were not read, what they hold is not known" if unknown else ""
+    start, why = offset.position, f"{result.damage}{words}"
+    return Loss(result.split.partition, result.split.path, start, start + unread, unread, 0, "damaged", why, int(time.time() * 1000))
+
+
+def bad_file(result: SplitResult, *, counts_records: bool) -> FatalError:
+    """Why the connector stops at a bad file."""
+    offset = result.offset
+    where = f"record {offset.records + 1}" if counts_records else f"byte {offset.position}, after {offset.records} records"
+    hint = "repair it or move it away, then: copycat ctl restart NAME; with on_bad_file: quarantine it would be set aside"
+    return FatalError(f"{result.split.path!r} cannot be read beyond {where}: {result.damage}", hint)
 
 
 class Outcomes:
-    """For one connector, in its thread."""
+    """For one connector, in its thread: `settle` says what results ask to be saved and changes nothing, `finish` takes it in."""
 
     def __init__(
         self,
         options: SpoolDirOptions,
-        form: RecordFormat,
         planner: Planner[FileOrRange],
+        unsaved: UnsavedChanges,
         catalog: Catalog,
-        rows: Rows,
         admission: Admission,
         log: Log,
+        *,
+        counts_records: bool,
     ) -> None:
         self._options = options
-        self._form = form
         self._planner = planner
+        self._unsaved = unsaved
         self._catalog = catalog
-        self._rows = rows
         self._admission = admission
         self._log = log
+        self._counts_records = counts_records
         self._drift = Drift(log)
         self._stop = options.on_bad_file == "stop"
 
-    def settle(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """What the results ask to be saved goes to `changes`."""
+    def settle(self, results: Sequence[SplitResult]) -> Changes:
+        """What the results ask to be saved."""
+        changes = Changes()
         for result in results:
-            file, part = self._planner.in_flight[result.split.partition]
+            file = self._planner.in_flight[result.split.partition].file
             changes.losses.extend(result.losses)
             offset = self._offset(result, file)
             if offset != result.split.offset:
                 assert offset.position >= result.split.offset.position, "an offset never moves back"
                 changes.offsets[result.split.partition] = offset
-            if result.damage:
-                self._tell_damage(result, changes)
-            if part is not None:
-                part.brought = offset
-                ranges.join(file, changes)
-            self._forget_former(file, changes)
+            loss = damage_loss(result, counts_records=self._counts_records) if result.damage and not self._stop else None
+            changes.losses.extend([] if loss is None else [loss])
+            self._join(file, changes)
+            self._catalog.forget_former(file, changes)
+        return changes
 
     def _offset(self, result: SplitResult, file: SpoolFile) -> SourceOffset:
         offset = settled(result, stop=self._stop)
-        is_begun = offset.position > result.split.offset.position or file.is_begun
+        is_begun = offset.position > result.split.offset.position or file.progress.is_begun
         if result.changed and is_begun and self._options.on_changed_file == "stop":
             offset = set_aside(offset)
         return replace(offset, gone_ms=int(time.time() * 1000)) if file.gone and offset.done else offset
 
-    def _tell_damage(self, result: SplitResult, changes: Changes) -> None:
-        path, offset = result.split.path, result.offset
-        self._log.error("bad file, what comes before is sent", path=path, offset=offset.position, records=offset.records, why=result.damage)
-        loss = None if self._stop else damage_loss(result, counts_records=self._form.counts_records)
-        if loss is not None:
-            changes.losses.append(loss)
-
-    def _forget_former(self, file: SpoolFile, changes: Changes) -> None:
-        """Once a generation has a row of its own, those before it are of no use."""
-        if file.partition not in changes.offsets:
-            return
-        for row in self._rows.at_inode(file.identity.inode):
-            if row.identity == file.key.saved and row.generation < file.key.generation:
-                changes.forget.add(row.partition)
+    def _join(self, file: SpoolFile, changes: Changes) -> None:
+        """The row of a file that is cut takes the place of those of its ranges once all of them are read."""
+        whole = file.progress.joined(lambda one: changes.offsets.get(one) or self._unsaved.offset_of(one))
+        if whole is not None:
+            for one in file.partitions:
+                changes.offsets.pop(one, None)
+                changes.forget.add(one)
+            changes.offsets[file.partition] = whole
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> tuple[list[SpoolFile], FatalError | None]:
         """`changes` are saved. Returns the files that are done, and why the connector has to stop, if so."""
         done: list[SpoolFile] = []
         failure: FatalError | None = None
         for result in sorted(results, key=_got_on):  # who got nothing is in line again before who did
-            file, part = self._planner.land(result.split.partition)
-            file.flights -= 1
-            self._take_over(file, part, result, changes)
+            reading = self._planner.land(result.split.partition)
+            file = reading.file
+            if (offset := changes.offsets.get(reading.partition)) is not None:
+                file.got_on(file.progress.settled(reading.part, offset, result.packed_position))
+            if result.damage:
+                self._tell_damage(result)
             whole = changes.offsets.get(file.partition)
             if whole is not None and whole.done:
-                file.offset, file.parts = whole, []
+                file.got_on(file.progress.cut_into(()).settled(None, whole))
                 done.append(file)
             elif result.damage and self._stop:
-                failure = bad_file(result, counts_records=self._form.counts_records)
+                failure = bad_file(result, counts_records=self._counts_records)
             else:
-                self._next(file, part, result)
+                self._next(file, result, offset)
             self._drift.note(result.split.path, result.schema)
-            if not (file.flights or file.is_begun):
+            if not (file.progress.is_begun or self._is_read(file)):
                 file.close()
         return done, failure
 
-    def _take_over(self, file: SpoolFile, part: Part | None, result: SplitResult, changes: Changes) -> None:
-        offset = changes.offsets.get(result.split.partition)
-        if part is not None:
-            part.in_flight = False
-            part.offset = offset or part.offset
-            if part.partition in changes.forget:  # all of them are read, and one row stands for all
-                part.offset = replace(part.offset, done=True)
-        elif offset is not None:
-            file.offset = offset
-        if offset is not None:
-            file.taken = Taken(max(file.taken.packed_bytes, result.packed_position), time.time())
+    def _is_read(self, file: SpoolFile) -> bool:
+        return self._planner.reads_any(file.partitions)
 
-    def _next(self, file: SpoolFile, part: Part | None, result: SplitResult) -> None:
-        """It is not read to its end: what it does next."""
+    def _tell_damage(self, result: SplitResult) -> None:
+        path, offset = result.split.path, result.offset
+        self._log.error("bad file, what comes before is sent", path=path, offset=offset.position, records=offset.records, why=result.damage)
+
+    def _next(self, file: SpoolFile, result: SplitResult, offset: SourceOffset | None) -> None:
+        """What a file does next that is not read to its end. `offset` is what was saved of the result."""
         if file.is_set_aside:
             self._admission.drop(file)
         elif isinstance(result.error, FileError):
-            delay = file.back_off(result.error.message)
+            delay = file.fail(result.error.message)
             self._log.warning("file cannot be read, the others go on", path=file.path, why=result.error.message, retry_s=delay)
             self._admission.later(file, delay)
         elif isinstance(result.error, BlockedError):
             self._admission.later(file, file.block())
         elif result.changed:
-            self._changed(file, part, result)
+            self._changed(file, result, offset)
         else:
             if result.error is None:
-                file.backoff = READY
+                file.recover()
             self._admission.admit(file)
 
-    def _changed(self, file: SpoolFile, part: Part | None, result: SplitResult) -> None:
+    def _changed(self, file: SpoolFile, result: SplitResult, offset: SourceOffset | None) -> None:
         """It is not what was planned: it was written to, or holds other bytes than were read before."""
-        offset = file.offset if part is None else part.offset
-        if offset.trouble:
-            file.state = SetAside(offset.trouble)
-            why, _, hint = offset.trouble.partition("; ")
-            self._log.error("file set aside, the others go on", path=file.path, why=why, offset=file.position, hint=hint)
+        if offset is not None and offset.trouble:
+            file.set_aside(offset.trouble)
+            self._catalog.tell_aside(file, offset.trouble)
             self._admission.drop(file)
             return
         planned = (result.split.offset.size, result.split.offset.mtime_ns)
@@ -190,8 +192,9 @@ class Outcomes:
             file.observe(info)
         except OSError:
             is_same = False
-        self._log.warning("file was changed while it was read, it is read on when it is ready again", path=file.path, offset=file.position)
-        if (is_same or file.parts) and not file.flights:
+        path, position = file.path, file.progress.position
+        self._log.warning("file was changed while it was read, it is read on when it is ready again", path=path, offset=position)
+        if (is_same or file.progress.ranges) and not self._is_read(file):
             file.begin_anew()
         self._admission.admit(file)
 

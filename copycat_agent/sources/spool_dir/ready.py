@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import total_ordering
 from typing import TYPE_CHECKING, Any
 
+from copycat_agent.sources.files.paths.opening import is_open_for_writing
 from copycat_agent.sources.planner import TurnQueue
 
 if TYPE_CHECKING:
@@ -54,13 +55,15 @@ def queue(options: SpoolDirOptions) -> TurnQueue[SpoolFile]:
     """Returns a queue of ready files in the order in which they are begun. Begun ones go first, but with `order_by: none` to the end."""
     if options.order_by == "none":
         return TurnQueue(lambda _: ())
-    return TurnQueue(lambda file: (not file.is_begun, *sort_key(options, file.path, file.size, file.mtime_ns)))
+    return TurnQueue(lambda file: (not file.progress.is_begun, *sort_key(options, file.path, file.size, file.mtime_ns)))
 
 
 MIN_AGE = 5.0
 """`ready.min_age` where neither that nor a done file is given."""
 TOGETHER_SECONDS = 0.05
 """Files that were dropped at once are seen, and so complete, a moment apart: all of them are begun in their order."""
+WRITER_SECONDS = 60.0
+"""So long a file that does not change is waited for because somebody has it open for writing; who forgets to close it holds up nobody."""
 TRUSTED_SECONDS = 86400.0
 """A file whose times are all older than this, and `min_age`, is complete at the first look. Younger ones have to be seen unchanged:
 whoever copies may set the time of the content long ago, and the clock of a file server need not be this host's."""
@@ -112,11 +115,20 @@ class Ready:
             return 0.0
         return max(0.0, file.seen.unchanged_since + self.min_age - self._clock())
 
+    def has_writer(self, file: SpoolFile) -> bool:
+        """Whether an open file has to wait because somebody has it open for writing, as far as the kernel tells.
+
+        Not asked where the definition says that nothing is waited for, or that a done file decides. For an empty file there is nothing
+        to be missed by waiting: what makes a report creates the file first, and may write for the first time much later.
+        """
+        quiet = self._clock() - file.seen.unchanged_since
+        is_over = file.size and quiet > self.min_age + WRITER_SECONDS
+        return not is_over and self.min_age > 0 and is_open_for_writing(file.fd)
+
     def why_not(self, file: SpoolFile) -> str:
         """What it waits for, for people; "" when it is complete."""
-        done_file = self._done_files.of(file.path)
-        if done_file and not os.path.lexists(done_file):
-            return f"it waits for its done file {done_file}"
+        if self.waits_for_done_file(file):
+            return f"it waits for its done file {self._done_files.of(file.path)}"
         if self.seconds_left(file) > 0:
             self._tell_future(file)
             return f"it waits until its size and time have been the same for {self.min_age:g} s"
@@ -131,7 +143,6 @@ class Ready:
         return time.time() - max(file.mtime_ns, file.seen.ctime_ns) / 1e9 >= max(self.min_age, TRUSTED_SECONDS)
 
     def _tell_future(self, file: SpoolFile) -> None:
-        if file.mtime_ns / 1e9 > time.time() + 1.0 and not file.told_future:
-            file.told_future = True
+        if file.mtime_ns / 1e9 > time.time() + 1.0 and file.is_to_be_told():
             why = "its time of change lies in the future; it is read once size and time have been the same for min_age"
             self._log.warning("file waits", path=file.path, why=why)

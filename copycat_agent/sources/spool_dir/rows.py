@@ -1,17 +1,24 @@
-"""What the store knows of a connector's spooled files, found by inode and by name; and when it forgets them."""
+"""What the store knows of a connector's spooled files: rows, found by inode and by name, and forgotten after a while."""
 
 from __future__ import annotations
 
+import errno
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import SourceOffset, SourcePartition
-from copycat_agent.sources.files.identity import Identity, Whereabouts
+from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
+from copycat_agent.sources.files import fingerprint
+from copycat_agent.sources.files.identity import Identity, Whereabouts, identify, identify_by_name
+from copycat_agent.sources.files.packing import packed
 
 if TYPE_CHECKING:
+    from copycat_agent.logs import Log
     from copycat_agent.sources.base import Changes, Offsets
+    from copycat_agent.sources.files.paths.discovery import Found
+    from copycat_agent.sources.files.paths.opening import Opener
 
 KEPT_GONE = 100_000
 """Rows of files that are gone; the oldest are forgotten before `forget_after` when there are more."""
@@ -64,8 +71,10 @@ def parse(key: str) -> tuple[Identity, int, tuple[int, int] | None]:
 class Rows:
     """The saved offsets of one connector. Used by its thread only. Changes come in by `note`, once they are saved or about to be."""
 
-    def __init__(self, offsets: Offsets, forget_after: float) -> None:
+    def __init__(self, offsets: Offsets, forget_after: float, log: Log) -> None:
         self._forget_ms = int(forget_after * 1000)
+        self._log = log
+        self._told_early = False
         self._look_at = 0.0
         self._rows: dict[SourcePartition, Row] = {}
         self._by_inode: dict[int, dict[SourcePartition, None]] = {}
@@ -89,7 +98,7 @@ class Rows:
         return (row for row in list(self._rows.values()) if not row.offset.gone_ms)
 
     def get(self, partition: SourcePartition) -> Row | None:
-        """The row of this partition."""
+        """The row of this partition, None when it has none."""
         return self._rows.get(partition)
 
     def at_inode(self, inode: int) -> list[Row]:
@@ -103,12 +112,12 @@ class Rows:
             return None
         return row.offset
 
-    def forget_old(self, changes: Changes, is_gone: Callable[[Row, Whereabouts], bool]) -> bool:
-        """Rows of files that have been gone for long, and are seen to be. Whether any are forgotten because there are too many."""
+    def forget_old(self, changes: Changes, is_gone: Callable[[Row, Whereabouts], bool]) -> None:
+        """Forget rows of files that have been gone for long, and are seen to be."""
         now, oldest = time.monotonic(), int(time.time() * 1000) - self._forget_ms
         surplus = len(self._gone) - KEPT_GONE
         if now < self._look_at:
-            return False
+            return
         whereabouts, is_early = Whereabouts(), False
         for number, (partition, gone_ms) in enumerate(self._gone.items()):
             if gone_ms > oldest and number >= surplus:
@@ -120,7 +129,12 @@ class Rows:
                 is_early |= gone_ms > oldest
             else:
                 self._look_at = now + min(_LOOK_SECONDS, self._forget_ms / 2000)
-        return is_early
+        if is_early and not self._told_early:
+            self._told_early = True
+            why = f"more than {KEPT_GONE:,} files are gone: the oldest offsets are forgotten"
+            why = f"{why}; such a file, if it came back, would be sent again"
+            hint = "lower forget_after, or split the connector's directory"
+            self._log.warning("offsets are forgotten before forget_after", why=why, hint=hint)
 
     def gone(self, row: Row, changes: Changes) -> None:
         """The file is not there any more."""
@@ -150,3 +164,90 @@ class Rows:
             del self._by_inode[row.identity.inode]
         if self._by_path.get(row.offset.path) == partition:
             del self._by_path[row.offset.path]
+
+
+Place = tuple[int, int]
+"""Device and inode: unique among files that exist now."""
+
+
+class Remounts:
+    """Which rows are those of a file that was read when its device had another number.
+
+    A reboot (device mapper, NVMe) and every mount (NFS, btrfs, loop devices) may change device numbers. Keys of rows stay what they are.
+    It is the same file when inode and time of birth are, and what was read is still there.
+    """
+
+    def __init__(self, rows: Rows, opener: Opener, leave: Callable[[Place, Identity, Identity], None]) -> None:
+        """`leave(place, saved, now)`: the file with rows of `saved` is at `now`, and not at `place` any more. Raises OSError: not yet."""
+        self._rows = rows
+        self._opener = opener
+        self._leave = leave
+        self._present: dict[Place, Found] = {}
+        self._places: dict[Identity, Place] = {}
+        self._numbers: dict[int, set[int]] = {}
+
+    def begin_scan(self, found: Iterable[Found]) -> None:
+        """This is there now."""
+        self._present = {(one.stat.st_dev, one.stat.st_ino): one for one in found}
+
+    def place_of(self, saved: Identity) -> Place:
+        """Where the file with rows of this identity is, if it is there."""
+        return self._places.get(saved, saved[:2])
+
+    def numbers_of(self, device: int) -> set[int]:
+        """The numbers that this device may have now."""
+        return {device, *self._numbers.get(device, ())}
+
+    def rows_of(self, identity: Identity, found: Found) -> list[Row]:
+        """All rows of this file, whatever the number of its device was when they were saved. Raises OSError: it cannot be said now."""
+        at_inode = self._rows.at_inode(identity.inode)
+        rows = [row for row in at_inode if row.identity == identity]
+        others: dict[Identity, list[Row]] = {}
+        for row in sorted(at_inode, key=lambda row: (row.offset.gone_ms > 0, -row.offset.gone_ms)):
+            if not rows and row.identity.birth_ns == identity.birth_ns and not self._is_elsewhere(row.identity, found):
+                others.setdefault(row.identity, []).append(row)
+        return self._proven(identity, found, others) if others else rows
+
+    def _is_elsewhere(self, saved: Identity, found: Found) -> bool:
+        """Whether the file with rows of this identity is another one that is there: `found` is on a copy of its file system."""
+        other = self._present.get(self.place_of(saved))
+        if other is None or other.path == found.path:
+            return False
+        now = identify_by_name(other.path, other.stat, follow_symlinks=False)
+        return now is not None and now._replace(device=saved.device) == saved
+
+    def _proven(self, identity: Identity, found: Found, others: Mapping[Identity, list[Row]]) -> list[Row]:
+        fd, info = self._opener.open(found.path, is_known=True)
+        try:
+            if identify(fd, info) != identity:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), found.path)
+            for saved, rows in others.items():
+                newest = max(row.generation for row in rows)
+                if all(_is_same(fd, info, found.path, row) for row in rows if row.generation == newest):
+                    self._move(saved, identity)
+                    return rows
+        finally:
+            os.close(fd)
+        return []
+
+    def _move(self, saved: Identity, now: Identity) -> None:
+        """The file with rows of identity `saved` is at `now`. Raises OSError while it is being read under the number that it had."""
+        self._leave(self.place_of(saved), saved, now)
+        self._places[saved] = now[:2]
+        self._numbers.setdefault(saved.device, set()).add(now.device)
+
+
+def _is_same(fd: int, info: os.stat_result, path: str, row: Row) -> bool:
+    """Whether the open file, whose inode and time of birth are the row's, still holds what was read of it. Raises OSError.
+
+    Where there are no times of birth it has to be unchanged, under its name, and it must never have been gone: inodes are used again.
+    """
+    offset, proof = row.offset, row.offset.fingerprint
+    is_unchanged = (offset.size, offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
+    if not row.identity.birth_ns and (offset.gone_ms or offset.path != path or not is_unchanged):
+        return False
+    if not proof.head_bytes:
+        return is_unchanged or offset.position == (row.bounds or (0, 0))[0]
+    if offset.done and proof.head_bytes == offset.size:  # the digest of the whole file: only a task has the time to compare it
+        offset = replace(offset, fingerprint=Fingerprint(0, "", proof.tail_bytes, proof.tail))
+    return packed.is_same(fingerprint.reader(fd), info.st_size, offset)

@@ -1,31 +1,22 @@
-"""One file of a spool directory that is not read yet: what it is, what is settled of it, what it waits for."""
+"""One file of a spool directory that is not read yet: what it is, how far it is settled, what it waits for."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.model import SourceOffset, SourcePartition, Split
 from copycat_agent.sources.files.backoff import BLOCKED_SECONDS, READY, FileBackoff, wait_seconds
 from copycat_agent.sources.files.identity import Identity
+from copycat_agent.sources.spool_dir.file_progress import FileProgress
 from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-@dataclass(eq=False, slots=True)
-class Part:
-    """A range of a large file, read on its own: from `start` up to, not including, `end`, bytes or record numbers. See `ranges`.
-
-    `brought` is what its last batch settled, from when that is known; it counts as `offset` once it is saved.
-    """
-
-    partition: SourcePartition
-    start: int
-    end: int
-    offset: SourceOffset
-    in_flight: bool = False
-    brought: SourceOffset | None = None
+    from copycat_agent.sources.spool_dir.file_progress import FileRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +77,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The file was changed after a part of it was sent, and is not read on; see `on_changed_file`."""
+    """The file was changed after a part of it was sent, and is not read on: `on_changed_file: stop`."""
 
     why: str
 
@@ -95,7 +86,7 @@ class FileOrRange(NamedTuple):
     """What one split reads: a file, or one of its ranges."""
 
     file: SpoolFile
-    part: Part | None
+    part: FileRange | None
 
     @property
     def partition(self) -> SourcePartition:
@@ -109,47 +100,48 @@ class FileOrRange(NamedTuple):
 
     @property
     def unread(self) -> int:
-        """Bytes on the disk that are not settled, as `SpoolFile.unread`."""
-        return self.file.unread if self.part is None else self.file.unread_of(self.part)
+        """Bytes on the disk that are not settled, as `FileProgress.unread`."""
+        progress, size = self.file.progress, self.file.size
+        return progress.unread(size) if self.part is None else progress.unread_of(self.part, size)
 
     def split(self) -> Split:
-        """Returns the split. The file is open."""
-        return self.file.split(self.part)
-
-
-class Taken(NamedTuple):
-    """What tasks have taken in of a file: packed bytes that are settled, and when one got on last, epoch seconds (0: never)."""
-
-    packed_bytes: int = 0
-    at: float = 0.0
-
-
-NOTHING_TAKEN = Taken()
+        """All that is left: the batch's budget bounds what is read. The file is open."""
+        file, progress = self.file, self.file.progress
+        settled = progress.offset if self.part is None else self.part.offset
+        plain = not (progress.counts or progress.offset.compression)
+        end = self.part.end if self.part is not None else file.size if plain else ENDLESS
+        offset = replace(settled, path=file.path, size=file.size, mtime_ns=file.mtime_ns, done=False, trouble="", gone_ms=0)
+        return Split(
+            self.partition,
+            file.path,
+            f"/proc/{os.getpid()}/fd/{file.fd}",
+            offset,
+            end,
+            final=not plain or end == file.size,
+            inode=file.identity.inode,
+            mtime_ms=file.mtime_ns // 1_000_000,
+            origins=(file.former,) if file.former is not None and not offset.position else (),
+        )
 
 
 @dataclass(eq=False, slots=True)
 class SpoolFile:
-    """Driver's state of a file. Sizes in bytes.
+    """Driver's state of a file; only its own methods change it. Whether a task reads it is the planner's to say.
 
-    `offset` is what is settled of it; `parts` are its ranges when it is cut, and their offsets count then. `former` is what was read
-    under its name before, of the same size: it may be a repeat. `counts`: its positions are record numbers. `flights`: splits of it in
-    flight. `gone`: no name leads to it any more. `cuttable`: nobody has tried to cut it yet.
+    `former` is what was read under its name before, of the same size: it may be a repeat. `read_at`: when a task got on with it last,
+    epoch seconds (0: never). `gone`: no name leads to it any more.
     """
 
     key: FileKey
     path: str
     seen: Observed
-    offset: SourceOffset
-    counts: bool = False
+    progress: FileProgress
     state: Waiting | Complete | SetAside = Waiting()
     backoff: FileBackoff = READY
     former: SourceOffset | None = None
-    parts: list[Part] = field(default_factory=list)
-    taken: Taken = NOTHING_TAKEN
+    read_at: float = 0.0
     fd: int = -1
-    flights: int = 0
     gone: bool = False
-    cuttable: bool = False
     told_future: bool = False
 
     @property
@@ -158,24 +150,29 @@ class SpoolFile:
         return self.key.partition
 
     @property
+    def partitions(self) -> Sequence[SourcePartition]:
+        """What its splits belong to."""
+        return [one.partition for one in self.progress.ranges] or [self.partition]
+
+    @property
     def identity(self) -> Identity:
         """The file's own, as it is now."""
         return self.key.identity
 
     @property
+    def inode_key(self) -> tuple[int, int]:
+        """Device and inode: unique among files that exist now."""
+        return self.identity.device, self.identity.inode
+
+    @property
     def size(self) -> int:
-        """As it was seen last."""
+        """As it was seen last, in bytes."""
         return self.seen.size
 
     @property
     def mtime_ns(self) -> int:
         """When it was last changed, as it was seen."""
         return self.seen.mtime_ns
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """What must not change while it is read."""
-        return self.seen.version
 
     @property
     def is_set_aside(self) -> bool:
@@ -188,82 +185,60 @@ class SpoolFile:
         return isinstance(self.state, Waiting) and self.state.has_writer and not self.size
 
     @property
-    def inode_key(self) -> tuple[int, int]:
-        """Device and inode: unique among files that exist now."""
-        return self.identity.device, self.identity.inode
+    def was_changed(self) -> bool:
+        """Whether it is not what it was when its first part was settled."""
+        return self.progress.is_begun and not self.progress.is_of(self.seen.version)
 
     @property
-    def is_begun(self) -> bool:
-        """Whether something of it is settled."""
-        return self.offset.position > 0 or any(part.offset.position > part.start for part in self.parts)
+    def has_old_ranges(self) -> bool:
+        """Whether it was changed since it was cut."""
+        return self.progress.has_other_ranges(self.seen.version)
 
-    @property
-    def has_old_parts(self) -> bool:
-        """Whether its ranges are those of what it was before it was changed: they do not cover what it is now."""
-        return any((part.offset.size, part.offset.mtime_ns) != self.version for part in self.parts)
+    def found(self, path: str) -> None:
+        """A look has found it under this name."""
+        self.path, self.gone = path, False
 
-    @property
-    def unread(self) -> int:
-        """Bytes on the disk that are not settled; of packed files and those that count records an estimate."""
-        if self.parts:
-            return sum(map(self.unread_of, self.parts))
-        if self.offset.compression or self.counts:
-            return max(0, self.size - self.taken.packed_bytes)
-        return max(0, self.size - self.offset.position)
-
-    def unread_of(self, part: Part) -> int:
-        """The share of `unread` that is one range's; where positions are record numbers all of it or nothing."""
-        if self.counts:
-            return 0 if part.offset.done else self.size // len(self.parts)
-        return part.end - part.offset.position
-
-    @property
-    def position(self) -> int:
-        """How far it is settled; of a file that is cut the sum over its ranges."""
-        return sum(part.offset.position - part.start for part in self.parts) if self.parts else self.offset.position
-
-    @property
-    def records(self) -> int:
-        """How many records of it are settled."""
-        if self.parts and self.counts:
-            return self.position
-        return sum(part.offset.records for part in self.parts) if self.parts else self.offset.records
+    def went(self) -> None:
+        """No name leads to it any more."""
+        self.gone = True
 
     def observe(self, info: os.stat_result) -> bool:
         """Take over what stat says. Returns whether it is what it was."""
-        same = self.version == (info.st_size, info.st_mtime_ns)
+        same = self.seen.version == (info.st_size, info.st_mtime_ns)
         self.seen = replace(self.seen, ctime_ns=info.st_ctime_ns) if same else Observed.of(info)
         return same
 
-    def next_part(self) -> Part | None:
-        """A range that nobody reads and that is not read yet. Of a file whose ranges are all read, and nobody has said so, the last."""
-        if self.parts and not self.flights and all(part.offset.done for part in self.parts):
-            return self.parts[-1]
-        return next((part for part in self.parts if not (part.in_flight or part.offset.done)), None)
+    def opened(self, fd: int) -> None:
+        """It is open from now on, by a descriptor that it closes."""
+        self.fd = fd
 
-    def split(self, part: Part | None = None) -> Split:
-        """All that is left of it, or of one of its ranges: the batch's budget bounds what is read. The file is open."""
-        partition, settled = (self.partition, self.offset) if part is None else (part.partition, part.offset)
-        plain = not (self.counts or self.offset.compression)
-        end = part.end if part is not None else self.size if plain else ENDLESS
-        offset = replace(settled, path=self.path, size=self.size, mtime_ns=self.mtime_ns, done=False, trouble="", gone_ms=0)
-        return Split(
-            partition,
-            self.path,
-            f"/proc/{os.getpid()}/fd/{self.fd}",
-            offset,
-            end,
-            final=not plain or end == self.size,
-            inode=self.identity.inode,
-            mtime_ms=self.mtime_ns // 1_000_000,
-            origins=(self.former,) if self.former is not None and not offset.position else (),
-        )
+    def close(self) -> None:
+        """Close it; once is enough."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def may_repeat(self, former: SourceOffset | None) -> None:
+        """This was read under its name before."""
+        self.former = former
+
+    def go_on(self, progress: FileProgress) -> None:
+        """So far it is settled, and that is saved."""
+        self.progress = progress
+
+    def got_on(self, progress: FileProgress) -> None:
+        """So far a task has got with it."""
+        self.progress, self.read_at = progress, time.time()
 
     def begin_anew(self) -> None:
         """It does not hold what was read of it any more: its next generation begins at its beginning."""
         self.key = replace(self.key, generation=self.key.generation + 1)
-        self.offset = SourceOffset(0, path=self.path, compression=self.offset.compression)
-        self.parts, self.taken = [], Taken(0, self.taken.at)
+        compression = self.progress.offset.compression
+        self.progress = FileProgress(SourceOffset(0, path=self.path, compression=compression), self.progress.counts)
+
+    def set_aside(self, why: str) -> None:
+        """It is not read on."""
+        self.state, self.former = SetAside(why), None
 
     def wait(self, why: str, *, has_writer: bool = False) -> None:
         """It is not complete."""
@@ -274,24 +249,23 @@ class SpoolFile:
         since_ms = self.state.since_ms if isinstance(self.state, Complete) else int(time.time() * 1000)
         self.state = Complete(since_ms)
 
-    def back_off(self, why: str) -> float:
-        """It could not be read: seconds to wait, more each time."""
-        delay = self.backoff.error_seconds
-        self.fail(why)
-        return delay
+    def is_to_be_told(self) -> bool:
+        """Whether it is to be told that its time of change lies in the future: once."""
+        was_told, self.told_future = self.told_future, True
+        return not was_told
 
-    def fail(self, why: str) -> None:
-        """It could not be read once more."""
+    def fail(self, why: str) -> float:
+        """It could not be read. Returns the seconds to wait, more each time."""
+        seconds = self.backoff.error_seconds
         self.state, self.backoff = replace(self.state, why=why), self.backoff.after_error(time.monotonic())
+        return seconds
 
     def block(self) -> float:
-        """Its records cannot be sent until someone repairs something: seconds to wait, more each time."""
-        delay = wait_seconds(BLOCKED_SECONDS, self.backoff.blocked)
+        """Its records cannot be sent until someone repairs something. Returns the seconds to wait, more each time."""
+        seconds = wait_seconds(BLOCKED_SECONDS, self.backoff.blocked)
         self.backoff = self.backoff.after_block(time.monotonic())
-        return delay
+        return seconds
 
-    def close(self) -> None:
-        """Close it; once is enough."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+    def recover(self) -> None:
+        """All went well."""
+        self.backoff = READY

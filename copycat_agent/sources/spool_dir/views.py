@@ -1,4 +1,4 @@
-"""What is unread in a spool directory, in numbers and for people."""
+"""What people are told of a spool directory: its files, what is unread, and columns that come and go between files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from copycat_agent.sources.base import Closeup, FileState, FileView, Lag
-from copycat_agent.sources.spool_dir.spool_file import Complete, Waiting
+from copycat_agent.sources.spool_dir.spool_file import Complete, FileOrRange, Waiting
 
 if TYPE_CHECKING:
-    from copycat_agent.model import SourcePartition, Split
+    from copycat_agent.logs import Log
+    from copycat_agent.model import Schema, SourcePartition, Split
+    from copycat_agent.sources.planner import Planner
     from copycat_agent.sources.spool_dir.admission import Admission
     from copycat_agent.sources.spool_dir.catalog import Catalog
     from copycat_agent.sources.spool_dir.cleanup.cleanup_queue import CleanupQueue
@@ -58,7 +60,7 @@ class LagView:
             blocked += file.backoff.blocked > 0
             aside += file.is_set_aside
             if not file.is_set_aside:
-                unread += file.unread
+                unread += file.progress.unread(file.size)
             if isinstance(file.state, Complete) and not 0 < oldest <= file.state.since_ms:
                 oldest = file.state.since_ms
         known = len(self._catalog.files) + len(self._catalog.done)
@@ -85,15 +87,25 @@ class LagView:
 class Views:
     """The files of a connector, for people."""
 
-    def __init__(self, catalog: Catalog, listing: Listing, cleanup: CleanupQueue, admission: Admission, *, counts_records: bool) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        listing: Listing,
+        cleanup: CleanupQueue,
+        admission: Admission,
+        planner: Planner[FileOrRange],
+        *,
+        counts_records: bool,
+    ) -> None:
         self._catalog = catalog
         self._listing = listing
         self._cleanup = cleanup
         self._admission = admission
+        self._planner = planner
         self._counts_records = counts_records
 
     def files(self) -> tuple[FileView, ...]:
-        """See `Source.files`."""
+        """Every file, by path: unread ones, those that are done and still there, and what cannot be looked at."""
         passed_over = self._listing.passed_over
         why = passed_over.reasons()
         known = {file.path for file in self._catalog.files.values()}
@@ -104,7 +116,7 @@ class Views:
         return tuple(sorted([*map(view_of, self._catalog.files.values()), *done, *unreadable]))
 
     def closeup(self, path: str, most_bytes: int) -> Closeup | None:
-        """See `Source.look_closely`."""
+        """The file at `path`, and about `most_bytes` of what a task would be given next of it; None when there is none."""
         row = next((one for one in self._catalog.done.values() if one.offset.path == path), None)
         if row is not None:
             return Closeup(self._done(row), (path,), row.offset, None)
@@ -112,19 +124,20 @@ class Views:
         if file is None:
             return None
         split = self._split(file, most_bytes)
-        return Closeup(view_of(file), (path,), split.offset if split else file.offset, split)
+        return Closeup(view_of(file), (path,), split.offset if split else file.progress.offset, split)
 
     def _done(self, row: Row) -> FileView:
         return done_view(row, self._cleanup.why(row) or row.offset.trouble, counts_records=self._counts_records)
 
     def _split(self, file: SpoolFile, most_bytes: int) -> Split | None:
         """What a task would be given next of it, about `most_bytes` where that can be told; None when it is not its turn."""
-        part = file.next_part()
-        is_all_taken = bool(file.parts) and part is None
+        progress = file.progress
+        part = progress.next_range(self._planner.in_flight)
+        is_all_taken = bool(progress.ranges) and part is None
         if not file.size or file.is_set_aside or is_all_taken or not self._admission.open(file):
             return None
-        split = file.split(part)
-        if file.counts or file.offset.compression:
+        split = FileOrRange(file, part).split()
+        if progress.counts or file.progress.offset.compression:
             return split
         end = min(split.end, split.offset.position + most_bytes)
         return replace(split, end=end, final=split.final and end == split.end)
@@ -141,8 +154,9 @@ def view_of(file: SpoolFile) -> FileView:
         state = "waiting"
     elif file.gone:
         state = "gone"
-    where = (file.path, file.partition.key, file.position, file.size, file.records, state, file.fd >= 0, file.taken.at)
-    return FileView(*where, file.unread, file.state.why, "", file.offset.compression, file.counts)
+    progress = file.progress
+    where = (file.path, file.partition.key, progress.position, file.size, progress.records, state, file.fd >= 0, file.read_at)
+    return FileView(*where, progress.unread(file.size), file.state.why, "", progress.offset.compression, progress.counts)
 
 
 def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:
@@ -151,3 +165,36 @@ def done_view(row: Row, why: str, *, counts_records: bool) -> FileView:
     state: FileState = "failing" if why else "done"
     where = (offset.path, row.partition.key, offset.position, offset.size, offset.records, state)
     return FileView(*where, is_open=False, why=why, compression=offset.compression, counts_records=counts_records)
+
+
+TELL_SECONDS = 60.0
+"""Least time between two warnings of one connector."""
+_NAMED = 20
+"""Columns that are named."""
+
+
+class Drift:
+    """Remembers the columns of the last file that was read."""
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._last: tuple[str, frozenset[str]] | None = None
+        self._told_at = -TELL_SECONDS
+
+    def note(self, path: str, schema: Schema | None) -> None:
+        """A file with this schema was read. Warns when its columns are not those of the file before it."""
+        if schema is None:
+            return
+        columns = frozenset(column.name for column in schema.columns)
+        before, self._last = self._last, (path, columns)
+        if before is None or before[1] == columns or self._clock() - self._told_at < TELL_SECONDS:
+            return
+        self._told_at = self._clock()
+        new, missing = sorted(columns - before[1]), sorted(before[1] - columns)
+        self._log.warning("columns differ between files", path=path, before=before[0], new=_listed(new), missing=_listed(missing))
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}" or "none"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent import logs
 from copycat_agent.model import Column, Schema
-from copycat_agent.sources.spool_dir.outcomes import TELL_SECONDS, Drift
+from copycat_agent.sources.spool_dir.views import TELL_SECONDS, Drift
 
 if TYPE_CHECKING:
     import pytest

@@ -14,7 +14,7 @@ from copycat_agent.model import Fingerprint, SourcePartition
 from copycat_agent.options import DeliveryOptions
 from copycat_agent.sources.files.identity import Identity, identify_by_name
 from copycat_agent.sources.files.paths.discovery import Discovery, Warn
-from copycat_agent.sources.spool_dir import admission, ranges
+from copycat_agent.sources.spool_dir import admission
 from tests.rig.waiting import wait_until
 from tests.unit.sources.spool.rig import Spool, lines, touch_later
 
@@ -29,8 +29,7 @@ LONG_AGO = 1_600_000_000.0
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of a size that suits a test."""
-    monkeypatch.setattr(ranges, "LEAST_BYTES", 10_000)
-    monkeypatch.setattr(ranges.cut, "__defaults__", (10_000,))
+    monkeypatch.setattr(admission, "LEAST_BYTES", 10_000)
 
 
 def _cut(root: Path, **options: str) -> Spool:
@@ -249,7 +248,6 @@ def test_a_file_that_went_away_is_in_no_plan_beside_the_one_that_has_its_inode(t
     spool.scan()
     stale = spool.source._catalog.files[path.stat().st_dev, path.stat().st_ino]
     spool.source._catalog.vanish(stale)
-    spool.source._look_anyway = True
     spool.scan()
     assert len(spool.source.plan(1).splits) == 1
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from copycat_agent.sources.spool_dir import ranges, rows
+from copycat_agent.sources.spool_dir import admission, rows
 from tests.unit.sources.spool.rig import Spool, lines, touch_later
 
 if TYPE_CHECKING:
@@ -284,8 +284,7 @@ def test_without_cleanup_nothing_is_touched(tmp_path: Path) -> None:
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of a size that suits a test."""
-    monkeypatch.setattr(ranges, "LEAST_BYTES", 20_000)
-    monkeypatch.setattr(ranges.cut, "__defaults__", (20_000,))
+    monkeypatch.setattr(admission, "LEAST_BYTES", 20_000)
 
 
 @pytest.mark.usefixtures("small_ranges")

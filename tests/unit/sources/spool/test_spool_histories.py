@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from copycat_agent.sources.spool_dir import admission, ranges
+from copycat_agent.sources.spool_dir import admission
 from tests.rig.waiting import wait_until
 from tests.unit.sources.saved import remount
 from tests.unit.sources.spool.rig import Spool
@@ -152,8 +152,7 @@ class _History:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 10))
 def test_what_nobody_destroyed_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
-    monkeypatch.setattr(ranges, "LEAST_BYTES", 400)
-    monkeypatch.setattr(ranges.cut, "__defaults__", (400,))
+    monkeypatch.setattr(admission, "LEAST_BYTES", 400)
     monkeypatch.setattr(admission, "AGAIN_SECONDS", 0.0)
     for seed in range(first, first + 10):
         (tmp_path / str(seed)).mkdir()

@@ -15,6 +15,7 @@ from copycat_agent import logs
 from copycat_agent.model import SourceOffset
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.spool_dir import admission
+from copycat_agent.sources.spool_dir.file_progress import FileProgress
 from copycat_agent.sources.spool_dir.listing import DoneFiles
 from copycat_agent.sources.spool_dir.ready import Ready
 from copycat_agent.sources.spool_dir.spool_file import FileKey, Observed, SpoolFile
@@ -39,7 +40,7 @@ def _ready(path: Path, **options: Any) -> tuple[Ready, _Clock]:
 def _file(path: Path, clock: _Clock) -> SpoolFile:
     info = path.stat()
     key = FileKey("drops", Identity(info.st_dev, info.st_ino, 0))
-    return SpoolFile(key, str(path), replace(Observed.of(info), unchanged_since=clock.now), SourceOffset(0))
+    return SpoolFile(key, str(path), replace(Observed.of(info), unchanged_since=clock.now), FileProgress(SourceOffset(0)))
 
 
 def test_a_file_is_complete_once_it_was_seen_unchanged_for_min_age(tmp_path: Path) -> None:

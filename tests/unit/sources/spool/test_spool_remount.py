@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from copycat_agent.model import Fingerprint
-from copycat_agent.sources.spool_dir import ranges, spool_stream
+from copycat_agent.sources.spool_dir import admission, spool_stream
 from copycat_agent.sources.spool_dir.spool_stream import MOST_BYTES
 from tests.rig.disk import remountable
 from tests.unit.sources import saved
@@ -67,8 +67,7 @@ def test_a_file_that_is_half_read_goes_on(tmp_path: Path, form: str) -> None:
 
 
 def test_a_file_that_is_cut_into_ranges_goes_on_in_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "LEAST_BYTES", 2**14)
-    monkeypatch.setattr(ranges.cut, "__defaults__", (2**14,))
+    monkeypatch.setattr(admission, "LEAST_BYTES", 2**14)
     spool = Spool(tmp_path, tasks=2, delivery={"ordering": "none"})
     spool.drop("a", lines(*MANY))
     begun(spool)

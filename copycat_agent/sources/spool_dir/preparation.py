@@ -1,0 +1,100 @@
+"""Files that need a row before anything else is done with them: empty ones are done, large ones are cut, changed ones are set aside."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING, Any
+
+from copycat_agent.errors import DamageError
+from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.sources.spool_dir.file_progress import FileRange
+from copycat_agent.sources.spool_dir.rows import part_key
+from copycat_agent.sources.spool_dir.spool_stream import ENDLESS
+
+if TYPE_CHECKING:
+    from copycat_agent.formats import RecordFormat
+    from copycat_agent.sources.base import Changes
+    from copycat_agent.sources.spool_dir.admission import Admission
+    from copycat_agent.sources.spool_dir.catalog import Catalog
+    from copycat_agent.sources.spool_dir.spool_file import SpoolFile
+
+
+class Preparation:
+    """For one connector, in its thread. What `prepare` decides counts once the changes are saved that it is in."""
+
+    def __init__(self, catalog: Catalog, admission: Admission, form: RecordFormat) -> None:
+        self._catalog = catalog
+        self._admission = admission
+        self._form = form
+        self._unsaved: list[tuple[Changes, list[SpoolFile]]] = []
+
+    def prepare(self, changes: Changes) -> None:
+        """Decide on the files that wait for it."""
+        prepared = [file for file in self._admission.take_unprepared() if self._admission.follows(file) and self._prepare(file, changes)]
+        if prepared:
+            self._unsaved.append((changes, prepared))
+
+    def _prepare(self, file: SpoolFile, changes: Changes) -> bool:
+        """Whether it has rows in the changes, and goes on once they are saved."""
+        if file.was_changed:
+            self._catalog.put_aside(file, changes)
+            self._admission.drop(file)
+            return False
+        if not self._admission.open(file):
+            return False
+        if not file.size:
+            done = SourceOffset(0, done=True, path=file.path, size=0, mtime_ns=file.mtime_ns)
+            file.go_on(file.progress.settled(None, done))
+            changes.offsets[file.partition] = done
+            return True
+        ranges = self._cut(file)
+        file.close()
+        if not ranges:
+            self._admission.enqueue(file)
+            return False
+        file.go_on(file.progress.cut_into(ranges))
+        changes.offsets.update({one.partition: one.offset for one in ranges})
+        return True
+
+    def _cut(self, file: SpoolFile) -> list[FileRange]:
+        try:
+            return cut(file, self._form, self._admission.ranges_of(file))
+        except (OSError, DamageError):
+            return []  # who reads it says what is wrong
+
+    def finish(self, changes: Changes) -> list[SpoolFile]:
+        """The changes are saved: files that were cut may be read now. Returns those that are done."""
+        prepared = [file for one, files in self._unsaved if one is changes for file in files]
+        self._unsaved = [entry for entry in self._unsaved if entry[0] is not changes]
+        for file in prepared:
+            if file.progress.ranges:
+                self._admission.enqueue(file)
+        return [file for file in prepared if not file.progress.ranges]
+
+
+class PlainFile:
+    """An open file that is not packed, as formats read it: a `RecordFile`."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self.name = path
+        self.size = os.fstat(fd).st_size
+        self.memo: dict[str, Any] = {}
+
+    def __call__(self, position: int, size: int, /) -> bytes:
+        """Up to `size` bytes from `position` on. Raises OSError."""
+        return os.pread(self._fd, size, position)
+
+
+def cut(file: SpoolFile, form: RecordFormat, wanted: int) -> list[FileRange]:
+    """An open plain file in about so many ranges; none when it is better read in one go. Raises OSError, DamageError."""
+    cuts = form.cuts(PlainFile(file.fd, file.path), wanted) if wanted else ()
+    places = [0, *cuts, ENDLESS if form.counts_records else file.size]
+    return [_range(file, start, end) for start, end in itertools.pairwise(places)] if cuts else []
+
+
+def _range(file: SpoolFile, start: int, end: int) -> FileRange:
+    partition = SourcePartition(file.key.connector, part_key(file.partition.key, start, end))
+    before = start if file.progress.counts else 0  # where positions are record numbers, a range knows how many go before it
+    return FileRange(partition, start, end, SourceOffset(start, before, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
