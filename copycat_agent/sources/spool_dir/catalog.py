@@ -98,7 +98,7 @@ class Catalog:
     def forget_former(self, file: SpoolFile, changes: Changes) -> None:
         """Once a generation has a row of its own, those before it are of no use."""
         if file.partition in changes.offsets:
-            rows = [row for row in self._rows.at_inode(file.identity.inode) if row.identity == file.key.saved]
+            rows = self._rows.of_file(file.key.saved)
             changes.forget.update(row.partition for row in rows if row.generation < file.key.generation)
 
     def cleaned(self, row: Row, changes: Changes) -> None:
@@ -133,7 +133,7 @@ class Catalog:
         if file is not None:
             same = file.path == found.path and file.seen.version == (found.stat.st_size, found.stat.st_mtime_ns)
             is_read = not same and self._is_read(file)
-            if same or is_read or self._is(file, found):
+            if same or is_read or identify_by_name(found.path, found.stat, follow_symlinks=False) == file.identity:
                 file.found(found.path)
                 return None if is_read or file.observe(found.stat) else file  # who reads it tells what has become of it
             self.vanish(file)
@@ -156,18 +156,14 @@ class Catalog:
         Size and time are not enough: a new file gets the inode of one that was deleted, and programs set times. Nobody can set the time
         of status change, so as long as that is the same nothing has to be asked. Raises OSError.
         """
-        if known is not None and known[0] == found.stat.st_ctime_ns and (row := self._rows.get(known[1])) and _is_read(row, found.stat):
+        if known is not None and known[0] == found.stat.st_ctime_ns and (row := self._rows.get(known[1])) and row.says_read(found.stat):
             return row
-        if not any(_is_read(row, found.stat) for row in self._rows.at_inode(found.stat.st_ino) if row.bounds is None):
+        if not any(row.says_read(found.stat) for row in self._rows.at_inode(found.stat.st_ino) if row.bounds is None):
             return None
         identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
         rows = self._remounts.rows_of(identity, found) if identity is not None else []
         row = max((row for row in rows if row.bounds is None), key=lambda row: row.generation, default=None)
-        return row if row is not None and _is_read(row, found.stat) and not _is_doubtful(row) else None
-
-    def _is(self, file: SpoolFile, found: Found) -> bool:
-        """Whether it is the same file under another name."""
-        return identify_by_name(found.path, found.stat, follow_symlinks=False) == file.identity
+        return row if row is not None and row.says_read(found.stat) and not row.is_doubtful else None
 
     def _keep_done(self, row: Row, found: Found, changes: Changes) -> None:
         if row.offset.gone_ms or row.offset.path != found.path:
@@ -180,16 +176,15 @@ class Catalog:
         identity = identify_by_name(found.path, found.stat, follow_symlinks=False)
         if identity is None:
             return None  # it went away, or another one has its name: the next look knows
-        info = found.stat
         rows = self._remounts.rows_of(identity, found)
         if found.stat.st_nlink > 1 and not rows and not self._may_be_taken(found):
             return None
         generation = max((row.generation for row in rows), default=0)
         key = FileKey(self._connector, identity, generation, rows[0].identity if rows else None)
-        file = SpoolFile(key, found.path, Observed.of(info), FileProgress(SourceOffset(0, path=found.path), self._counts))
+        file = SpoolFile(key, found.path, Observed.of(found.stat), FileProgress(SourceOffset(0, path=found.path), self._counts))
         self._recall(file, [row for row in rows if row.generation == generation], changes)
         if not file.progress.is_begun:
-            file.may_repeat(self._rows.done_at(found.path, info.st_size))
+            file.may_repeat(self._rows.done_at(found.path, found.stat.st_size))
         self.files[file.inode_key] = file
         return file
 
@@ -220,7 +215,7 @@ class Catalog:
             if not self._may_go_on(whole, file):
                 return None
             progress = file.progress.settled(None, replace(whole, done=False))
-        elif any(map(_is_doubtful, rows)):
+        elif any(row.is_doubtful for row in rows):
             return None
         elif whole is not None and not progress.ranges:
             progress = progress.settled(None, whole)
@@ -269,16 +264,16 @@ class Catalog:
                 continue
             if not self._listing.is_missing(row.offset.path, self._remounts.numbers_of(row.identity.device)):
                 continue
-            if not _stands(row):  # else it is excluded by now
+            if not row.is_at_its_name:  # else it is excluded by now
                 gone.append(row)
         return gone
 
     def leave(self, changes: Changes) -> None:
         """The connector stops: enter what is lost of files that only their descriptors led to."""
         for file in self.files.values():
-            rows = self._rows.at_inode(file.identity.inode) if file.gone and file.progress.is_begun else ()
+            rows = self._rows.of_file(file.key.saved) if file.gone and file.progress.is_begun else ()
             for row in rows:
-                if row.identity == file.key.saved and row.generation == file.key.generation and not row.offset.done:
+                if row.generation == file.key.generation and not row.offset.done:
                     self.lose(row, changes)
                     self._rows.gone(row._replace(offset=changes.offsets.get(row.partition, row.offset)), changes)
 
@@ -306,25 +301,8 @@ class Catalog:
             self.lost.add(row.partition, offset.path, start, end, f"{_WENT}{words}", changes)
 
 
-def _is_read(row: Row, info: os.stat_result) -> bool:
-    return row.offset.done and (row.offset.size, row.offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
-
-
 def _is_on_another_device(file: SpoolFile) -> bool:
     try:
         return os.lstat(file.path).st_dev != file.identity.device
     except OSError:
         return False
-
-
-def _stands(row: Row) -> bool:
-    """Whether the file of a row has the name still that it had last."""
-    try:
-        return os.lstat(row.offset.path).st_ino == row.identity.inode
-    except OSError:
-        return False
-
-
-def _is_doubtful(row: Row) -> bool:
-    """Whether nobody can tell if a file is this row's: it had gone, and the file system keeps no times of birth."""
-    return bool(row.offset.gone_ms) and not row.identity.birth_ns

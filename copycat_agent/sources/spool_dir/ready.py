@@ -72,7 +72,7 @@ whoever copies may set the time of the content long ago, and the clock of a file
 class Ready:
     """Decides for one connector, in its thread; holds the files that wait, each until it is time to look at it again."""
 
-    def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: SpoolDirOptions, done_files: DoneFiles, log: Log, clock: Callable[[], float]) -> None:
         wanted = options.ready.min_age
         self.min_age = wanted if wanted is not None else 0.0 if done_files else MIN_AGE
         self._done_files = done_files

@@ -39,6 +39,23 @@ class Row(NamedTuple):
     bounds: tuple[int, int] | None
     offset: SourceOffset
 
+    def says_read(self, info: os.stat_result) -> bool:
+        """Whether its file was read to its end as it is now, by size and time of change."""
+        return self.offset.done and (self.offset.size, self.offset.mtime_ns) == (info.st_size, info.st_mtime_ns)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether nobody can tell if a file is this row's: it had gone, and the file system keeps no times of birth."""
+        return bool(self.offset.gone_ms) and not self.identity.birth_ns
+
+    @property
+    def is_at_its_name(self) -> bool:
+        """Whether its file has the name still that it had last."""
+        try:
+            return os.lstat(self.offset.path).st_ino == self.identity.inode
+        except OSError:
+            return False
+
 
 def part_key(key: str, start: int, end: int) -> str:
     """Key of a range's partition; `key` is its file's."""
@@ -104,6 +121,10 @@ class Rows:
     def at_inode(self, inode: int) -> list[Row]:
         """All rows of files with this inode, ranges included; those of other files that had it before, or on other devices, too."""
         return [self._rows[one] for one in self._by_inode.get(inode, ())]
+
+    def of_file(self, saved: Identity) -> list[Row]:
+        """The rows with this identity in their keys, of all generations of the file, ranges included."""
+        return [row for row in self.at_inode(saved.inode) if row.identity == saved]
 
     def done_at(self, path: str, size: int) -> SourceOffset | None:
         """What was last read to its end under this name, if it was so long and its content is known by its digest."""
@@ -200,10 +221,9 @@ class Remounts:
 
     def rows_of(self, identity: Identity, found: Found) -> list[Row]:
         """All rows of this file, whatever the number of its device was when they were saved. Raises OSError: it cannot be said now."""
-        at_inode = self._rows.at_inode(identity.inode)
-        rows = [row for row in at_inode if row.identity == identity]
+        rows = self._rows.of_file(identity)
         others: dict[Identity, list[Row]] = {}
-        for row in sorted(at_inode, key=lambda row: (row.offset.gone_ms > 0, -row.offset.gone_ms)):
+        for row in sorted(self._rows.at_inode(identity.inode), key=lambda row: (row.offset.gone_ms > 0, -row.offset.gone_ms)):
             if not rows and row.identity.birth_ns == identity.birth_ns and not self._is_elsewhere(row.identity, found):
                 others.setdefault(row.identity, []).append(row)
         return self._proven(identity, found, others) if others else rows

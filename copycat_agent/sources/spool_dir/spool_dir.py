@@ -13,6 +13,7 @@ not depend on it. Its row remembers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -59,15 +60,15 @@ class SpoolDir:
         self._log = log
         self._rows = Rows(offsets, options.forget_after, log)
         self._listing = Listing(options, done_files, log)
-        self._planner = Planner[FileOrRange](delivery.max_batch_bytes)
+        self._planner = Planner[FileOrRange](delivery.max_batch_bytes, clock=time.monotonic)
         self._unsaved = UnsavedChanges()
         self._catalog = Catalog(connector, options, self._rows, self._listing, self._planner, log, counts=counts)
         most_ranges = RANGES_PER_TASK * delivery.tasks_max if delivery.ordering == "none" else 0
-        ready = Ready(options, done_files, log)
+        ready = Ready(options, done_files, log, time.monotonic)
         self._admission = Admission(options, self._catalog, ready, self._listing, self._planner, most_ranges)
         self._preparation = Preparation(self._catalog, self._admission, form)
         self._outcomes = Outcomes(options, self._planner, self._unsaved, self._catalog, self._admission, log, counts_records=counts)
-        self._cleanup = CleanupQueue(cleaner, done_files, log, self._listing.ask, counts_records=counts)
+        self._cleanup = CleanupQueue(cleaner, done_files, log, self._listing.ask, time.monotonic, counts_records=counts)
         self._views = Views(self._catalog, self._listing, self._cleanup, self._admission, self._planner, counts_records=counts)
         self._lag = LagView(self._catalog, lambda: self._listing.passed_over.unreadable + self._cleanup.troubled)
         self._has_looked = False

@@ -19,11 +19,11 @@ from copycat_agent.errors import BlockedError
 from copycat_agent.logs import Log
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.paths.matching import normalise
-from copycat_agent.sources.spool_dir.cleanup import quarantine
+from copycat_agent.sources.spool_dir.cleanup import target_notes
 from copycat_agent.sources.spool_dir.cleanup.copies import Copies, Put, remove_done_file
 from copycat_agent.sources.spool_dir.cleanup.folders import ChangedError, CleanupTargets, Folder, KeptError, Unsynced, folder, target
 from copycat_agent.sources.spool_dir.cleanup.moves import Item, Seen, delete, finish_deletion, free_name, is_written, seen
-from copycat_agent.sources.spool_dir.cleanup.retain import Retention
+from copycat_agent.sources.spool_dir.cleanup.target_notes import Retention
 from copycat_agent.sources.spool_dir.spool_options import CleanupOptions
 
 CALL_SECONDS = 0.25
@@ -175,9 +175,10 @@ class Cleaner:
             try:
                 home = held.enter_context(top.below(above))
             except FileNotFoundError:
-                return self._gone(file, item)
-            self._unsynced.add(home)
-            outcome = self._clean_in(home, above, file, item)
+                outcome = self._gone(file, item)
+            else:
+                self._unsynced.add(home)
+                outcome = self._clean_in(home, above, file, item)
             if outcome.state == "cleaned":
                 failpoints.hit("moved")
             if outcome.state in ("cleaned", "gone") and not self._options.keep_directories:
@@ -211,7 +212,7 @@ class Cleaner:
                 self._copies.sweep(root)
                 self._swept.add(path)
             dated = self._options.policy == "move_by_date" and not file.is_bad
-            rest = "/".join(filter(None, (f"{quarantine.moment(file.mtime_ns):%Y-%m-%d}" if dated else "", above)))
+            rest = "/".join(filter(None, (f"{target_notes.moment(file.mtime_ns):%Y-%m-%d}" if dated else "", above)))
             with root.made(rest) as goal:
                 self._unsynced.add(goal)
                 put = Put(root, rest, goal, self._retain.get(path), self._copies)
@@ -229,14 +230,9 @@ class Cleaner:
         """A free name; beside that of a bad file its explanation stands from now on."""
         if not file.is_bad:
             return free_name(put.goal, item.name)
-        while True:
-            name = quarantine.free_pair(put.goal, item)
-            try:
-                quarantine.write_explanation(put.goal, name, item, quarantine.explanation(self._facts(file), item, file.trouble))
-            except FileExistsError:
-                continue
-            put.note(name + quarantine.SUFFIX)
-            return name
+        name = target_notes.explain(put.goal, item, target_notes.explanation(self._facts(file), item, file.trouble))
+        put.note(name + target_notes.SUFFIX)
+        return name
 
     def _facts(self, file: FinishedFile) -> dict[str, object]:
         reached = {"record_reached": file.records, "byte_reached": None if file.counts_records else file.position}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from copycat_agent.sources.files.backoff import wait_seconds
@@ -44,7 +43,7 @@ class CleanupQueue:
         done_files: DoneFiles,
         log: Log,
         changed: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         *,
         counts_records: bool,
     ) -> None:

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from copycat_agent.sources.files.identity import identify
@@ -29,7 +29,7 @@ from copycat_agent.sources.spool_dir.cleanup.moves import (
     rename_new,
     seen,
 )
-from copycat_agent.sources.spool_dir.cleanup.retain import Retention
+from copycat_agent.sources.spool_dir.cleanup.target_notes import Retention
 
 STEP_SECONDS = 0.2
 MARK_BYTES = 4 * 2**20
@@ -229,38 +229,24 @@ class Put:
         self._retention = retention
         self._copies = copies
 
-    def file(self, home: Folder, item: Item, choose: Callable[[], str]) -> str:
+    def file(self, home: Folder, item: Item, choose: Choose) -> str:
         """Returns its name there. Raises KeptError while a copy goes on, ChangedError, OSError."""
-        copied = home.mount != self.goal.mount
-
-        def chosen() -> str:
-            name = choose()
-            held = self.root.look(self._copies.part_name(item)) if copied else home.look(item.name)
-            self.note(name, held)
-            return name
-
-        return self._copies.carry(home, item, self.root, self.goal, chosen) if copied else move(home, item, self.goal, chosen)
+        return self._put(home, item, choose, self._copies.carry)
 
     def done_file(self, path: str, unsynced: Unsynced) -> None:
         """A done file, at once; "" is none. Raises KeptError, OSError."""
-        if found := _done_folder(path):
-            with found[0] as home:
-                if item := item_at(home, found[1]):
-                    unsynced.add(home)
-                    self._mark(home, item)
+        for home, item in _done_file(path, unsynced):
+            self._put(home, item, lambda: free_name(self.goal, item.name), self._copies.carry_mark)  # noqa: B023 - there is one at most
 
-    def _mark(self, home: Folder, item: Item) -> None:
+    def _put(self, home: Folder, item: Item, choose: Choose, carry: Callable[[Folder, Item, Folder, Folder, Choose], str]) -> str:
+        is_copied = home.mount != self.goal.mount
 
         def chosen() -> str:
-            name = free_name(self.goal, item.name)
-            self.note(name, self.root.look(self._copies.part_name(item)) if copied else home.look(item.name))
+            name = choose()
+            self.note(name, self.root.look(self._copies.part_name(item)) if is_copied else home.look(item.name))
             return name
 
-        copied = home.mount != self.goal.mount
-        if copied:
-            self._copies.carry_mark(home, item, self.root, self.goal, chosen)
-        else:
-            move(home, item, self.goal, chosen)
+        return carry(home, item, self.root, self.goal, chosen) if is_copied else move(home, item, self.goal, chosen)
 
     def note(self, name: str, info: os.stat_result | None = None) -> None:
         """What is about to get this name, or has it, is ours to delete after `retain`."""
@@ -272,17 +258,19 @@ class Put:
 
 def remove_done_file(path: str, unsynced: Unsynced) -> None:
     """Delete a done file; "" is none. Raises OSError."""
-    if found := _done_folder(path):
-        with found[0] as home:
-            if item_at(home, found[1]):
-                unsynced.add(home)
-                home.remove(found[1])
+    for home, item in _done_file(path, unsynced):
+        home.remove(item.name)
 
 
-def _done_folder(path: str) -> tuple[Folder, str] | None:
-    """Where a done file is."""
+def _done_file(path: str, unsynced: Unsynced) -> Iterator[tuple[Folder, Item]]:
+    """The done file and where it is, for changes to be synced; nothing when it is not there."""
     above, _, name = path.rpartition("/")
     try:
-        return (folder(above or "/"), name) if name else None
+        home = folder(above or "/") if name else None
     except FileNotFoundError:
-        return None
+        home = None
+    if home is not None:
+        with home:
+            if item := item_at(home, name):
+                unsynced.add(home)
+                yield home, item

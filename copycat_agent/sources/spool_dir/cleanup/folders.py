@@ -118,7 +118,9 @@ class Folder:
                 with self.below(above) as parent:
                     os.rmdir(name, dir_fd=parent.fd)
                     parent.sync()
-            except OSError:  # not empty, or somebody was faster
+            except FileNotFoundError:  # a kill came between it and those above it, or somebody was faster
+                pass
+            except OSError:  # not empty
                 return
             rest = above
 
@@ -130,16 +132,9 @@ def folder(path: str) -> Folder:
 
 def target(path: str, *, make: bool = True) -> Folder:
     """A directory to put files into, made where it is missing. ELOOP when it is a link: nobody may turn files aside. Raises OSError."""
-    try:
-        fd = os.open(path, _LOOK | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        if not make or path == "/":
-            raise
-        above, _, name = path.rpartition("/")
-        _ensure(above or "/")
-        with folder(above or "/") as parent:
-            parent.make(name)
-        fd = os.open(path, _LOOK | os.O_NOFOLLOW)
+    if make:
+        _ensure(path)
+    fd = os.open(path, _LOOK | os.O_NOFOLLOW)
     if stat.S_ISLNK(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.ELOOP, "is a symbolic link", path)
@@ -147,7 +142,7 @@ def target(path: str, *, make: bool = True) -> Folder:
 
 
 def _ensure(path: str) -> None:
-    """All directories above a target; here links are a person's."""
+    """Make what is missing; links above a target are a person's."""
     if not os.path.lexists(path):
         above, _, name = path.rpartition("/")
         _ensure(above or "/")

@@ -142,7 +142,7 @@ def item_at(folder: Folder, name: str) -> Item | None:
 
 
 def free_name(goal: Folder, name: str) -> str:
-    """See `Choose`: its own name, or the next numbered one."""
+    """Its own name, or the next numbered one."""
     return first_free(name, lambda one: goal.look(one) is not None)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from copycat_agent.sources.spool_dir.cleanup import cleaner, copies, moves
 from copycat_agent.sources.spool_dir.cleanup.moves import first_free, is_numbered, numbered
-from copycat_agent.sources.spool_dir.cleanup.quarantine import moment
+from copycat_agent.sources.spool_dir.cleanup.target_notes import moment
 from tests.rig.disk import mounted
 from tests.unit.sources.spool.cleaning import DAY, Spool, finished, killed_at, without_renameat2
 
@@ -39,6 +39,16 @@ def test_a_delivered_file_is_moved_and_keeps_its_subdirectory(tmp_path: Path) ->
     assert spool.tree(hidden=True) == {"fin/a/b/f.csv": "1\n", "fin/flat.csv": "1\n"}
     assert (tmp_path / "fin/flat.csv").is_file(), "not in a directory named after itself"
     assert (tmp_path / "in/a/b").is_dir(), "directories are kept unless asked"
+
+
+def test_directories_above_one_that_is_away_are_removed_too(tmp_path: Path) -> None:
+    """A kill may come between the removal of one directory and of the one above it."""
+    spool = Spool(tmp_path, policy="delete", keep_directories=False)
+    path = spool.drop("a/b/c/f.csv")
+    file = finished(path)
+    shutil.rmtree(tmp_path / "in/a/b")
+    assert spool.clean(file)[0].state == "gone"
+    assert list(spool.input.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from copycat_agent.sources.spool_dir.cleanup import cleaner, retain
+from copycat_agent.sources.spool_dir.cleanup import cleaner, target_notes
 from tests.unit.sources.spool.cleaning import Spool, finished
 
 DAY = 86_400
@@ -98,7 +98,7 @@ def test_a_pass_is_bounded_and_the_next_one_goes_on(spool: Spool) -> None:
     files = [finished(spool.drop(f"{number}.csv")) for number in range(20)]
     spool.clean(*files)
     spool.now += 15 * DAY
-    with mock.patch.object(retain, "PASS_FILES", 10), mock.patch.object(retain, "_REWRITE_BYTES", 0):
+    with mock.patch.object(target_notes, "PASS_FILES", 10), mock.patch.object(target_notes, "_REWRITE_BYTES", 0):
         left = []
         for _ in range(6):
             spool.cleaner.expire()

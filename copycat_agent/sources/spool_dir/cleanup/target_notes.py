@@ -1,9 +1,9 @@
-"""What cleanup put into a directory is deleted when it is old enough; nothing else ever is.
+"""What cleanup writes into a target beside the files: `NAME.error.json`, why a bad one is there, and a list of what may be deleted one day.
 
-Beside the files lies a list of what was put there (`.copycat-NAME.retain`), a line each: when, where, inode, size and time of change,
-written before the file is. Whatever is not on it, or is not any more what the line says, belongs to somebody else: age, names or patterns
-would delete files of others one day. The list is read
-from its oldest line, a bounded stretch at a time, and is deleted when nothing is left on it.
+An explanation never holds data of the file. The list (`.copycat-NAME.retain`) has a line for what was put there: when, where, inode, size
+and time of change, written before the file is. When it is old enough that very file is deleted, and nothing else ever is: age, names or
+patterns would delete files of others one day. The list is read from its oldest line, a bounded stretch at a time, and is deleted when
+nothing is left on it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,104 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
+from copycat_agent import __version__
 from copycat_agent.sources.spool_dir.cleanup.folders import PREFIX, Folder
+from copycat_agent.sources.spool_dir.cleanup.moves import NAME_BYTES, Item, first_free, rename_new
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+SUFFIX = ".error.json"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+ROOM_BYTES = NAME_BYTES - len(SUFFIX)
+"""The longest name of a bad file, so that its explanation has a name too."""
+_MOST_BYTES = 64 * 1024
+_WHAT_TO_DO = (
+    "The records before this position were delivered, what follows was not read. Repair the file and drop it again under another name "
+    "(what was delivered is then sent again), or cut off what was delivered first, or delete it together with this explanation."
+)
+
+
+def explanation(facts: Mapping[str, Any], item: Item, why: str) -> bytes:
+    """The JSON text. `facts` come first; empty ones are left out."""
+    said = {name: value for name, value in facts.items() if value not in (None, "")}
+    content = {
+        **said,
+        "size_bytes": item.size,
+        "modified": _text(moment(item.mtime_ns)),
+        "reason": why,
+        "set_aside": _text(datetime.now(UTC)),
+        "what_to_do": _WHAT_TO_DO,
+        "agent_version": __version__,
+        "identity": item.key,
+    }
+    return json.dumps(content, indent=2, ensure_ascii=True).encode() + b"\n"
+
+
+def _text(when: datetime) -> str:
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(time_ns: int) -> datetime:
+    """A file's time in UTC, the same on every host. One beyond the calendar, as some file systems keep, is the calendar's end."""
+    try:
+        return _EPOCH + timedelta(microseconds=time_ns // 1000)
+    except OverflowError:
+        return _LAST if time_ns > 0 else _FIRST
+
+
+def explain(goal: Folder, item: Item, text: bytes) -> str:
+    """Put the explanation of a bad file beside a name for it that is free. Returns the name. Raises OSError."""
+
+    def taken(name: str) -> bool:
+        return goal.look(name) is not None or (goal.look(name + SUFFIX) is not None and not _explains(goal, name, item))
+
+    while True:
+        name = first_free(item.name, taken, ROOM_BYTES)
+        with suppress(FileExistsError):
+            _write_explanation(goal, name, item, text)
+            return name
+
+
+def _explains(goal: Folder, name: str, item: Item) -> bool:
+    """Whether the explanation of `name` is that of this very file: written before a crash, then."""
+    try:
+        fd = os.open(name + SUFFIX, _READ, dir_fd=goal.fd)
+    except OSError:
+        return False
+    try:
+        said = json.loads(os.read(fd, _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    finally:
+        os.close(fd)
+    return isinstance(said, dict) and said.get("identity") == item.key
+
+
+def _write_explanation(goal: Folder, name: str, item: Item, text: bytes) -> None:
+    """Put it beside `name`, whole and on disk; one that is there already stays. Raises OSError: FileExistsError for another file's."""
+    part = f"{PREFIX}{item.key}{SUFFIX}.part"
+    goal.remove(part)
+    if _explains(goal, name, item):
+        return
+    fd = os.open(part, _WRITE, 0o644, dir_fd=goal.fd)
+    try:
+        if os.write(fd, text) != len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{goal.path}/{part}")
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    try:
+        rename_new(goal, part, goal, name + SUFFIX)
+    except OSError:
+        goal.remove(part)
+        raise
+
 
 PASS_FILES = 1000
 PASS_SECONDS = 0.2
@@ -24,8 +118,6 @@ PASS_SECONDS = 0.2
 _REWRITE_BYTES = 256 * 1024
 """So many bytes of lines that are done with are worth writing the rest anew."""
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _COPY_BYTES = 2**20
 
 
