@@ -1,6 +1,6 @@
-"""The digest of a whole file: what tells a file that is dropped a second time from another one under its name.
+"""The task's half: records of a spooled file, plain or packed, and the digest of the whole file, taken once behind its last record.
 
-It is taken once, behind the last record.
+The digest tells a file that is dropped a second time from another one under its name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 import threading
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from copycat_agent.errors import DamageError
 from copycat_agent.formats import Frame, Frames, How, LongLine, OnTooLong, Part, RecordFile, RecordFormat, SkippedRest
@@ -21,10 +21,6 @@ from copycat_agent.sources.files.packing.unpacking import UnpackOptions
 from copycat_agent.sources.files.reading.address import is_remote
 from copycat_agent.sources.files.reading.stream import Handle, Stream, open_handle
 from copycat_agent.sources.spool_dir.rows import is_part
-
-if TYPE_CHECKING:
-    from copycat_agent.sources.files.reading.stream import Handle
-
 
 MOST_BYTES = 8 * 2**30
 """Longer files have none: reading them once more takes too long for what it yields."""
@@ -71,7 +67,7 @@ MEMOS = Memos()
 
 
 class LimitedFormat:
-    """See `RecordFormat`; all of it is the format's own."""
+    """A `RecordFormat` with limits of unpacking; all else is the format's own."""
 
     def __init__(self, form: RecordFormat, limits: UnpackOptions) -> None:
         self._form = form
@@ -84,11 +80,11 @@ class LimitedFormat:
         self.as_is = bool(getattr(form, "as_is", False))
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `RecordFormat.frames`."""
+        """The format's own."""
         return self._form.frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """See `RecordFormat.cuts`."""
+        """The format's own."""
         return self._form.cuts(file, parts)
 
 
@@ -97,7 +93,7 @@ ENDLESS = 2**62
 
 
 class _Spooled(Stream):
-    """What packed and plain spooled files have in common. See `Stream`."""
+    """What packed and plain spooled files have in common: a `Stream` of records, and the `RecordFile` that their format reads."""
 
     def __init__(self, split: Split, form: RecordFormat) -> None:
         super().__init__(split)
@@ -109,18 +105,18 @@ class _Spooled(Stream):
 
     @property
     def size(self) -> int:
-        """See `RecordFile.size`."""
+        """Bytes of the file."""
         return self._info.st_size
 
     def _version(self) -> tuple[int, int, int]:
         return self._info.st_ino, self._info.st_size, self._info.st_mtime_ns
 
     def __call__(self, position: int, size: int, /) -> bytes:
-        """See `RecordFile`."""
+        """Up to `size` bytes from `position` on. Raises FileError."""
         return self.read(position, size)
 
     def is_what_was_read(self) -> bool:
-        """See `Stream.is_what_was_read`: nobody has written to it since it was planned, either."""
+        """Whether it holds what was read of it, and nobody has written to it since it was planned. Finds out whether it is a repeat."""
         if not self._is_as(self.offset):
             return False
         if self._former:
@@ -128,8 +124,11 @@ class _Spooled(Stream):
             self.waits = self.origin >= 0
             return True
         proof = self.offset.fingerprint
-        if proof.head_bytes > fingerprint.HEAD_BYTES:  # it was read to what was its end, and has grown
-            return self._digest(self._handle, proof.head_bytes) == proof.head
+        is_long = proof.head_bytes > fingerprint.HEAD_BYTES
+        if is_long or proof.head_bytes == self.offset.size:  # of the whole file: it has grown, or that it is done was not saved
+            is_same = self._digest(self._handle, proof.head_bytes) == proof.head
+            if is_long or is_same:
+                return is_same
         return super().is_what_was_read()
 
     def _find_former(self) -> int:
@@ -147,16 +146,16 @@ class _Spooled(Stream):
         return (self._info.st_size, self._info.st_mtime_ns) == (offset.size, offset.mtime_ns)
 
     def tail(self, position: int) -> bytes:
-        """See `Stream.tail`: there is none before a record's number."""
+        """Bytes before `position`; there are none before a record's number."""
         return b"" if self._form.counts_records else super().tail(position)
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `Stream.frames`."""
+        """The frames that the file's own format finds."""
         del framing
         return self._form.frames(self, start, end, **how)
 
     def is_still(self, position: int) -> bool:
-        """See `Stream.is_still`: nobody has written to it while it was read."""
+        """Whether nobody has written to it while it was read."""
         del position
         try:
             now = self._handle.stat()
@@ -195,7 +194,7 @@ class SpoolStream(_Spooled):
     """A plain file."""
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """See `Stream.complete`."""
+        """The result with what its offset has to say of the file."""
         return self._whole(result)
 
 
@@ -209,18 +208,18 @@ class PackedSpoolStream(_Spooled, PackedStream):
 
     @property
     def size(self) -> int:
-        """See `RecordFile.size`."""
+        """Unpacked bytes, as far as is known."""
         return self._end
 
     def __call__(self, position: int, size: int, /) -> bytes:
-        """See `RecordFile`: where it cannot be unpacked further is no end, but damage, however little short of `size` that is."""
+        """Unpacked bytes. Where it cannot be unpacked further is no end, but damage, however little short of `size` that is."""
         data = self.read(position, size)
         if len(data) < size and self._form.finds_end and (damage := self._damage()):
             raise DamageError(damage)
         return data
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """See `Stream.frames`. Records before the damage of an archive are whole, though the read that met it had begun before them."""
+        """The frames. Records before the damage of an archive are whole, though the read that met it had begun before them."""
         reached, skipping, cut = start, how.get("skipping", False), how.get("cut", "")
         try:
             for frame in super().frames(framing, start, end, **how):
@@ -237,17 +236,17 @@ class PackedSpoolStream(_Spooled, PackedStream):
             raise
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """See `Stream.bounds`."""
+        """As of any packed file, but a format that finds the end needs none."""
         return (limit, True) if self._form.finds_end else super().bounds(limit)
 
     def is_exhausted(self, limit: int) -> bool:
-        """See `Stream.is_exhausted`. A format that finds the end may do so by what it has kept, without a look at the archive's."""
+        """Whether nothing is left. A format that finds the end may do so by what it has kept, without a look at the archive's."""
         while self._form.finds_end and self.read(self._unpacker.produced, OUTPUT_BYTES):
             pass
         return super().is_exhausted(limit)
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """See `Stream.complete`. Whether the file is done, and as what, is its source's question; its size is that of the plan."""
+        """The result with the damage that was met. Whether the file is done, and as what, is its source's question."""
         found = super().complete(result)
         damage = result.damage or found.damage
         offset = replace(found.offset, size=result.offset.size, done=result.offset.done)

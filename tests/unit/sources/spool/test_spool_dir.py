@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -197,6 +198,21 @@ def test_a_packed_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
     spool.restart()
     spool.drain()
     assert len(spool.arrived) == 50_000
+
+
+@pytest.mark.parametrize("count", [5, 5_000], ids=["short", "long"])
+def test_a_packed_file_of_which_all_is_settled_but_not_that_it_is_done_is_not_sent_again(tmp_path: Path, count: int) -> None:
+    """Kafka keeps how far a lane got, not that the file ends there: after a lost answer it is read on at its end."""
+    spool = Spool(tmp_path)
+    content = [f"{number:06}" for number in range(count)]
+    spool.drop("a.gz", gzip.compress(lines(*content)))
+    spool.scan()
+    spool.work()
+    spool.store = {partition: replace(offset, done=False) for partition, offset in spool.store.items()}
+    spool.restart()
+    spool.drain()
+    assert spool.arrived == [text.encode() for text in content]
+    assert spool.rows()["a.gz"].done
 
 
 def test_compression_none_takes_the_bytes_as_they_are(tmp_path: Path) -> None:
