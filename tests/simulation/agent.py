@@ -22,7 +22,7 @@ from copycat_agent.formats import Chunk, LineFrames, LineOptions
 from copycat_agent.model import LaneOutcome, Loss, SourceOffset, SourcePartition, Split, SplitResult
 from copycat_agent.offsets import OffsetStore, agent_identity, schema
 from copycat_agent.offsets.store_file import OpenedStore, connect
-from copycat_agent.options import Definition
+from copycat_agent.options import Definition, SourceOptions
 from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_stream
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.turns import Turns
@@ -156,7 +156,9 @@ class WatchedStore:
 class TaskProcess:
     """An executor whose batches are read when the history says so. `lines` is what Kafka has, as a read_committed consumer sees it."""
 
-    def __init__(self, kafka: FakeKafka, options: LogFileOptions) -> None:
+    kind = LOG_FILE
+
+    def __init__(self, kafka: FakeKafka, options: SourceOptions) -> None:
         self.kafka = kafka
         self.lines: list[bytes] = []
         self.flying: dict[TaskId, tuple[Batch, Future[Results]]] = {}
@@ -214,7 +216,7 @@ class TaskProcess:
         """One transaction: all that was read, or nothing."""
         gone = tuple(SplitResult(split, split.offset, error=RetriableError("its process ended")) for split in batch.splits)
         told = tuple(
-            replace(one, offset=LOG_FILE.saved(one, self._options)[0], losses=LOG_FILE.saved(one, self._options)[1]) for one in results
+            replace(one, offset=self.kind.saved(one, self._options)[0], losses=self.kind.saved(one, self._options)[1]) for one in results
         )
         if way == "fail":
             return with_outcome(gone, LaneOutcome("undone", lane_plan(batch).head, "no broker"))
@@ -302,19 +304,24 @@ class Agent:
     `lines` is what consumers see, `losses` what is entered as lost, `store` the saved offsets. `disk_full`: nothing can be saved.
     """
 
+    task_process = TaskProcess
+
     def __init__(self, directory: Path, pattern: str, delivery: dict[str, Any], tell: Callable[[str], None], **options: Any) -> None:
-        include = (f"{directory}/{pattern}",)
-        source = LogFileOptions(type="log_file", include=include, watch="poll", rotate_wait=0.0, **options)
+        source = self._source_options(directory, pattern, **options)
         self.definition = Definition.model_validate({"name": NAME, "source": source, "record": {"topic": "t"}, "delivery": delivery})
         self.effects = Effects(tell)
         self.offsets = _new_store()
         self.kafka = FakeKafka()
-        self.task = TaskProcess(self.kafka, source)
+        self.task = self.task_process(self.kafka, source)
         self.is_exact = self.definition.delivery.guarantee == "exactly_once"
         self.source: WatchedFiles
         self._wait: Wait | None = None
         self.store_door = WatchedStore(self.offsets, self.effects)
         self._begin()
+
+    def _source_options(self, directory: Path, pattern: str, **options: Any) -> SourceOptions:
+        include = (f"{directory}/{pattern}",)
+        return LogFileOptions(type="log_file", include=include, watch="poll", rotate_wait=0.0, **options)
 
     @property
     def lines(self) -> list[bytes]:
