@@ -47,7 +47,7 @@ RANGES_PER_TASK = 4
 
 
 class SpoolDir:
-    """A `base.Source`: who looks, who decides what is read, what results mean and what is cleaned up are its members."""
+    """A `base.Source`, in its connector's thread: it hands on between those who look, admit, settle and clean up."""
 
     def __init__(self, connector: str, options: SpoolDirOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the connector's saved ones."""
@@ -75,12 +75,10 @@ class SpoolDir:
 
     @property
     def directories(self) -> Collection[str]:
-        """Those that the last look walked; none when events are not wanted."""
         return self._listing.directories if self._options.watch == "auto" else ()
 
     @property
     def scan_seconds(self) -> float:
-        """Time between two scans when nothing wakes the source."""
         return self._options.scan_interval
 
     @property
@@ -181,15 +179,12 @@ class SpoolDir:
         """Spooled files are final as they are."""
 
     def files(self) -> tuple[FileView, ...]:
-        """Every file, by path."""
         return self._views.files()
 
     def passed_over(self) -> Mapping[str, str]:
-        """Paths that match and are not read, and why."""
         return self._listing.reasons()
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """The file at `path`, with about `most_bytes` of what a task would be given next of it; None when there is none."""
         return self._views.closeup(path, most_bytes)
 
     def lag(self) -> Lag:

@@ -80,11 +80,9 @@ class LimitedFormat:
         self.as_is = bool(getattr(form, "as_is", False))
 
     def frames(self, file: RecordFile, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """The format's own."""
         return self._form.frames(file, start, end, **how)
 
     def cuts(self, file: RecordFile, parts: int) -> tuple[int, ...]:
-        """The format's own."""
         return self._form.cuts(file, parts)
 
 
@@ -105,7 +103,6 @@ class _Spooled(Stream):
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
         return self._info.st_size
 
     def _version(self) -> tuple[int, int, int]:
@@ -150,7 +147,6 @@ class _Spooled(Stream):
         return b"" if self._form.counts_records else super().tail(position)
 
     def frames(self, framing: Frames | RecordFormat, start: int, end: int, **how: Unpack[How]) -> Iterator[Frame]:
-        """The frames that the file's own format finds."""
         del framing
         return self._form.frames(self, start, end, **how)
 
@@ -194,7 +190,7 @@ class SpoolStream(_Spooled):
     """A plain file."""
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """The result with what its offset has to say of the file."""
+        """The result with the digest of the whole file, once it is read to its end."""
         return self._whole(result)
 
 
@@ -208,7 +204,6 @@ class PackedSpoolStream(_Spooled, PackedStream):
 
     @property
     def size(self) -> int:
-        """Unpacked bytes, as far as is known."""
         return self._end
 
     def __call__(self, position: int, size: int, /) -> bytes:

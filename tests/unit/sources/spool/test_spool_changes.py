@@ -288,6 +288,25 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_ranges")
+def test_settling_leaves_no_trace_until_it_is_saved(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, tasks=2, delivery={"ordering": "none"})
+    content = [f"{number:06}" for number in range(10_000)]
+    spool.drop("a", lines(*content))
+    spool.scan()
+    results = [spool.read(spool.source.plan(1).splits, number) for number in range(2)]
+    together = results[0] + results[1]
+    before = spool.source.files(), spool.source.lag()
+    first = spool.source.settle(together)
+    assert first.offsets
+    assert spool.source.settle(together) == first
+    assert (spool.source.files(), spool.source.lag()) == before
+    spool.restart()
+    spool.drain()
+    assert set(spool.arrived) == {text.encode() for text in content}
+    assert spool.rows()["a"].done
+
+
+@pytest.mark.usefixtures("small_ranges")
 def test_a_large_file_is_read_in_ranges_that_resume_on_their_own(tmp_path: Path) -> None:
     spool = Spool(tmp_path, tasks=3, delivery={"ordering": "none"}, cleanup={"policy": "delete"})
     spool.drop("a", lines(*MANY))
