@@ -19,7 +19,7 @@ from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.sources.log_file import absent, followed, generations, log_file, tracked
 from copycat_agent.sources.log_file.beginning import start
 from copycat_agent.sources.log_file.known_file import KnownFile
-from copycat_agent.sources.log_file.succession import newcomers, rules, similarity
+from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.worker import connector_io, machine
 from copycat_agent.worker.orders import Orders
 from tests.simulation.histories import GUARANTEES, run
@@ -153,7 +153,7 @@ BUGS: dict[str, Plant] = {
     "a file is not compared with what was read of it before a batch": _always(Stream, "is_what_was_read", True),
     "a file that was rewritten is read on": _changed(similarity, "what_changed", _sees_only_cuts),
     "no copy is taken for one": _always(rules, "claim", None),
-    "copies are not waited for": _changed(newcomers, "match", _never_undecided),
+    "copies are not waited for": _changed(rules, "match", _never_undecided),
     "new files begin at their end": _changed(
         start.StartAt,
         "begin",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from copycat_agent.model import SourceOffset, SourcePartition, SourceState
+from copycat_agent.model import SourceOffset, SourcePartition
 from copycat_agent.sources.base import Changes, Offsets
 from copycat_agent.sources.files.identity import Identity
 from copycat_agent.sources.files.packing import packed
-from copycat_agent.sources.files.paths.discovery import Discovery, Found, Mark, PassedOver
+from copycat_agent.sources.files.paths.discovery import Discovery, Found, PassedOver
 from copycat_agent.sources.files.paths.opening import Opener
 from copycat_agent.sources.log_file.beginning.start import StartAt
 from copycat_agent.sources.log_file.followed import Followed
@@ -46,28 +45,18 @@ class Catalog:
         )
         self.passed_over = PassedOver(log)
         self.rotated_files = self.truncated_files = 0
-        self._discovery = Discovery(options.include, options.exclude, self.opener)
+        self.discovery = Discovery(options.include, options.exclude, self.opener)
         self._meeting = Meeting(followed, StartAt(options), self.opener, self.passed_over, log)
         self._log = log
         self.newcomers = Newcomers(followed, self.opener, log)
-        self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self._discovery, self._meeting)
-        self._missed = Missed(followed, self.opener, self._discovery, self._meeting, self.passed_over, log)
-        self._search = Search(followed, self.opener, self._discovery, self._meeting, self.passed_over)
+        self._unclaimed = UnclaimedRanges(followed, self.newcomers, self.opener, self.discovery, self._meeting)
+        self.missed = Missed(followed, self.opener, self.discovery, self._meeting, self.passed_over, log)
+        self._search = Search(followed, self.opener, self.discovery, self._meeting, self.passed_over)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
         self._search_for = "the file went away while the agent did not run"
         if self.followed.descriptors.limit < options.max_open_files:
             self._meeting.tell_limit()
-
-    @property
-    def directories(self) -> set[str]:
-        """Directories that the last scan walked."""
-        return self._discovery.directories
-
-    @property
-    def marks(self) -> Mapping[str, Mark]:
-        """Those of the directories, as they were before the last scan listed them."""
-        return self._discovery.marks
 
     def at(self, path: str) -> TrackedFile | None:
         """The file that the last scan found under this name."""
@@ -79,17 +68,17 @@ class Catalog:
 
     def may_find(self, path: str) -> bool:
         """Whether a scan may find a new file there: the name matches, and what is there has not just been passed over."""
-        return path not in self.passed_over and self._discovery.may_match(path)
+        return path not in self.passed_over and self.discovery.may_match(path)
 
     @property
     def has_trouble(self) -> bool:
         """Whether something that matches could not be looked at in the last scan: it may be well by now, and no time stamp says so."""
-        return bool(self._discovery.unlisted) or self._discovery.has_dangling or bool(self.passed_over.unreadable)
+        return bool(self.discovery.unlisted) or self.discovery.has_dangling or bool(self.passed_over.unreadable)
 
     @property
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
-        searches = bool(self._search_for or self.followed.absent.unclaimed) or self._missed.has_pending
+        searches = bool(self._search_for or self.followed.absent.unclaimed) or self.missed.has_pending
         return searches or self.has_trouble or self.has_unclaimed or self.newcomers.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
@@ -99,10 +88,10 @@ class Catalog:
 
     def scan(self, changes: Changes) -> None:
         """Compare what is there with what is known; `changes` takes up what has to be saved before anything new is read."""
-        first = self._missed.is_first
+        first = self.missed.is_first
         self.passed_over.begin_scan()
-        self._missed.begin(changes)
-        if self._discovery.starved:
+        self.missed.begin(changes)
+        if self.discovery.starved:
             self._meeting.shrink()
         for _ in range(LOOKS):
             with self.opener.held_roots():
@@ -139,19 +128,19 @@ class Catalog:
     def judge(self, changes: Changes, *, at_once: bool) -> None:
         """Which of the new files are the rest of known ones, and what is lost because none is. `at_once`: copies are not waited for."""
         if self._is_scanned:
-            self._missed.met([*self._meeting.newcomers, *self._meeting.begun])
+            self.missed.met([*self._meeting.newcomers, *self._meeting.begun])
         self.newcomers.hold(self._meeting.begun, changes)
         self.newcomers.add(self._meeting.newcomers)
         self.newcomers.judge(changes, at_once=at_once)
         if self._is_scanned:
             awaited = self._unclaimed.awaited()
-            self._missed.follow(changes)
+            self.missed.follow(changes)
             self.newcomers.add(self._meeting.newcomers)
             self.newcomers.judge(changes, at_once=at_once)
             self._unclaimed.decide(changes, awaited)
-            self._missed.end(changes)
-            if self._missed.has_closed:
-                self._missed.has_closed, self._search_for = False, "the file went away before it could be opened"
+            self.missed.end(changes)
+            if self.missed.has_closed:
+                self.missed.has_closed, self._search_for = False, "the file went away before it could be opened"
             self.newcomers.add(self._meeting.newcomers)
         self._is_scanned = False
         self.newcomers.release(at_once=at_once)
@@ -160,14 +149,6 @@ class Catalog:
     def has_unclaimed(self) -> bool:
         """Whether another scan will say what became of bytes that were cut away."""
         return bool(self.followed.absent.fresh) or self.newcomers.is_releasing
-
-    def recall(self, state: SourceState) -> None:
-        """See `KeepsState.recall`."""
-        self._missed.recall(state)
-
-    def leave(self, changes: Changes) -> None:
-        """The agent stops in order: save when it looked last."""
-        self._missed.leave(changes)
 
     def note(self, changes: Changes) -> None:
         """`changes` are in the store, or will be before anything that comes later is."""
@@ -180,7 +161,7 @@ class Catalog:
 
         What is written to a file that got an excluded name is not read: then nobody follows it any more.
         """
-        self._missed.begun_anew(file)
+        self.missed.begun_anew(file)
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
         path = file.path if file.gone_since is None else file.remembered().path
         seen = file.seen
@@ -205,7 +186,7 @@ class Catalog:
         fresh = file.begun_anew(partition, path, why, unpacks=self.followed.unpacks)
         changes.offsets[fresh.partition] = fresh.offset
         self.followed.replace(file, fresh)
-        if fresh.gone_since is not None and self._discovery.excludes(path):
+        if fresh.gone_since is not None and self.discovery.excludes(path):
             changes.offsets[fresh.partition] = fresh.remembered(gone=True, done=True)
             self.followed.remove(fresh)
         else:
@@ -231,7 +212,7 @@ class Catalog:
         names: dict[TrackedFile, Found] = {}
         strangers: list[Found] = []
         self.followed.paths.clear()
-        for found in self._discovery.scan(self.passed_over.warn):
+        for found in self.discovery.scan(self.passed_over.warn):
             inode_key = (found.stat.st_dev, found.stat.st_ino)
             self.followed.paths[found.path] = inode_key
             file = self.followed.files.get(inode_key)
@@ -246,7 +227,7 @@ class Catalog:
         if file.path != found.path:
             self._log.debug("file renamed", path=file.path, to=found.path)
             self.rotated_files += is_newest(file.path)
-            self._missed.left(file.path)
+            self.missed.left(file.path)
             file.renamed(found.path, found.stat.st_ctime_ns)
         file.found(found.stat)
         self.followed.gone.discard(file)
@@ -254,7 +235,7 @@ class Catalog:
             return file
         why = similarity.what_changed(file, self.opener, self.passed_over.warn)
         if file.seen.replaced:
-            self._missed.left(file.path)
+            self.missed.left(file.path)
             self.followed.lose_rest(file, changes)
             return None
         if why:
@@ -278,12 +259,12 @@ class Catalog:
 
     def _miss(self, present: set[TrackedFile], changes: Changes) -> None:
         """Files that no pattern finds any more. What a directory holds that cannot be listed now is not known to be missing."""
-        unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self._discovery.unlisted)
+        unlisted = tuple(f"{directory.rstrip('/')}/" for directory in self.discovery.unlisted)
         for file in [one for one in self.followed.files.values() if one not in present]:
             if unlisted and file.path.startswith(unlisted):
                 continue
             if file.gone_since is None:
-                self._missed.left(file.path)
+                self.missed.left(file.path)
             if file.fd < 0 and not file.in_flight:
                 self.rotated_files += 1
                 changes.offsets[file.partition] = file.remembered(gone=True)
@@ -305,6 +286,6 @@ class Catalog:
 
     def _tell_unmatched(self) -> None:
         """Say once that a pattern matches nothing: it may be wrong, or early."""
-        for pattern in sorted(self._discovery.unmatched - self._told_unmatched):
+        for pattern in sorted(self.discovery.unmatched - self._told_unmatched):
             self._told_unmatched.add(pattern)
             self._log.info("no file matches yet", pattern=pattern)

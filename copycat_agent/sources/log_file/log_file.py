@@ -70,12 +70,12 @@ class LogFiles:
 
     def recall(self, state: SourceState) -> None:
         """See `KeepsState.recall`."""
-        self._catalog.recall(state)
+        self._catalog.missed.recall(state)
 
     @property
     def directories(self) -> Collection[str]:
         """See `Source.directories`."""
-        return self._catalog.directories if self._options.watch == "auto" else ()
+        return self._catalog.discovery.directories if self._options.watch == "auto" else ()
 
     @property
     def scan_seconds(self) -> float:
@@ -107,7 +107,7 @@ class LogFiles:
         begun_ns, begun = time.time_ns(), time.monotonic()
         self._planner.scanned(begun)
         self._catalog.scan(changes)
-        self.glance.scanned(self._catalog.marks, begun_ns, time.monotonic() - begun)
+        self.glance.scanned(self._catalog.discovery.marks, begun_ns, time.monotonic() - begun)
 
     def _glance_over(self, changes: Changes) -> bool:
         """Look at the files that may have changed when no directory has. False when a scan is needed."""
@@ -139,7 +139,7 @@ class LogFiles:
         known = [self._look_at(path) for path in paths]
         if None in known:
             known += [self._planner.take_note(file) for file in self._followed.gone]
-        self._needs_scan |= False in known or not self._catalog.directories.isdisjoint(paths)
+        self._needs_scan |= False in known or not self._catalog.discovery.directories.isdisjoint(paths)
         return not self._needs_scan
 
     def _look_at(self, path: str) -> bool | None:
@@ -194,7 +194,7 @@ class LogFiles:
         cut = [file for file in self._followed.files.values() if file.seen.cut is not None]
         for file in {*self._followed.dirty, *cut}:
             self._leave_behind(file, changes)
-        self._catalog.leave(changes)
+        self._catalog.missed.leave(changes)
         return changes
 
     def _leave_behind(self, file: TrackedFile, changes: Changes) -> None:

@@ -205,6 +205,18 @@ def test_a_copy_of_a_file_that_keeps_its_bytes_is_read_in_the_end(tmp_path: Path
     read(agent, lines(0, 5) * 2)
 
 
+def test_a_file_that_is_not_read_yet_says_what_it_waits_for(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, *lines(0, 5))
+    agent = agent_for(tmp_path)
+    agent.drain()
+    shutil.copy(log, tmp_path / "app.log.1")
+    agent.drain()
+    copy = next(view for view in agent.source.files() if view.path == f"{log}.1")
+    assert copy.state == "waiting"
+    assert f"so far it is a copy of {log}" in copy.why
+
+
 def test_a_copy_is_not_waited_for_when_the_run_is_to_end(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     append(log, *lines(0, 5))

@@ -23,23 +23,6 @@ from copycat_agent.sources.log_file.followed import Followed
 from copycat_agent.sources.log_file.generations import is_newest, is_rotated, rotation_family
 from copycat_agent.sources.log_file.succession import rules, similarity
 from copycat_agent.sources.log_file.succession.archives import Archives
-from copycat_agent.sources.log_file.succession.rules import (
-    YOUNG_SECONDS,
-    BeingRead,
-    DeletedFile,
-    Evidence,
-    GoOn,
-    JustCut,
-    Newcomer,
-    SavedRow,
-    StandingFile,
-    Undecided,
-    UnreadRow,
-    Verdict,
-    can_prove,
-    match,
-    may_be_copy,
-)
 from copycat_agent.sources.log_file.tracked import TrackedFile
 
 if TYPE_CHECKING:
@@ -176,24 +159,24 @@ class Newcomers:
     def _is_decided(self, file: TrackedFile, changes: Changes, *, at_once: bool) -> bool:
         """Do what `match` says of `file`. Returns whether it is known now what it is."""
         if not self._is_told(file, at_once=at_once):
-            return self._apply(file, match(Newcomer(file.size, is_told=False), ()), changes)
+            return self._apply(file, rules.match(rules.Newcomer(file.size, is_told=False), ()), changes)
         with similarity.opened(file, self._opener) as is_open:
             if not is_open:
                 return True
             try:
                 may_grow = not (at_once or similarity.is_quiet(file))
-                newcomer = Newcomer(file.size, True, may_grow, similarity.unchanged_seconds(file), file.made_ns)
-                return self._apply(file, match(newcomer, self._look(file, newcomer, changes)), changes)
+                newcomer = rules.Newcomer(file.size, True, may_grow, similarity.unchanged_seconds(file), file.made_ns)
+                return self._apply(file, rules.match(newcomer, self._look(file, newcomer, changes)), changes)
             except OSError:
                 return True  # the task that reads it reports that
 
-    def _apply(self, file: TrackedFile, verdict: Verdict, changes: Changes) -> bool:
+    def _apply(self, file: TrackedFile, verdict: rules.Verdict, changes: Changes) -> bool:
         """Returns whether the verdict is final. Raises OSError."""
-        if isinstance(verdict, Undecided):
+        if isinstance(verdict, rules.Undecided):
             self.needs_scan |= verdict.needs_scan
             file.held_back(verdict.why)
             return False
-        if isinstance(verdict, GoOn):
+        if isinstance(verdict, rules.GoOn):
             offset = _shorter(file, verdict.offset) if verdict.is_shorter else verdict.offset
             for one in self._relatives(file):
                 if one.partition == verdict.partition:  # it is deleted, and nothing but its descriptor leads to it
@@ -206,13 +189,13 @@ class Newcomers:
 
     # -- looks ----------------------------------------------------------------------------------------------------------------------
 
-    def _look(self, file: TrackedFile, newcomer: Newcomer, changes: Changes) -> Iterator[Evidence]:
+    def _look(self, file: TrackedFile, newcomer: rules.Newcomer, changes: Changes) -> Iterator[rules.Evidence]:
         """Returns what decides on an open file, looking at one thing after the other. Raises OSError."""
         head, relatives = similarity.head_of(file), self._relatives(file)
         flights = self._flights.setdefault(file, {one: one.schedule.turn for one in relatives if one.in_flight})
-        yield from (BeingRead(one.path) for one, turn in flights.items() if one.in_flight and one.schedule.turn == turn)
-        if newcomer.unchanged_seconds <= YOUNG_SECONDS:
-            yield from (JustCut(one.path, one.in_flight) for one in relatives if _is_cut(one))
+        yield from (rules.BeingRead(one.path) for one, turn in flights.items() if one.in_flight and one.schedule.turn == turn)
+        if newcomer.unchanged_seconds <= rules.YOUNG_SECONDS:
+            yield from (rules.JustCut(one.path, one.in_flight) for one in relatives if _is_cut(one))
         if file.is_packed:
             yield from self.archives.look(file, newcomer, head)
             return
@@ -220,20 +203,20 @@ class Newcomers:
             yield from (self._saved_row(file, *row) for row in self._candidates(file, head, changes))
             absent = self._followed.absent
             yield from (
-                UnreadRow(partition, offset, absent.copied_by(partition, file.made_ns))
+                rules.UnreadRow(partition, offset, absent.copied_by(partition, file.made_ns))
                 for partition, offset in absent.unread_of(file.path, changes)
                 if _is_other(partition, file)
             )
         yield from filter(None, (self._compare(file, newcomer, one) for one in relatives if not one.is_packed))
 
-    def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> SavedRow:
+    def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> rules.SavedRow:
         """Looks at `file` and at the other one, and at no more than is needed. Raises OSError."""
         absent = self._followed.absent
         copied, is_previous = file.provenance.copied_of(partition), absent.is_previous(partition)
-        proves = can_prove(offset, is_previous=is_previous, copied=copied)
+        proves = rules.can_prove(offset, is_previous=is_previous, copied=copied)
         stands = proves and not is_previous and _stands(offset, partition)
         holds = proves and not stands and similarity.holds(file, offset)
-        return SavedRow(partition, offset, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
+        return rules.SavedRow(partition, offset, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
@@ -243,7 +226,7 @@ class Newcomers:
             return [(original, offset), *(one for one in found if one[0] != original)]
         return found
 
-    def _compare(self, file: TrackedFile, newcomer: Newcomer, one: TrackedFile) -> Evidence | None:
+    def _compare(self, file: TrackedFile, newcomer: rules.Newcomer, one: TrackedFile) -> rules.Evidence | None:
         """Compare an open file, which is not packed, with one that it may be a copy of, or have replaced. Raises OSError."""
         with similarity.opened(one, self._opener) as is_open:
             if not is_open:
@@ -251,7 +234,7 @@ class Newcomers:
             one.refresh()
             if one.is_deleted():
                 return _replaced(file, one)
-            if not (is_rotated(file.path) and may_be_copy(newcomer, one.identity.birth_ns)):
+            if not (is_rotated(file.path) and rules.may_be_copy(newcomer, one.identity.birth_ns)):
                 return None
             if not _is_cut(one):
                 if one.offset.position and not (one.in_flight or one.holds()):
@@ -260,16 +243,16 @@ class Newcomers:
                     return self._copy(file, one)
                 else:
                     one.refresh()
-            return JustCut(one.path, one.in_flight) if _is_cut(one) else None
+            return rules.JustCut(one.path, one.in_flight) if _is_cut(one) else None
 
-    def _copy(self, file: TrackedFile, one: TrackedFile) -> StandingFile:
+    def _copy(self, file: TrackedFile, one: TrackedFile) -> rules.StandingFile:
         file.copies(one.partition)
         self._copies[one.partition] = file
         size, caught_up = self._twins.setdefault(file, (one.size, math.inf))
         if file.size >= size and caught_up == math.inf:
             caught_up = time.monotonic()
             self._twins[file] = size, caught_up
-        return StandingFile(one.path, time.monotonic() - caught_up)
+        return rules.StandingFile(one.path, time.monotonic() - caught_up)
 
     def _relatives(self, file: TrackedFile) -> list[TrackedFile]:
         """Returns followed files that `file` may have been copied from, packed from, or moved over."""
@@ -283,14 +266,14 @@ def _is_cut(one: TrackedFile) -> bool:
     return one.seen.cut is not None or one.needs_scan
 
 
-def _replaced(file: TrackedFile, one: TrackedFile) -> DeletedFile | None:
+def _replaced(file: TrackedFile, one: TrackedFile) -> rules.DeletedFile | None:
     """What `file`, which is open, is to a deleted one that is open, too. Raises OSError."""
     name = similarity.last_name(one)
     moved_over = name == file.path and similarity.was_there_before(file, one)
     was_copied = is_rotated(file.path) and not is_rotated(name)
     if not (moved_over or was_copied) or not one.size or file.size < one.size or not similarity.begins_like(file, one, one.size):
         return None
-    return DeletedFile(one.partition, replace(one.offset, path=name, size=one.known_size), one.in_flight)
+    return rules.DeletedFile(one.partition, replace(one.offset, path=name, size=one.known_size), one.in_flight)
 
 
 def _is_other(partition: SourcePartition, file: TrackedFile) -> bool:
