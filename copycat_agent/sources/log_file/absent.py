@@ -152,7 +152,7 @@ class Absent:
         return tuple(self._by_inode.get(inode, ()))
 
     def is_there(self, partition: SourcePartition, offset: SourceOffset, whereabouts: Whereabouts) -> bool | None:
-        """See `Whereabouts.seen`."""
+        """Whether its file is there, under any name in the directory where it was last; None when nobody can say."""
         identity, _ = Identity.parse(partition.key)
         return whereabouts.seen(offset.path, identity, self._devices.get(identity.device, ()))
 

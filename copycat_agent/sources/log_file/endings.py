@@ -273,7 +273,7 @@ class Timers:
             heapq.heappush(self._queue, (due, next(self._numbers), file))
 
     def ripen(self, *, at_once: bool) -> float:
-        """See `Source.ripen`."""
+        """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
         while self._queue and (at_once or self._queue[0][0] <= time.monotonic()):
             file = heapq.heappop(self._queue)[2]
             self._queued.discard(file)

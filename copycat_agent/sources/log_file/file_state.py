@@ -190,7 +190,7 @@ class Matched:
 class Draining:
     """No pattern finds the file since then (`time.monotonic()`): it is read to its end, then let go.
 
-    `deleted`: since when it is held open though deleted, and how large it was then; see `endings`.
+    `deleted`: since when it is held open though deleted, and how large it was then. `endings` lets it go.
     """
 
     since: float

@@ -32,7 +32,7 @@ from copycat_agent.sources.log_file.file_state import (
 
 @dataclass(eq=False, slots=True)
 class KnownFile:
-    """The state of a file: a few frozen values (see `file_state`), which only its own methods replace.
+    """The state of a file: a few frozen values of `file_state`, which only its own methods replace.
 
     `unpacks`: whether packed files are unpacked.
     """

@@ -45,7 +45,7 @@ HOPELESS_ERRORS = 3
 
 
 class LogFiles:
-    """See `base.Source`."""
+    """The log files of one connector, as `sources.base.Source` has it. One thread calls it at a time."""
 
     def __init__(self, connector: str, options: LogFileOptions, delivery: DeliveryOptions, offsets: Offsets, log: Log) -> None:
         """`offsets` are the connector's saved ones."""
@@ -65,7 +65,7 @@ class LogFiles:
         self._timers = Timers(options, self._followed.touch)
 
     def keep_with(self, keeper: Keeper) -> None:
-        """See `KeepsFiles.keep_with`."""
+        """Have `keeper` keep open files for the next process of the agent."""
         self._followed.descriptors.opened.keeper = keeper
 
     def recall(self, state: SourceState) -> None:
@@ -74,16 +74,16 @@ class LogFiles:
 
     @property
     def directories(self) -> Collection[str]:
-        """See `Source.directories`."""
+        """Returns the directories that are worth watching: none with `watch: poll`."""
         return self._catalog.discovery.directories if self._options.watch == "auto" else ()
 
     @property
     def scan_seconds(self) -> float:
-        """See `Source.scan_seconds`."""
+        """Returns the seconds between two scans that nothing asks for."""
         return self._options.scan_interval
 
     def scan(self) -> Changes:
-        """See `Source.scan`."""
+        """Look at all files, or at those that may have changed when no directory has. Returns what has to be saved before `plan`."""
         changes = Changes()
         if self._needs_scan or not self._glance_over(changes):
             self._scan(changes)
@@ -118,7 +118,7 @@ class LogFiles:
         return all(catalog.look_again(file, changes) for file in chosen if file.gone_since is None)
 
     def unchanged(self) -> bool:
-        """See `KnowsUnchanged.unchanged`."""
+        """Whether every file is as the last scan saw it, and nothing is pending, so that another scan would find nothing."""
         followed = self._followed
         pending = (
             followed.dirty
@@ -134,7 +134,7 @@ class LogFiles:
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
 
     def wake(self, paths: Collection[str]) -> bool:
-        """See `Source.wake`. Writes to files that match no pattern wake nobody, but they may be to a file that was renamed."""
+        """Take in that something happened at `paths`. False when only a scan can tell what: a write may be to a file that was renamed."""
         self._is_scanned = False
         known = [self._look_at(path) for path in paths]
         if None in known:
@@ -163,15 +163,15 @@ class LogFiles:
 
     @property
     def needs_scan(self) -> bool:
-        """See `Source.needs_scan`."""
+        """Whether a scan will say what has become of a file, or of bytes that were cut away."""
         return self._needs_scan or self._catalog.has_unclaimed
 
     def plan(self, shares: int) -> Plan:
-        """See `Source.plan`."""
+        """Returns splits for the next batch of one of as many tasks as there are `shares`."""
         return self._planner.plan(shares)
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
-        """See `Source.settle`."""
+        """Returns what the results change: offsets that moved, damage and losses. Nothing is taken over before `finish`."""
         changes = Changes()
         for result in results:
             file = self._planner.in_flight[result.split.partition]
@@ -189,7 +189,7 @@ class LogFiles:
         return self._unsaved.add(changes)
 
     def leave(self) -> Changes:
-        """See `Source.leave`."""
+        """Returns what the next start has to know of the files, and what is lost as nobody will hold them. The agent stops in order."""
         changes = self._unsaved.joined()
         cut = [file for file in self._followed.files.values() if file.seen.cut is not None]
         for file in {*self._followed.dirty, *cut}:
@@ -212,7 +212,7 @@ class LogFiles:
             changes.offsets[file.partition] = replace(known, done=True)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """See `Source.finish`."""
+        """Take over what tasks have done, once `changes` are saved."""
         self._unsaved.confirm(changes)
         self._is_scanned &= not results
         if results:  # a scan has noted its own
@@ -238,11 +238,11 @@ class LogFiles:
             self._followed.touch(file)
 
     def ripen(self, *, at_once: bool) -> float:
-        """See `Source.ripen`."""
+        """End records whose time is over, or all with `at_once`. Returns when the next one is due (`time.monotonic()`), inf for never."""
         return self._timers.ripen(at_once=at_once)
 
     def drained(self) -> bool:
-        """See `Source.drained`."""
+        """Whether everything that can be read is read; asks for one more scan then."""
         waiting = [file for file in self._followed.dirty if file.backoff.errors < HOPELESS_ERRORS and (self._finalise or not file.unjudged)]
         if waiting or self._planner.in_flight or self._catalog.has_unclaimed:
             return False
@@ -250,30 +250,30 @@ class LogFiles:
         return True
 
     def finalise(self) -> None:
-        """See `Source.finalise`."""
+        """Take what stands at the ends of files for their last records: nothing will be added to any of them."""
         self._finalise = self._needs_scan = True
         self._endings.finish_all()
 
     def files(self) -> tuple[FileView, ...]:
-        """See `Source.files`."""
+        """Returns a view of each file that is followed, or that matches and cannot be read."""
         why = self._catalog.passed_over.reasons()
         unreadable = [FileView(path, "", 0, 0, 0, "failing", is_open=False, why=why[path]) for path in self._catalog.passed_over.paths()]
         return tuple(sorted([*map(view_of, self._followed.files.values()), *unreadable]))
 
     def passed_over(self) -> Mapping[str, str]:
-        """See `Source.passed_over`."""
+        """Returns why files that match are not read, by path."""
         return self._catalog.passed_over.reasons()
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """See `Source.look_closely`."""
+        """Returns the file at `path` with its next split of at most `most_bytes`; None when nobody follows it."""
         return closeup(self._catalog, path, most_bytes)
 
     def lag(self) -> Lag:
-        """See `Source.lag`."""
+        """Returns what is unread, a little old where very many files have something to read."""
         return self._lag.now()
 
     def close(self) -> None:
-        """See `Source.close`."""
+        """Close all files."""
         for file in self._followed.files.values():
             file.close()
 

@@ -39,7 +39,7 @@ class OpenedFile:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The place of a file among the generations of its log: `log_of` and `age`, see `generations`.
+    """The place of a file among the generations of its log: `log` (directory and base name) and `age`, by which `generations` orders it.
 
     `after` and `barrier`: the file it was rotated from, and how much of that one is read before it (-1: as much as that one has when this
     one gets its first bytes).

@@ -144,7 +144,7 @@ class _Search:
         self._lines, self._dated, self._size, self._since = lines, dated, size, since
 
     def run(self, changed: float) -> Wanted:
-        """See `find`."""
+        """Returns where to begin in a file that was `changed` last then, epoch seconds."""
         first = next(self._dated(0, min(self._size, FAR_BYTES)), None)
         if first is None or first.at >= self._since:
             return Wanted(0, first)
