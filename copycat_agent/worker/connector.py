@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import Counts
     from copycat_agent.options import Definition
     from copycat_agent.sources import Source
-    from copycat_agent.worker.poll_loop import Running, Steps
+    from copycat_agent.worker.poll_loop import PollLoop, Running, Steps
     from copycat_agent.worker.status import ConnectorMetrics
     from copycat_agent.worker.taps import Taps
 
@@ -297,3 +297,8 @@ class Connector:
     def _fail(self, message: str, hint: str) -> None:
         self._log.error("connector failed; the others go on", why=message, hint=hint)
         self._connector_state.become(State.FAILED, f"{message}; {hint}" if hint else message)
+
+
+def any_hangs(loop: PollLoop) -> bool:
+    """Whether there is a connector that hangs among those in the loop."""
+    return loop.longest_step() > STUCK_SECONDS

@@ -89,6 +89,12 @@ class PollLoop:
             self._make_ready(running)
         return running
 
+    def longest_step(self) -> float:
+        """Returns for how many seconds the oldest step has been under way, or has waited for a thread; 0 while there is none."""
+        with self._lock:
+            now = time.monotonic()
+            return max((now - (running.busy_since or now) for running in (*self._busy, *itertools.islice(self._ready, 1))), default=0.0)
+
     def close(self) -> None:
         """Runs no further step. Steps under way are left to end, or to hang."""
         with self._lock:

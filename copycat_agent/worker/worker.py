@@ -12,7 +12,7 @@ from copycat_agent import logs
 from copycat_agent.delivery.exactly_once.attempts import MakeWorld, kafka_world
 from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import BusyError, CopycatError, UnknownConnectorError
-from copycat_agent.worker.connector import STUCK_SECONDS, Connector, Predecessors
+from copycat_agent.worker.connector import STUCK_SECONDS, Connector, Predecessors, any_hangs
 from copycat_agent.worker.context import Tools
 from copycat_agent.worker.handle import ConnectorHandle, Target, Targets
 from copycat_agent.worker.poll_loop import PollLoop
@@ -134,6 +134,8 @@ class Worker:
     @property
     def stuck(self) -> tuple[str, ...]:
         """Names of the connectors that hang, mostly in a file system."""
+        if not any_hangs(self._tools.loop):  # asked every second: to ask each of a thousand connectors would cost 0.2 % of a core
+            return ()
         return tuple(name for name, handle in self._handles.items() if handle.connector and handle.connector.hangs)
 
     def tell_of_hangs(self) -> None:

@@ -171,6 +171,7 @@ def test_nobody_waits_behind_steps_that_hang(loop: PollLoop) -> None:
         wait_until(lambda: min(turns) >= 3, message=lambda: f"turns: {turns}")
         busy = [one.busy_since for one in stuck]
         assert any(since is not None and since < time.monotonic() for since in busy)
+        assert 0 < loop.longest_step() <= time.monotonic() - min(since for since in busy if since is not None)
     finally:
         hangs.set()
     wait_until(lambda: all(one.busy_since is None for one in stuck), message="those that hung have gone on")
