@@ -20,7 +20,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types", "rendering"),
     ("options", "transactions", "turns"),
     ("oauth",),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),
@@ -101,6 +101,8 @@ LATE: dict[tuple[str, str], str] = {
     ("sources", "copycat_agent.sources.datasource.reader"): "imports SQL of pyspark, 0.5 s, for connectors of data sources alone",
     ("sources", "copycat_agent.sources.files.reading.remote_objects"): "imports pyarrow, 0.15 s that local files need not wait for",
     ("agent", "copycat_agent.metrics"): "imports prometheus_client, which the first record should not wait for",
+    ("cli", "copycat_agent.definitions"): "0.6 s that commands which only ask the agent do without",
+    ("cli", "copycat_agent.options"): "0.15 s, as definitions",
     ("cli", "copycat_agent.spark.sql_local"): "imports pyspark, 0.2 s, for the few definitions with a query that are tried or tested",
     ("cli", "rich.console"): "0.1 s, which only a run to the end on a terminal needs",
     ("cli", "rich.progress"): "as above",

@@ -1,35 +1,24 @@
-"""Finding the running agent, for the commands that ask it, and what it has in memory, for `plan` and `explain`."""
+"""Finding the running agent, for the commands that ask it. They import nothing else of the agent's: a person waits for them."""
 
 from __future__ import annotations
 
 import contextlib
 import socket as sockets
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from copycat_agent.api import AgentClient, address
+from copycat_agent.api import AgentClient
 from copycat_agent.api.server import runtime_dir
 from copycat_agent.cli.common_options import state_directory
-from copycat_agent.definitions import load_agent
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import SavedRow, SourcePartition
-from copycat_agent.offsets.document import saved_rows
-from copycat_agent.offsets.looking import offsets_of
-from copycat_agent.options import AgentOptions, Definition
 from copycat_agent.probe import SOCKET_NAME, default_places
-from copycat_agent.sources import FileView
 
 if TYPE_CHECKING:
-    from copycat_agent.workbench.explaining import PathAnswer
+    from copycat_agent.options import AgentOptions
 
 _PROBE_SECONDS = 5.0
-AT_WORK = frozenset({"running", "retrying", "blocked", "paused"})
-"""States in which a connector follows files."""
-_FILES_MAX = 10_000
-"""As many as the agent gives in one answer."""
 
 
 def _complete(context: typer.Context, incomplete: str) -> list[str]:
@@ -59,12 +48,18 @@ def _places(socket: Path | None, state_dir: Path | None, config: Path | None) ->
     """Sockets to look at, the likeliest first: as `api.sockets.socket_path` chooses them."""
     if socket:
         return [socket.absolute()]
-    agent = load_agent(config) if config else AgentOptions()
-    if agent.api.socket:
+    agent = _options(config) if config else None
+    if agent and agent.api.socket:
         return [Path(agent.api.socket)]
     if not (state_dir or config):
         return list(map(Path, default_places()))
     return [directory / SOCKET_NAME for directory in (state_directory(state_dir, agent), runtime_dir()) if directory]
+
+
+def _options(config: Path) -> AgentOptions:
+    from copycat_agent.definitions import load_agent  # noqa: PLC0415 - 0.6 s, which nearly all do without
+
+    return load_agent(config)
 
 
 def _answers(path: Path) -> bool:
@@ -88,32 +83,3 @@ def _is_there(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-class LiveAgent:
-    """One agent's answers. Every method raises AgentUnreachableError, and other errors with the agent's own words."""
-
-    def __init__(self, client: AgentClient) -> None:
-        self._client = client
-        self.directory = str(client.get("/v1")["directory"])
-        self.statuses: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in client.get("/v1/connectors")["connectors"]}
-
-    def offsets(self, definition: Definition) -> dict[SourcePartition, SavedRow]:
-        """What is saved for the connector, as `offsets_of` has it."""
-        saved: dict[SourcePartition, SavedRow] = {}
-        for name in (definition.name, *definition.renamed_from):
-            saved |= saved_rows(name, self._client.get(address("offsets", name)))
-        return offsets_of(definition, saved)
-
-    def files(self, name: str) -> tuple[tuple[FileView, ...], int]:
-        """The files that a connector follows, as many as come in one answer, and how many there are."""
-        found = self._client.get(address("connectors", name, f"/files?limit={_FILES_MAX}"))
-        return tuple(FileView(**one) for one in found["files"]), found["total"]
-
-    def file(self, answer: PathAnswer) -> FileView | None:
-        """Where the agent is in the file of an answer."""
-        name = answer.definition.name
-        if answer.closeup is None or self.statuses.get(name, {}).get("state") not in AT_WORK:
-            return None
-        key = answer.closeup.view.key
-        return next((one for one in self.files(name)[0] if one.key == key), None)

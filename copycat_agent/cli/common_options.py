@@ -6,14 +6,16 @@ import os
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from copycat_agent import logs
-from copycat_agent.definitions import render
-from copycat_agent.errors import Problem
-from copycat_agent.options import AgentOptions
+from copycat_agent.rendering import render
+
+if TYPE_CHECKING:
+    from copycat_agent.errors import Problem
+    from copycat_agent.options import AgentOptions
 
 
 class Format(StrEnum):
@@ -54,9 +56,9 @@ def start_logging(agent: AgentOptions, *, verbose: bool, quiet: bool, log_format
     logs.setup(level, log_format or agent.log.format)
 
 
-def state_directory(state_dir: Path | None, agent: AgentOptions) -> Path:
+def state_directory(state_dir: Path | None, agent: AgentOptions | None) -> Path:
     """The agent's state directory: that of the option, else of agent.yaml, else of systemd, else the user's own. Absolute."""
-    chosen = state_dir or agent.state_dir or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
+    chosen = state_dir or (agent and agent.state_dir) or os.environ.get("STATE_DIRECTORY") or Path.home() / ".local/state/copycat"
     return Path(chosen).absolute()
 
 

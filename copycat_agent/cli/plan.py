@@ -14,8 +14,8 @@ import typer
 from copycat_agent import logs
 from copycat_agent.api import AgentClient
 from copycat_agent.cli import exits
-from copycat_agent.cli.agent_client import AT_WORK, LiveAgent
 from copycat_agent.cli.common_options import Config, Directory, Format, Output, Socket, StateDir, leave, say_problems
+from copycat_agent.cli.live_agent import AT_WORK, LiveAgent
 from copycat_agent.cli.running import settle_settings
 from copycat_agent.cli.shown import EXACTLY_ONCE, visible
 from copycat_agent.definitions import Loaded, load_directory

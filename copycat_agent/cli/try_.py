@@ -19,9 +19,10 @@ from copycat_agent.cli.check import Queries
 from copycat_agent.cli.common_options import Config, Format, NoColor, Output, say_problems, use_color
 from copycat_agent.cli.screen import make_console
 from copycat_agent.cli.try_view import assumed_words, hidden, masked, picture, report, summary
-from copycat_agent.definitions import find_agent_file, load_agent, load_file, printable
+from copycat_agent.definitions import find_agent_file, load_agent, load_file
 from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
+from copycat_agent.rendering import printable
 from copycat_agent.sources.contract import PolledOptions
 from copycat_agent.watch import Wake, Watcher
 from copycat_agent.workbench.trying import MOST_RECORDS, QueryStep, TrialResult, take

@@ -17,7 +17,7 @@ from copycat_agent.definitions.composing import compose, compose_agent, overridd
 from copycat_agent.definitions.loaded import NO_ADDRESS, Loaded, LoadedFile, reread, warnings, without_takers, without_twins
 from copycat_agent.definitions.models import Loc, key_of
 from copycat_agent.definitions.options_reader import Reader
-from copycat_agent.definitions.problems import Finding, Places, render
+from copycat_agent.definitions.problems import Finding, Places
 from copycat_agent.definitions.record_rules import doubtful
 from copycat_agent.definitions.secret_values import Masker
 from copycat_agent.definitions.yaml_tree import (
@@ -29,7 +29,6 @@ from copycat_agent.definitions.yaml_tree import (
     SyntaxProblem,
     decode,
     parse_mapping,
-    printable,
     way_to,
 )
 from copycat_agent.errors import DefinitionError, Problem
@@ -50,9 +49,7 @@ __all__ = [
     "load_directory",
     "load_file",
     "origins",
-    "printable",
     "problem_in",
-    "render",
 ]
 
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from copycat_agent.definitions.models import Loc, field_at, fields_by_key, markers, model_at
 from copycat_agent.definitions.secret_values import Masker, masked_lines
-from copycat_agent.definitions.yaml_tree import Mark, Node, is_null, printable, way_to
+from copycat_agent.definitions.yaml_tree import Mark, Node, is_null, way_to
 from copycat_agent.errors import Problem
 from copycat_agent.options import Definition, FieldInfo, Options, format_duration, format_size
+from copycat_agent.rendering import printable
 
 
 def _by_theirs(words: Mapping[str, str]) -> dict[str, str]:
@@ -254,24 +255,3 @@ class Places:
         elif node is None:
             return Mark(0, 0)
         return key.start if key is not None else node.start  # of an absent place: what it is absent from
-
-
-_BOLD, _RED, _YELLOW, _CYAN, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
-
-
-def render(problem: Problem, *, kind: str = "error", color: bool = False) -> str:
-    """`file:line:col: error[CODE] text`, the line, a caret and the hint; no line end at the end.
-
-    Whether to color is the caller's decision (terminal, NO_COLOR, --no-color). `kind` is `error` or `warning`.
-    """
-    bold, paint, cyan, end = (_BOLD, _RED if kind == "error" else _YELLOW, _CYAN, _END) if color else ("", "", "", "")
-    place = f":{problem.line}:{problem.column}" if problem.line else ""
-    lines = [f"{bold}{printable(problem.path)}{place}:{end} {paint}{kind}[{problem.code}]{end} {problem.text}"]
-    if problem.source_line.strip():
-        number = str(problem.line)
-        column = min(problem.column, len(problem.source_line) + 1)
-        lines.append(f"{cyan}{number} |{end} {problem.source_line}")
-        lines.append(f"{' ' * len(number)} {cyan}|{end} {' ' * (column - 1)}{paint}^{end}")
-    if problem.hint:
-        lines.append(f"  {cyan}hint:{end} {problem.hint}")
-    return "\n".join(lines)

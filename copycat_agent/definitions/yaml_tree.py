@@ -118,11 +118,6 @@ def decode(content: bytes) -> str:
     return text
 
 
-def printable(text: str) -> str:
-    """`text` as one line that no terminal acts upon: whatever is not printable (controls, bidi marks, surrogates) as U+FFFD."""
-    return text if text.isprintable() else "".join(character if character.isprintable() else "\ufffd" for character in text)
-
-
 def plain_value(text: str) -> object:
     """Returns the value of an unquoted scalar: true, false, null, a plain decimal number, or else its text."""
     if text in _CONSTANTS:

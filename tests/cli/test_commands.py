@@ -14,13 +14,17 @@ from tests.cli.conftest import COMMAND
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEEDLESS = "rich., copycat_agent.workbench.doctor, copycat_agent.demo, copycat_agent.dlq, copycat_agent.dev_broker, copycat_agent.cli.top"
-LOADED = f"""
+NEEDLESS = {
+    "run": "rich., copycat_agent.workbench.doctor, copycat_agent.demo, copycat_agent.dlq, copycat_agent.dev_broker, copycat_agent.cli.top",
+    "ctl": "rich., copycat_agent.definitions., copycat_agent.options., copycat_agent.sources., copycat_agent.offsets., confluent_kafka.",
+}
+"""By command, the beginnings of names of modules that it does without."""
+LOADED = """
 import sys
 from copycat_agent.cli.main import _load
 import copycat_agent.cli.main
-_load("run")
-print(*[name for name in sys.modules for start in {NEEDLESS.split(", ")} if (name + ".").startswith(start)])
+_load({command!r})
+print(*[name for name in sys.modules for start in {needless!r} if (name + ".").startswith(start)])
 """
 
 
@@ -38,8 +42,10 @@ def test_all_are_listed_and_a_mistyped_one_is_guessed() -> None:
     assert "Did you mean 'status'?" in guessed.stderr
 
 
-def test_run_imports_nothing_of_the_others(environment: dict[str, str]) -> None:
-    done = subprocess.run([COMMAND[0], "-c", LOADED], env=environment, capture_output=True, text=True, timeout=60, check=True)
+@pytest.mark.parametrize("command", NEEDLESS)
+def test_a_command_imports_nothing_that_others_need(environment: dict[str, str], command: str) -> None:
+    code = LOADED.format(command=command, needless=NEEDLESS[command].split(", "))
+    done = subprocess.run([COMMAND[0], "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "\n"
 
 
