@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +20,14 @@ from typing import TYPE_CHECKING
 from watchdog.observers.inotify_c import DEFAULT_EVENT_BUFFER_SIZE, CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask
 
 from copycat_agent import logs
+from copycat_agent.wake import STEP_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from watchdog.observers.inotify_c import WatchDescriptor
+
+    from copycat_agent.wake import Wake
 
 _EVENTS = Mask(
     InotifyConstants.IN_MODIFY
@@ -40,101 +44,12 @@ MOST_SHARE = 0.5
 """Most watches that this agent takes, as a share of `KERNEL_LIMIT`: other programs of its user need some, too."""
 MAX_TOLD = 100
 """Directories that cannot be watched and are told one by one."""
-LINGER_SECONDS = 0.05
-"""`delivery.linger`, when it is not said otherwise; who lingers longer is told as soon."""
-STEP_SHARE = 0.8
-"""Least time between two looks into the kernel's queue, as a share of the shortest linger: who paces itself notices nothing."""
 CROWD = 1000
 """With so many events at once the queue, which the kernel bounds (16,384 by default), is emptied without a rest."""
 TROUBLE_SECONDS = 5.0
 """When the queue is read again after it could not be."""
-MAX_GROWN = 10_000
-"""Paths kept for a connector that does not ask; with more it is told to look at everything."""
 
 _log = logs.get("watch")
-
-
-class Wake:
-    """What has happened in one connector's directories since it last looked. Filled by events, emptied by the connector."""
-
-    def __init__(self, linger: float = LINGER_SECONDS) -> None:
-        """`linger`: how long its connector paces itself. Events may come later by a little less than that."""
-        self.step_seconds = STEP_SHARE * min(linger, LINGER_SECONDS)
-        self._lock = threading.Lock()
-        self._grown: set[str] = set()
-        self._other = False
-        self._nudged = self._was_nudged = False
-        self._call: Callable[[], None] | None = None
-        self._deaf = True
-
-    def written(self, path: str) -> None:
-        """Something was written to the file at `path`. Called by the thread that reads the kernel's queue."""
-        with self._lock:
-            if len(self._grown) < MAX_GROWN:
-                self._grown.add(path)
-            else:
-                self._other = True
-            call = None if self._deaf else self._take_call()
-        if call is not None:
-            call()
-
-    def changed(self) -> None:
-        """A name was made, removed or moved: only a scan can tell what happened. Called as `written`."""
-        with self._lock:
-            self._other = True
-            call = None if self._deaf else self._take_call()
-        if call is not None:
-            call()
-
-    def nudge(self) -> None:
-        """Wake the connector for something that is no file's event."""
-        with self._lock:
-            self._nudged = True
-            call = self._take_call()
-        if call is not None:
-            call()
-
-    def arm(self, call: Callable[[], None], *, deaf: bool) -> bool:
-        """Have `call` called once, from any thread, as soon as something happens. False when it has happened: then it is not called.
-
-        `deaf`: only a nudge counts, events are kept for the next `take`. A connector that paces itself waits deaf: being woken for every
-        line would cost more than reading it.
-        """
-        with self._lock:
-            if self._nudged or (not deaf and (self._grown or self._other)):
-                return False
-            self._call, self._deaf = call, deaf
-            return True
-
-    def disarm(self) -> None:
-        """The wait is over: who waited looks at everything now."""
-        with self._lock:
-            self._was_nudged = self._was_nudged or self._nudged
-            self._nudged, self._call = False, None
-
-    def wait(self, seconds: float, *, deaf: bool = False) -> None:
-        """Wait in this thread until something happens, at most `seconds`. See `arm`."""
-        over = threading.Event()
-        if self.arm(over.set, deaf=deaf):
-            over.wait(seconds)
-        self.disarm()
-
-    @property
-    def has_news(self) -> bool:
-        """Whether anything has happened, a nudge included, since the last `take`. Called by the connector, between its waits."""
-        return self._was_nudged or self._other or bool(self._grown)
-
-    def take(self) -> tuple[set[str], bool]:
-        """Paths of files that were written to, and whether anything else happened; both are forgotten here."""
-        with self._lock:
-            self._was_nudged = False
-            grown, self._grown = self._grown, set()
-            other, self._other = self._other, False
-        return grown, other
-
-    def _take_call(self) -> Callable[[], None] | None:
-        call, self._call = self._call, None
-        return call
 
 
 class PacedQueue(InotifyFD):
@@ -148,8 +63,7 @@ class PacedQueue(InotifyFD):
     def __init__(self) -> None:
         """Raises OSError when the kernel allows no more."""
         super().__init__()
-        self.step_seconds = STEP_SHARE * LINGER_SECONDS
-        self.on_overflow: Callable[[], None] = lambda: None
+        self.step_seconds = STEP_SECONDS
         self._rest = 0.0
 
     def read_events(self, *, event_buffer_size: int = DEFAULT_EVENT_BUFFER_SIZE) -> list[InotifyEvent]:
@@ -168,7 +82,8 @@ class PacedQueue(InotifyFD):
         """Called by its own thread, for each event."""
         super().handle_event(event)
         if event.is_queue_overflow:
-            self.on_overflow()
+            hint = "nothing is lost; if it comes often, raise fs.inotify.max_queued_events"
+            _log.warning("file events were dropped by the kernel, everything is looked at", hint=hint)
 
 
 def folded(events: list[InotifyEvent]) -> list[InotifyEvent]:
@@ -183,15 +98,19 @@ def folded(events: list[InotifyEvent]) -> list[InotifyEvent]:
     return kept
 
 
+Directory = tuple[int, int]
+"""Device and inode."""
+
+
 @dataclass(eq=False, slots=True)
 class _Place:
     """A directory under one of its names, watched for all connectors that want it; what watchdog calls a `WatchCallback`.
 
-    `directory` is its device and inode. `wakes` is replaced, never changed: the queue's thread reads it without a lock.
+    `wakes` is replaced, never changed: the queue's thread reads it without a lock.
     """
 
     path: str
-    directory: tuple[int, int]
+    directory: Directory
     wakes: frozenset[Wake] = frozenset()
     descriptor: WatchDescriptor | None = None
     """None once the directory is gone, and its watch with it."""
@@ -235,25 +154,21 @@ class Watcher:
         except OSError as error:
             self._cannot("", error.strerror or "")
             return
-        self.queue.on_overflow = self._tell_of_dropped_events
         self.queue.start()
 
     def watch(self, wake: Wake, directories: Collection[str]) -> None:
         """From now on events in exactly `directories` reach `wake`. What cannot be watched is left to scans, with one warning."""
-        present = {path: directory for path in directories if (directory := _directory(path))}
-        opened = self._open(wake, present)  # before the lock, as nearly all that may hang with a mount
-        try:
+        with contextlib.ExitStack() as opened:  # before the lock, as nearly all that may hang with a mount
+            present = {path: directory for path in directories if (directory := _directory(path))}
+            new = {path: found for path, directory in present.items() if (found := self._open(path, directory, wake, opened))}
             with self._lock:
                 if (queue := self.queue) is None:
                     return
                 for path in self._wanted.get(wake, frozenset()) - present.keys():
                     self._leave(queue, path, wake)
-                for path, (descriptor, directory) in opened.items():
+                for path, (descriptor, directory) in new.items():
                     self._join(queue, path, descriptor, directory, wake)
                 queue.step_seconds = min(self._steps, default=queue.step_seconds)
-        finally:
-            for descriptor, _ in opened.values():
-                os.close(descriptor)
 
     def unwatch(self, wake: Wake) -> None:
         """No more events for `wake`."""
@@ -277,36 +192,31 @@ class Watcher:
             queue.stop()
             queue.join()
 
-    def _tell_of_dropped_events(self) -> None:
-        """Called by the queue's thread."""
-        hint = "nothing is lost; if it comes often, raise fs.inotify.max_queued_events"
-        _log.warning("file events were dropped by the kernel, everything is looked at", hint=hint)
+    def _open(self, path: str, directory: Directory, wake: Wake, opened: contextlib.ExitStack) -> tuple[int, Directory] | None:
+        """Descriptor of a directory that has to be watched anew, or for the first time for `wake`, and which it is. `opened` closes it."""
+        place = self._place(path, directory)
+        if self.queue is None or (place is not None and wake in place.wakes):
+            return None
+        with contextlib.suppress(OSError):  # gone meanwhile, or closed to the agent: the source tells of that
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
+            opened.callback(os.close, descriptor)
+            info = os.fstat(descriptor)
+            return descriptor, (info.st_dev, info.st_ino)
+        return None
 
-    def _open(self, wake: Wake, present: dict[str, tuple[int, int]]) -> dict[str, tuple[int, tuple[int, int]]]:
-        """Descriptors of the directories that have to be watched anew, or for the first time for `wake`, with their device and inode.
-
-        The caller closes them.
-        """
-        opened: dict[str, tuple[int, tuple[int, int]]] = {}
-        if self.queue is None:
-            return opened
-        for path, directory in present.items():
-            place = self._places.get(path)
-            if place is None or place.descriptor is None or place.directory != directory or wake not in place.wakes:
-                with contextlib.suppress(OSError):  # gone meanwhile, or closed to the agent: the source tells of that
-                    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
-                    info = os.fstat(descriptor)
-                    opened[path] = descriptor, (info.st_dev, info.st_ino)
-        return opened
-
-    def _join(self, queue: PacedQueue, path: str, opened: int, directory: tuple[int, int], wake: Wake) -> None:
-        """Watch the directory for `wake`; for those who watched what had its name before, too."""
+    def _place(self, path: str, directory: Directory) -> _Place | None:
+        """What is watched under this name, unless that is gone, or another directory by now."""
         place = self._places.get(path)
-        if place is None or place.descriptor is None or place.directory != directory:
-            wakes = place.wakes if place is not None else frozenset()
-            if place is not None:
-                self._end(queue, place)
-            place = self._begin(queue, _Place(path, directory, wakes), opened)
+        return place if place is not None and place.descriptor is not None and place.directory == directory else None
+
+    def _join(self, queue: PacedQueue, path: str, descriptor: int, directory: Directory, wake: Wake) -> None:
+        """Watch the directory for `wake`; for those who watched what had its name before, too."""
+        place = self._place(path, directory)
+        if place is None:
+            before = self._places.get(path)
+            if before is not None:
+                self._end(queue, before)
+            place = self._begin(queue, _Place(path, directory, before.wakes if before else frozenset()), descriptor)
         if place is not None:
             place.wakes |= {wake}
             if wake not in self._wanted:
@@ -363,8 +273,8 @@ def most_watches() -> int:
         return 4096  # half of what old kernels allow
 
 
-def _directory(path: str) -> tuple[int, int] | None:
-    """Device and inode of a directory, None when there is none."""
+def _directory(path: str) -> Directory | None:
+    """None when there is none."""
     try:
         info = Path(path).stat()
     except OSError:

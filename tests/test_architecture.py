@@ -20,7 +20,7 @@ PACKAGE = "copycat_agent"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types", "rendering"),
+    ("model", "logs", "templates", "patterns", "registry", "small_files", "failpoints", "masks", "probe", "sql_types", "rendering", "wake"),
     ("options", "transactions", "turns"),
     ("oauth",),
     ("sources", "formats", "transforms", "converters", "producer", "offsets", "watch", "systemd"),

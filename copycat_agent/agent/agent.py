@@ -27,7 +27,8 @@ from copycat_agent.spark import workers_lock
 from copycat_agent.spark.host import SparkHost
 from copycat_agent.spark.jobs import ChoosingExecutor, JobExecutor
 from copycat_agent.systemd import ServiceManager
-from copycat_agent.watch import Wake, Watcher
+from copycat_agent.wake import Wake
+from copycat_agent.watch import Watcher
 from copycat_agent.worker import STUCK_SECONDS, Worker
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from copycat_agent import logs
 from copycat_agent.agent.contents import Contents
 from copycat_agent.definitions import NO_ADDRESS, LoadedFile, digest_of, find_agent_file, load_agent, load_directory
 from copycat_agent.errors import DefinitionError, Problem
-from copycat_agent.watch import Wake
+from copycat_agent.wake import Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

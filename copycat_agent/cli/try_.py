@@ -24,7 +24,8 @@ from copycat_agent.errors import CopycatError, DefinitionError, FatalError
 from copycat_agent.options import Definition
 from copycat_agent.rendering import printable
 from copycat_agent.sources.contract import PolledOptions
-from copycat_agent.watch import Wake, Watcher
+from copycat_agent.wake import Wake
+from copycat_agent.watch import Watcher
 from copycat_agent.workbench.trying import MOST_RECORDS, QueryStep, TrialResult, take
 
 _LOOK_SECONDS = 1.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.watch import Wake
+from copycat_agent.wake import Wake
 from copycat_agent.worker.poll_loop import Wait
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from copycat_agent import logs
 
 if TYPE_CHECKING:
-    from copycat_agent.watch import Wake
+    from copycat_agent.wake import Wake
 
 THREADS = 8
 """Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""
 SLOW_SECONDS = 0.5
 """A step that has taken this long may hang: another thread takes its place."""
-PATIENCE_SECONDS = 0.01
+PATIENCE_SECONDS = 0.02
 """A connector that has been ready for so long gets another thread, as long as there are fewer than `THREADS`."""
 LONG_SECONDS = 1.0
 """A wait that is longer ends together with others, later by an eighth of its length at most."""

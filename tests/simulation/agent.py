@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from copycat_agent.model import Batch, Head, TaskId
     from copycat_agent.sources.base import Changes
     from copycat_agent.sources.files.reading.stream import Stream
-    from copycat_agent.watch import Wake, Watcher
+    from copycat_agent.wake import Wake
+    from copycat_agent.watch import Watcher
     from copycat_agent.worker.poll_loop import PollLoop, Running, Steps, Wait
 
 Results = tuple[SplitResult, ...]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
 from copycat_agent import watch
-from copycat_agent.watch import Wake, Watcher, folded
+from copycat_agent.wake import Wake
+from copycat_agent.watch import Watcher, folded
 from tests.rig.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, WatchDe
 
 from copycat_agent import watch
 from copycat_agent.sources.files.paths.glance import Glance
-from copycat_agent.watch import PacedQueue, Wake, Watcher
+from copycat_agent.wake import Wake
+from copycat_agent.watch import PacedQueue, Watcher
 from tests.rig.waiting import wait_until
 from tests.unit.sources.rig import agent_for
 
@@ -210,7 +211,7 @@ def test_a_directory_that_cannot_be_watched_is_told_once(
 
 
 def test_a_connector_that_never_asks_is_told_to_look_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MAX_GROWN", 3)
+    monkeypatch.setattr("copycat_agent.wake.MAX_GROWN", 3)
     wake = Wake()
     for number in range(10):
         wake.written(f"/{number}")

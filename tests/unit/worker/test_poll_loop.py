@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from copycat_agent.watch import Wake
+from copycat_agent.wake import Wake
 from copycat_agent.worker import poll_loop
 from copycat_agent.worker.poll_loop import THREADS, PollLoop, Wait
 from tests.rig.waiting import wait_until
