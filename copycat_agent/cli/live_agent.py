@@ -9,10 +9,10 @@ from copycat_agent.api import AgentClient, address
 from copycat_agent.model import SavedRow, SourcePartition
 from copycat_agent.offsets.document import saved_rows
 from copycat_agent.offsets.looking import offsets_of
+from copycat_agent.options import Definition
 from copycat_agent.sources import FileView
 
 if TYPE_CHECKING:
-    from copycat_agent.options import Definition
     from copycat_agent.workbench.explaining import PathAnswer
 
 AT_WORK = frozenset({"running", "retrying", "blocked", "paused"})
