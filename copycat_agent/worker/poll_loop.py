@@ -1,7 +1,7 @@
 """The poll loop: runs all connectors on a few threads.
 
 A connector is a generator: it does what is to be done now and yields a `Wait`. It owns no thread, so a thousand idle connectors need
-no more threads than one: a thread for each cost 33 % of a core with a thousand idle connectors. Waits that end together are served by
+no more threads than one: a thread for each cost 33 % of a core with a thousand idle connectors. Long waits end together, and are served by
 one thread, one after the other: a step of an idle connector takes less time than waking a thread for it. A step that takes long,
 because a file system hangs, keeps its thread; another one then goes on with what is ready, so that no connector waits behind it.
 So hung threads are bounded by the number of connectors that hang.
@@ -28,8 +28,8 @@ THREADS = 8
 """Most threads, not counting those whose step takes longer than `SLOW_SECONDS`."""
 SLOW_SECONDS = 0.5
 """A step that has taken this long may hang: another thread takes its place."""
-PATIENCE_SECONDS = 0.02
-"""A connector that has been ready for so long gets another thread, as long as there are fewer than `THREADS`."""
+PATIENCE_SECONDS = 0.1
+"""A connector whose long wait ended so long ago, and that still waits for a thread, gets another one, up to `THREADS`."""
 LONG_SECONDS = 1.0
 """A wait that is longer ends together with others, later by an eighth of its length at most."""
 
@@ -70,7 +70,9 @@ class PollLoop:
         self._has_ready = threading.Condition(self._lock)
         self._has_news = threading.Condition(self._lock)  # for the thread that keeps the time
         self._ready: deque[Running] = deque()
-        self._waits: list[tuple[float, int, Running]] = []  # a heap; those that ended early stay in it for a while
+        self._lacking = 0  # connectors that found no idle thread since the timer last looked
+        # A heap of their end, number, connector, and whether they are long; those that ended early stay in it for a while.
+        self._waits: list[tuple[float, int, Running, bool]] = []
         self._waiting = self._threads = 0
         self._idle = 0  # threads that wait in `_has_ready` and have not been notified yet
         self._busy: set[Running] = set()
@@ -106,6 +108,7 @@ class PollLoop:
         """Has a thread run its next step: an idle one, or one that the timer finds or starts."""
         self._append(running)
         if not self._notify_idle():
+            self._lacking += 1
             self._has_news.notify()
 
     def _append(self, running: Running) -> None:
@@ -140,17 +143,22 @@ class PollLoop:
                 left = self._waits[0][0] - now if self._waits else math.inf
                 if self._ready:
                     left = min(left, self._help(now))
+                self._lacking = 0
                 self._has_news.wait(min(left, threading.TIMEOUT_MAX))
 
     def _end_waits(self, now: float) -> bool:
-        """Makes those ready whose time has come. Returns whether there are any."""
+        """Makes those ready whose time has come. Returns whether long waits were among them, for which no thread is notified yet."""
         has_ended = False
         while self._waits and self._waits[0][0] <= now:
-            _, wait, running = heapq.heappop(self._waits)
-            if running.wait == wait:
-                self._end_wait(running)
+            _, wait, running, is_long = heapq.heappop(self._waits)
+            if running.wait != wait:
+                continue
+            self._end_wait(running)
+            if is_long:
                 self._append(running)
                 has_ended = True
+            else:
+                self._make_ready(running)
         return has_ended
 
     def _help(self, now: float) -> float:
@@ -160,17 +168,22 @@ class PollLoop:
         """
         slow = sum(now - (running.busy_since or now) > SLOW_SECONDS for running in self._busy)
         waited = now - (self._ready[0].busy_since or now)
-        if self._threads > slow and waited < PATIENCE_SECONDS:
-            return PATIENCE_SECONDS
-        if not self._notify_idle():
-            if self._threads - slow >= THREADS:
+        wanted = max(min(self._lacking, len(self._ready)), waited >= PATIENCE_SECONDS or self._threads <= slow)
+        for _ in range(wanted):
+            if not (self._notify_idle() or self._start_thread(slow)):
                 return SLOW_SECONDS / 2
-            try:
-                threading.Thread(target=self._serve, name=f"connectors-{next(self._numbers)}", daemon=True).start()
-            except (RuntimeError, MemoryError):  # no more threads: those that are there come round
-                return SLOW_SECONDS / 2
-            self._threads += 1
         return PATIENCE_SECONDS
+
+    def _start_thread(self, slow: int) -> bool:
+        """Returns False where there are as many as there may be, or the host has no more: those that are there come round."""
+        if self._threads - slow >= THREADS:
+            return False
+        try:
+            threading.Thread(target=self._serve, name=f"connectors-{next(self._numbers)}", daemon=True).start()
+        except (RuntimeError, MemoryError):
+            return False
+        self._threads += 1
+        return True
 
     def _serve(self) -> None:
         running = self._next()
@@ -206,10 +219,10 @@ class PollLoop:
 
     def _remember(self, until: float, running: Running) -> None:
         """Has the timer end this wait. Waits that ended early are dropped from the heap once they are most of it."""
-        if (seconds := until - time.monotonic()) > LONG_SECONDS:
+        if is_long := (seconds := until - time.monotonic()) > LONG_SECONDS:
             slot = 2.0 ** math.floor(math.log2(seconds / 8))
             until = math.ceil(until / slot) * slot
-        heapq.heappush(self._waits, (until, running.wait, running))
+        heapq.heappush(self._waits, (until, running.wait, running, is_long))
         if self._waits[0][1] == running.wait:
             self._has_news.notify()
         if len(self._waits) > 64 + 4 * self._waiting:
