@@ -27,7 +27,7 @@ from benchmarks.report import table
 from copycat_agent.definitions import load_content
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.executor import InlineExecutor
-from copycat_agent.model import SourceOffset, SourcePartition
+from copycat_agent.model import SavedRow, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import AgentOptions
 from copycat_agent.watch import Watcher
@@ -170,9 +170,11 @@ def _watch_commits(store: OffsetStore, saved: dict[str, int]) -> None:
     """Note the furthest position that a commit has returned for: to ask the store would add calls to those that are counted."""
     commit = store.commit
 
-    def noted(offsets: Mapping[SourcePartition, SourceOffset], *arguments: Any, **more: Any) -> None:  # noqa: ANN401 - commit's own
+    def noted(offsets: Mapping[SourcePartition, SavedRow], *arguments: Any, **more: Any) -> None:  # noqa: ANN401 - commit's own
         commit(offsets, *arguments, **more)
-        saved["position"] = max([saved["position"], *(one.position for one in offsets.values() if one.path)])
+        saved["position"] = max(
+            [saved["position"], *(one.position for one in offsets.values() if isinstance(one, SourceOffset) and one.path)]
+        )
 
     store.commit = noted  # type: ignore[method-assign]
 

@@ -34,13 +34,13 @@ class Books(Protocol):
     """Where it stands what became of files: a store, or an agent that has one."""
 
     def accounts(self, connector: str, /) -> Mapping[SourcePartition, Account]:
-        """See `OffsetStore.accounts`."""
+        """Returns what became of each file."""
 
     def offsets(self, connector: str, /) -> Mapping[SourcePartition, SavedRow]:
-        """See `OffsetStore.read`."""
+        """Returns the saved positions."""
 
     def loss_totals(self) -> Totals:
-        """See `OffsetStore.loss_totals`."""
+        """Returns how much was given up, over all connectors."""
 
 
 def summarise(definition: Definition, books: Books, part: RunPart, *, before: Totals | None = None, untouched: bool = False) -> Summary:

@@ -137,7 +137,6 @@ class _PerFile:
         return self._render(self._topic, file)
 
     def key(self, file: FileView) -> str | None:
-        """See `topic`."""
         return self._render(self._key, file)
 
     def suffix(self, file: FileView) -> str:

@@ -39,7 +39,7 @@ def hidden(samples: TrialResult, mask: Mask) -> TrialResult:
 
 
 def hidden_in(one: TriedRecord, mask: Mask) -> TriedRecord:
-    """See `hidden`."""
+    """One record as `hidden` shows it."""
     return one._replace(
         raw=mask.value(one.raw),
         value=mask.value(one.value),

@@ -165,12 +165,10 @@ class Printer(StandIn):
         self._mask = definition.mask
 
     def begin(self, stopping: Callable[[], bool]) -> None:
-        """See `TaskProducer.begin`."""
         del stopping
         self.kept.clear()
 
     def settle(self) -> None:
-        """See `TaskProducer.settle`."""
         self._page.put([_line(self._definition, self._mask, message) for message in self.kept])
         self.kept.clear()
 

@@ -80,22 +80,22 @@ class Match(Protocol):
     lastgroup: str | None
 
     def group(self, group: int | str = 0, /) -> Any:  # noqa: ANN401 - a text, None for a group that took no part
-        """See `re.Match`."""
+        """Returns what the group took."""
 
     def groups(self) -> tuple[str | None, ...]:
-        """See `re.Match`."""
+        """Returns what each group took, from the first."""
 
     def groupdict(self) -> dict[str, str | None]:
-        """See `re.Match`."""
+        """Returns what each named group took, by name."""
 
     def start(self, group: int | str = 0, /) -> int:
-        """See `re.Match`."""
+        """Returns where the group begins, -1 where it took no part."""
 
     def end(self, group: int | str = 0, /) -> int:
-        """See `re.Match`."""
+        """Returns where the group ends, -1 where it took no part."""
 
     def __getitem__(self, group: int | str, /) -> Any:  # noqa: ANN401 - as above
-        """See `re.Match`."""
+        pass
 
 
 class Pattern(NamedTuple):

@@ -78,7 +78,7 @@ class _NextLook:
 
 
 class ContractSource:
-    """See `base.Source`."""
+    """A `base.Source`."""
 
     directories: Collection[str] = ()
 
@@ -109,11 +109,10 @@ class ContractSource:
 
     @property
     def needs_scan(self) -> bool:
-        """See `Source.needs_scan`."""
         return self._looker.is_done
 
     def scan(self) -> Changes:
-        """See `Source.scan`: takes what a look has found, or asks for one. Raises RetriableError while the source cannot be asked."""
+        """Takes what a look has found, or asks for one. Raises RetriableError while the source cannot be asked."""
         changes = Changes()
         try:
             found = self._looker.take()
@@ -164,12 +163,11 @@ class ContractSource:
             known.unread_since_ms = int(time.time() * 1000)
 
     def wake(self, paths: Collection[str]) -> bool:
-        """See `Source.wake`: there are no files."""
+        """There are no files."""
         del paths
         return True
 
     def plan(self, shares: int) -> Plan:
-        """See `Source.plan`."""
         ready = self._planner.ready((one for one in self._turns if one.next is not None and not one.met), shares)
         chosen = self._planner.fill(ready, lambda one: one.unread)
         for known in chosen:
@@ -184,7 +182,6 @@ class ContractSource:
         return Split(known.partition, known.next.name, "", known.offset, ENDLESS, stretch=known.next)
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
-        """See `Source.settle`."""
         changes = Changes()
         for result in results:
             if result.offset != result.split.offset:
@@ -193,7 +190,6 @@ class ContractSource:
         return self._unsaved.add(changes)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """See `Source.finish`."""
         self._unsaved.confirm(changes)
         for partition in changes.offsets:
             self._begun(self._known[partition.key])
@@ -229,7 +225,7 @@ class ContractSource:
             self._next_look.is_wanted = True
 
     def ripen(self, *, at_once: bool) -> float:
-        """See `Source.ripen`: asks the source once it is time."""
+        """Asks the source once it is time."""
         self._next_look.to_the_end = at_once
         now = time.monotonic()
         if self._looker.is_done:
@@ -250,7 +246,7 @@ class ContractSource:
         return bool(known) and all(one.next is not None for one in known)
 
     def look_now(self) -> None:
-        """See `LooksLater.look_now`. Raises what the source raises, RetriableError too."""
+        """Raises what the source raises, RetriableError too."""
         for _ in range(2):  # where it begins, and what is there from there on
             self._next_look.is_wanted = True
             while not self._looker.is_done:
@@ -261,7 +257,6 @@ class ContractSource:
                 return
 
     def drained(self) -> bool:
-        """See `Source.drained`."""
         if self._next_look.is_wanted and not self._next_look.is_last:
             return False
         if self._looker.is_busy or self._looker.is_done:
@@ -272,18 +267,17 @@ class ContractSource:
         return True
 
     def finalise(self) -> None:
-        """See `Source.finalise`: records are whole."""
+        """Records are whole."""
 
     def files(self) -> tuple[FileView, ...]:
-        """See `Source.files`: its partitions."""
+        """Its partitions."""
         return tuple(sorted((_view(one) for one in self._known.values()), key=lambda view: (view.path, view.key)))
 
     def passed_over(self) -> Mapping[str, str]:
-        """See `Source.passed_over`."""
         return {}
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """See `Source.look_closely`: by the partition's name or key."""
+        """By the partition's name or key."""
         del most_bytes
         known = next((one for one in self._known.values() if path in (one.offset.path, one.partition.key)), None)
         if known is None:
@@ -291,7 +285,6 @@ class ContractSource:
         return Closeup(_view(known), (known.offset.path,), known.offset, None if known.next is None else self._split(known))
 
     def lag(self) -> Lag:
-        """See `Source.lag`."""
         waiting = [one for one in self._known.values() if one.next is not None]
         return Lag(
             bytes=sum(one.unread for one in waiting),
@@ -302,11 +295,9 @@ class ContractSource:
         )
 
     def leave(self) -> Changes:
-        """See `Source.leave`."""
         return self._unsaved.joined()
 
     def close(self) -> None:
-        """See `Source.close`."""
         self._looker.close()
 
 

@@ -48,13 +48,13 @@ class Whole(Parsed):
     __slots__ = ()
 
     def fitting(self, records: int, size_bytes: int) -> int:
-        """See `Parsed.fitting`: all of them, whatever is left of a budget."""
+        """All of them, whatever is left of a budget."""
         del records, size_bytes
         return len(self.values)
 
 
 class RecordStream:
-    """See `stream.Stream`. Positions of frames are numbers of records, from the split's offset on."""
+    """A `stream.Stream`. Positions of frames are numbers of records, from the split's offset on."""
 
     origin = -1
     waits = False
@@ -75,21 +75,21 @@ class RecordStream:
         self._all: Whole | None = None
 
     def is_what_was_read(self) -> bool:
-        """See `Stream.is_what_was_read`: only the source could tell."""
+        """Only the source could tell."""
         return True
 
     def read(self, position: int, size: int) -> bytes:
-        """See `Stream.read`: there are no bytes."""
+        """There are no bytes."""
         del position, size
         return b""
 
     def tail(self, position: int) -> bytes:
-        """See `Stream.tail`."""
+        """Nothing is hashed of a source without bytes."""
         del position
         return b""
 
     def frames(self, framing: Records, start: int, end: int, **how: Any) -> Iterator[Frame]:  # noqa: ANN401 - nothing that concerns it
-        """See `Stream.frames`. Called again from a record that was handed on before, when something has to be sent again."""
+        """Called again from a record that was handed on before, when something has to be sent again."""
         del framing, end, how
         if self._stretch.whole:
             whole = self._all = self._all or self._read_all()
@@ -136,16 +136,16 @@ class RecordStream:
             raise FatalError(words, FAULT)
 
     def bounds(self, limit: int) -> tuple[int, bool]:
-        """See `Stream.bounds`."""
+        """All there is to read is there."""
         return limit, True
 
     def is_exhausted(self, limit: int) -> bool:
-        """See `Stream.is_exhausted`."""
+        """A stretch is read to its end."""
         del limit
         return True
 
     def is_still(self, position: int) -> bool:
-        """See `Stream.is_still`. Raises SentInPartError where a stretch that goes as one would be settled in part."""
+        """Raises SentInPartError where a stretch that goes as one would be settled in part."""
         if self._stretch.whole and self._base < position != self._base + (self._total or 0):
             sent, total = position - self._base, self._total or 0
             words = f"{self._stretch.name}: {sent:,} of {total:,} records were sent before the batch had to end, and they go together"
@@ -153,12 +153,11 @@ class RecordStream:
         return True
 
     def was_still(self, position: int) -> bool:
-        """See `Stream.was_still`."""
         del position
         return True
 
     def complete(self, result: SplitResult) -> SplitResult:
-        """See `Stream.complete`: with the source's own position behind what is settled."""
+        """With the source's own position behind what is settled."""
         settled = result.offset.position - self._base
         finished = not result.changed and settled == self._total  # `at_end` or not: a budget may have ended just there
         if not (settled or finished):
@@ -168,12 +167,12 @@ class RecordStream:
         return replace(result, offset=replace(result.offset, cursor=as_text(position), path=self._stretch.name, mtime_ns=time.time_ns()))
 
     def fingerprint(self, position: int, tail: bytes) -> Fingerprint:
-        """See `Stream.fingerprint`: there is nothing to compare."""
+        """There is nothing to compare."""
         del position, tail
         return Fingerprint()
 
     def close(self) -> None:
-        """See `Stream.close`."""
+        pass
 
 
 def too_large(stretch: Stretch) -> tuple[str, str]:

@@ -59,7 +59,7 @@ _log = logs.get("spark")
 
 
 class ClusterExecutor:
-    """See `executor.Executor` for the contract. The host is the caller's: close it afterwards."""
+    """An `executor.Executor`. The host is the caller's: close it afterwards."""
 
     def __init__(
         self, host: ClusterHost, run: str = RUN, answer_seconds: float = ANSWER_SECONDS, place_seconds: float = PLACE_SECONDS

@@ -131,7 +131,7 @@ def settings(master: str, conf: Mapping[str, str], host: str, tasks: int, local_
 
 
 class ClusterHost(SparkHost):
-    """See `SparkHost`. The master is probed before Spark is asked: it would say only after a minute that there is none."""
+    """A `SparkHost`. The master is probed before Spark is asked: it would say only after a minute that there is none."""
 
     failure_hint = "see that the master's address is right and that it runs; the JVM's messages come with log level debug"
 

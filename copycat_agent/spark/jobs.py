@@ -63,7 +63,7 @@ class _Flight(NamedTuple):
 
 
 class JobExecutor:
-    """See `executor.Executor` for the contract of `submit`, `settle` and `close`. The host is the caller's: close it afterwards.
+    """An `executor.Executor`. The host is the caller's: close it afterwards.
 
     At most `host.runners` jobs run at a time, the others wait for their turn; one more runs for those whose latest batch went well while
     others fail, or while one Kafka cluster has all the rest. `settle` works through a file that the batch looks for: it needs a file system

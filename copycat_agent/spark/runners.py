@@ -52,7 +52,7 @@ _log = logs.get("spark")
 
 
 class RunnerExecutor:
-    """See `executor.Executor` for the contract of `submit`, `settle` and `close`. The host is the caller's: close it afterwards."""
+    """An `executor.Executor`. The host is the caller's: close it afterwards."""
 
     def __init__(
         self, host: SparkHost, run: Run = run_batch, answer_seconds: float = ANSWER_SECONDS, look_seconds: float = LOOK_SECONDS

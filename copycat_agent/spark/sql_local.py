@@ -115,7 +115,7 @@ class SqlQuery:
 
 
 class LocalBatch:
-    """See `batch.sql_answers.Query`."""
+    """A `batch.sql_answers.Query`."""
 
     condemned = ""
 

@@ -116,7 +116,7 @@ def _only(partition: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class SocketQuery:
-    """See `batch.sql_answers.QueryChannel`."""
+    """A `batch.sql_answers.QueryChannel`."""
 
     def __init__(self, connection: socket.socket, schema: pa.Schema, answers: Iterable[pa.RecordBatch], condemned: str, why: str) -> None:
         self.condemned = condemned

@@ -81,7 +81,7 @@ class _Sample:
     settings: SampleSettings
 
     def bind(self, meta: SplitMeta) -> Step:
-        """See `Transform.bind`. By inode, which a rename does not change; by path where a file has none.
+        """By inode, which a rename does not change; by path where a file has none.
 
         The place is hashed and not the record, since equal lines would all go or all stay. CRC-32 takes 0.2 µs, is the same everywhere, and
         even enough.

@@ -112,7 +112,7 @@ class _Moments(dict[str, _Moment]):
 
 @dataclass(frozen=True)
 class _Syslog:
-    """See `Transform`. A date without a year needs the time of its file."""
+    """A date without a year needs the time of its file."""
 
     options: SyslogOptions
     zoned: Times

@@ -180,4 +180,4 @@ def _format(text: object) -> object:
 ZoneWord = Annotated[str, BeforeValidator(_zone)]
 """`local`, a time zone by its name, or an offset such as +02:00."""
 TimeFormat = Annotated[str, BeforeValidator(_format)]
-"""See `compile_times`."""
+"""A format of times that `compile_times` takes."""

@@ -69,7 +69,7 @@ class TimestampOptions(StepOptions):
 
 
 class _TimestampStep:
-    """See `Transform`."""
+    """A `Transform`."""
 
     def __init__(self, options: TimestampParse) -> None:
         self._options = options

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
 from copycat_agent.delivery.guarantees import Deliveries
 from copycat_agent.errors import FencedError, FileError, RetriableError
@@ -27,7 +28,9 @@ from copycat_agent.sources.log_file.log_file import LOG_FILE, LogFiles, open_str
 from copycat_agent.sources.log_file.log_options import LogFileOptions
 from copycat_agent.turns import Turns
 from copycat_agent.worker.connector import Connector
+from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.context import Tools
+from copycat_agent.worker.effects import AnswerQuestions, Hear, Tend
 from copycat_agent.worker.status import ConnectorMetrics, State
 from copycat_agent.worker.taps import Taps
 from tests.unit.worker.doubles import NO_ROOM
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from copycat_agent.sources.files.reading.stream import Stream
     from copycat_agent.wake import Wake
     from copycat_agent.watch import Watcher
+    from copycat_agent.worker.effects import Effect, Performed
     from copycat_agent.worker.poll_loop import PollLoop, Running, Steps, Wait
 
 Results = tuple[SplitResult, ...]
@@ -68,10 +72,11 @@ class Clock:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """For all code of this process."""
+        """For all code of this process, with the effects of its connectors watched."""
         time.monotonic = self
         try:
-            yield
+            with patch("copycat_agent.worker.connector.ConnectorIO", WatchedIO):
+                yield
         finally:
             time.monotonic = self._real
 
@@ -96,6 +101,21 @@ class Effects:
                 self.tell("    the agent dies")
                 self.is_dead = True
                 raise Crash
+
+
+class WatchedIO(ConnectorIO):
+    """Performs what the connector's machine asks for: the agent may die before each effect, and before its event is heard of."""
+
+    def perform(self, effect: Effect) -> Performed:
+        process = self._tools.executor
+        assert isinstance(process, TaskProcess)
+        if isinstance(effect, Hear | AnswerQuestions | Tend):  # they change nothing outside
+            return super().perform(effect)
+        name = type(effect).__name__
+        process.effects.pass_by(f"effect {name}")
+        performed = super().perform(effect)
+        process.effects.pass_by(f"event of {name}: {performed.error or 'done'}")
+        return performed
 
 
 class WatchedFiles(LogFiles):

@@ -62,10 +62,10 @@ Perform = Callable[["Lines[Any]"], Any]
 """`transactions.protocol.perform`, with the world that is there."""
 
 Ask = Callable[[int, str, Perform], OpeningPlan]
-"""See `OpeningPlanner.all`."""
+"""`OpeningPlanner.all`: what to open, by the partitions of the offsets topic, the id of the cluster, and who performs the steps."""
 
 OnRenamed = Callable[[OpeningPlan], None]
-"""See `OpeningPlanner.renamed`."""
+"""`OpeningPlanner.renamed`, called with what was found under an earlier name."""
 
 MakeWorld = Callable[["Definition", Callable[[], bool]], World]
 """`make(definition, stopping)`, called on the opening's thread. Raises what the steps raise."""

@@ -51,7 +51,7 @@ class _LaneFlight:
 
 
 class ExactlyOnce:
-    """See `base.Delivery`. A connector's task `n` has the lane `n`."""
+    """A `base.Delivery`. A connector's task `n` has the lane `n`."""
 
     pace_seconds = PACE_SECONDS
 
@@ -75,15 +75,13 @@ class ExactlyOnce:
         return self._opener.again(self._asked, number, self.heads[number], rows)
 
     def view(self) -> DeliveryView:
-        """See `Delivery.view`."""
         return DeliveryView(self.heads, self.place, self.cluster)
 
     def is_free(self, task: int) -> bool:
-        """See `Delivery.is_free`."""
         return task != LANE or not self._publisher.is_under_way
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
-        """See `Delivery.admit`. The others come back with the results of the batch that publishes an offset of their file.
+        """The others come back with the results of the batch that publishes an offset of their file.
 
         Were their own batch committed before that one, the older offset would come last. With a file those go that come after it.
         """
@@ -98,7 +96,7 @@ class ExactlyOnce:
         return tuple(admitted)
 
     def plan(self, task: int, splits: Sequence[Split]) -> LanePlan:
-        """See `Delivery.plan`. A store that cannot be read now is no error: what it has to publish can wait, the records cannot."""
+        """A store that cannot be read now is no error: what it has to publish can wait, the records cannot."""
         mine = frozenset(split.partition for split in splits)
         busy = mine.union(self._publisher.rows, *(one.splits | one.also for one in self._flights.values()))
         name = self._definition.name
@@ -113,7 +111,6 @@ class ExactlyOnce:
         return plan
 
     def take_in(self, batch: Batch, results: Results) -> Results | Pending:
-        """See `Delivery.take_in`."""
         number, outcome = batch.task.number, _outcome(results)
         flight = self._flights[number]
         if flight.recovery is None and not _is_known(flight.plan, outcome):
@@ -130,7 +127,6 @@ class ExactlyOnce:
         return (*results, *(SplitResult(split, split.offset) for split in held))
 
     def save(self, one: Unsaved, accounts: Accounts) -> bool:
-        """See `Delivery.save`."""
         writes = self._commit(one.changes, accounts, self._moved(one) if one.results else None)
         if one.results:
             flight, outcome = self._flights.pop(one.task), _outcome(one.results)
@@ -138,7 +134,7 @@ class ExactlyOnce:
         return writes
 
     def save_last(self, changes: Changes, unsaved: Iterable[Unsaved], accounts: Accounts) -> None:
-        """See `Delivery.save_last`. What the batches have told is marked as not told, and told once more."""
+        """What the batches have told is marked as not told, and told once more."""
         outcomes = ((one.task, _outcome(one.results)) for one in unsaved) if changes.rows(self._definition.name) else ()
         heads = {number: outcome.head for number, outcome in outcomes if outcome is not None and outcome.state == "committed"}
         self._commit(changes, accounts, LaneCommit(self._definition.name, heads))
@@ -158,7 +154,7 @@ class ExactlyOnce:
         return LaneCommit(self._definition.name, heads, told, dict(plan.also))
 
     def tend(self) -> Results:
-        """See `Delivery.tend`. To go on with what is not known raises nothing: the futures of `take_in` do."""
+        """To go on with what is not known raises nothing: the futures of `take_in` do."""
         told = self._publisher.end()
         if told is not None:
             self.heads = {**self.heads, LANE: told}
@@ -168,38 +164,34 @@ class ExactlyOnce:
         return self._publisher.take_back()
 
     def changed(self) -> None:
-        """See `Delivery.changed`."""
         self._publisher.postpone()
 
     def quiet(self) -> None:
-        """See `Delivery.quiet`."""
         self._publisher.begin()
 
     @property
     def trouble(self) -> RetriableError | None:
-        """See `Delivery.trouble`: a batch whose outcome, or a lane whose head is not known for longer than a moment."""
+        """A batch whose outcome, or a lane whose head is not known for longer than a moment."""
         doubts = (one.trouble for one in self._recoveries() if not one.results.done())
         return next(filter(None, (*doubts, self._publisher.trouble)), None)
 
     @property
     def unanswered(self) -> frozenset[int]:
-        """See `Delivery.unanswered`."""
         return frozenset(number for number, one in self._flights.items() if one.recovery and not one.recovery.results.done())
 
     @property
     def has_work(self) -> bool:
-        """See `Delivery.has_work`."""
         return bool(self._flights) or self._publisher.has_work
 
     def left(self, *, unsaved: bool, in_flight: bool) -> bool:
-        """See `Delivery.left`. Kafka has the offsets that could not be saved here."""
+        """Kafka has the offsets that could not be saved here."""
         del unsaved
         if in_flight:
             self._report.log.warning("stopped before it was known what became of everything in flight; the next start asks Kafka")
         return False
 
     def close(self) -> None:
-        """See `Delivery.close`. What is not known yet, the next start finds out."""
+        """What is not known yet, the next start finds out."""
         self._publisher.cancel()
         for recovery in self._recoveries():
             recovery.cancel()

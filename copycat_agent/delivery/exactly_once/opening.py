@@ -31,7 +31,7 @@ Brokers need 9 s to find out that one of them is cut off from the others.
 
 
 class ExactlyOnceOpening:
-    """See `base.Opening`. The attempts work on threads of `turns`."""
+    """A `base.Opening`. The attempts work on threads of `turns`."""
 
     def __init__(
         self,
@@ -56,16 +56,14 @@ class ExactlyOnceOpening:
 
     @property
     def doing(self) -> str:
-        """See `Opening.doing`."""
         attempt = self._attempt
         return attempt.doing if attempt is not None and attempt.seconds > TELL_SECONDS else ""
 
     def seconds_left(self) -> float:
-        """See `Opening.seconds_left`."""
         return max(0.0, self._again_at - time.monotonic())
 
     def tend(self) -> Delivery | None:
-        """See `Opening.tend`. PositionsError when a person has to decide first."""
+        """PositionsError when a person has to decide first."""
         if self._attempt is None:
             self._begin()
         assert self._attempt is not None, "it has just begun"
@@ -78,7 +76,6 @@ class ExactlyOnceOpening:
             raise self._doubted(error) from None
 
     def cancel(self) -> None:
-        """See `Opening.cancel`."""
         if self._attempt is not None:
             self._attempt.cancel()
             self._attempt = None
@@ -117,7 +114,7 @@ def _saved_here(asked: OpeningPlan) -> list[tuple[SourcePartition, SavedRow]]:
 
 
 class ExactlyOnceGuarantee:
-    """See `delivery.guarantees.Guarantee`."""
+    """A `delivery.guarantees.Guarantee`."""
 
     def __init__(self, store: OffsetStore, turns: Turns, make_world: MakeWorld, *, keeps_accounts: bool) -> None:
         """Lanes are opened in `turns`, in what `make_world` makes: a Kafka cluster, or what stands in for it."""
@@ -127,15 +124,12 @@ class ExactlyOnceGuarantee:
         self._keeps_accounts = keeps_accounts
 
     def open(self, definition: Definition, report: Report, earlier: Sequence[str]) -> ExactlyOnceOpening:
-        """See `Guarantee.open`."""
         how = {"keeps_accounts": self._keeps_accounts}
         return ExactlyOnceOpening(definition, self._store, self._turns, self._make_world, report, earlier, **how)
 
     def leave(self, connector: str) -> None:
-        """See `Guarantee.leave`."""
         self._store.leave_lanes(connector)
 
     def remember(self, connector: str, error: CopycatError) -> None:
-        """See `Guarantee.remember`."""
         if isinstance(error, PositionsError):
             self._store.lanes_refused(connector, error)

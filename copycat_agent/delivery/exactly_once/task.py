@@ -62,7 +62,6 @@ class ExactlyOnceTask:
     def run(
         self, batch: Batch, encoder: Encoder, producers: Producers, stopping: Callable[[], bool], make_run: MakeRun, as_value: AsValue
     ) -> Results:
-        """See `TaskHalf.run`."""
         lane = producers.take_lane(batch.task, encoder.kafka, tracked=batch.tracked)
         lane.stopping = stopping
         try:

@@ -28,7 +28,7 @@ _LOOK_BYTES = 2**12
 
 
 class CsvTable:
-    """See `LineTable`. Used once. Its lines are those of a row that is not complete, and what came last."""
+    """A `LineTable`. Used once. Its lines are those of a row that is not complete, and what came last."""
 
     def __init__(self, rows: RowReader, columns: Columns, layout: Layout) -> None:
         self.lines = Lines(layout, 0)

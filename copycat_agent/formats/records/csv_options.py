@@ -101,7 +101,7 @@ class CsvOptions(TypedOptions):
 
 
 def problems(options: CsvOptions) -> Iterator[OptionProblem]:
-    """See `FormatKind.problems`."""
+    """Yields what is wrong with options that are each right by themselves."""
     if problem := encoding_problem(options.encoding, options.line.delimiter):
         yield OptionProblem(("encoding",), *problem)
     if len(options.quote) != 1 and options.quote != "none":

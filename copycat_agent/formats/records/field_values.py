@@ -44,7 +44,7 @@ def whole(text: str) -> int:
 
 
 def all_whole(texts: list[str]) -> list[int]:
-    """See `whole`."""
+    """`whole` for each of many texts."""
     _only(_WHOLE_SIGNS, texts)
     return list(map(int, texts))
 
@@ -58,7 +58,7 @@ def bigint(text: str) -> int:
 
 
 def all_bigint(texts: list[str]) -> list[int]:
-    """See `bigint`."""
+    """`bigint` for each of many texts."""
     numbers = all_whole(texts)
     if numbers and not (min(numbers) >= _LEAST and max(numbers) <= _GREATEST):
         raise ValueError
@@ -159,7 +159,7 @@ def with_comma(read: Read) -> Read:
 
 
 def all_with_comma(read_all: ReadAll) -> ReadAll:
-    """See `with_comma`."""
+    """`with_comma` for many texts at a time."""
 
     def read_commas(texts: list[str]) -> list[Any]:
         if "." in "".join(texts):
@@ -202,7 +202,7 @@ def json_value(text: str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def all_json(texts: list[str]) -> list[Any]:
-    """See `json_value`."""
+    """`json_value` for each of many texts."""
     return list(map(json_value, texts))
 
 

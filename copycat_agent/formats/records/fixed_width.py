@@ -194,7 +194,7 @@ class ByteWidths(FileFormat):
 
 
 class _Table:
-    """See `LineTable`."""
+    """A `LineTable`."""
 
     def __init__(self, cutter: Cutter, layout: Layout) -> None:
         self.lines = Lines(layout, 0)
@@ -288,7 +288,7 @@ def _build(options: FixedWidthOptions) -> LineWidths | ByteWidths:
 
 
 def problems(options: FixedWidthOptions) -> Iterator[OptionProblem]:
-    """See `FormatKind.problems`."""
+    """Yields what is wrong with options that are each right by themselves."""
     if problem := encoding_problem(options.encoding, options.line.delimiter):
         yield OptionProblem(("encoding",), *problem)
         return

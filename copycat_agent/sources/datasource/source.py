@@ -61,7 +61,7 @@ class DataSourceOptions(PolledOptions):
 
 
 class DataSourceReader:
-    """See `contract.AuthorSource`."""
+    """A `contract.AuthorSource`."""
 
     def __init__(self, options: DataSourceOptions, most_bytes: int = MOST_BYTES, saved_by: str = "") -> None:
         """`saved_by`: the class whose offset is saved; "" where none is, or where a person has set it."""
@@ -76,7 +76,7 @@ class DataSourceReader:
         self._closed = False
 
     def look(self, saved: Mapping[str, Position], *, to_the_end: bool) -> Iterable[Found]:
-        """See `AuthorSource.look`. What lies behind the saved offset is planned with it: later that may be something else.
+        """What lies behind the saved offset is planned with it: later that may be something else.
 
         Raises FatalError for a position that is none of this class.
         """
@@ -167,7 +167,6 @@ class DataSourceReader:
         return self._planner
 
     def plan(self, found: Found, position: Position) -> Stretch | None:
-        """See `AuthorSource.plan`."""
         if found.end is None or not same_position(found.end["start"], position["offset"]):
             return None
         if not same_position(position.get("end", found.end["end"]), found.end["end"]):
@@ -179,7 +178,6 @@ class DataSourceReader:
         return Stretch(KEY, options.class_, position, end, work, whole=not options.replayable, most_bytes=self._most_bytes)
 
     def read(self, stretch: Stretch) -> Iterator[tuple[Record, Position]]:
-        """See `AuthorSource.read`."""
         start, end = stretch.start["offset"], stretch.end
         settled = stretch.start.get("records", 0)
         words = ""
@@ -229,19 +227,17 @@ class DataSourceReader:
             self._reader = None
 
     def apply(self, stretch: Stretch, position: Position, *, finished: bool) -> Position:
-        """See `AuthorSource.apply`."""
         assert finished or position is not None, "what goes as one is settled as one"
         return {"offset": stretch.end} if finished else position
 
     def committed(self, positions: Mapping[str, Position]) -> None:
-        """See `AuthorSource.committed`. Within a range there is nothing to tell. Raises FatalError for a position of another class."""
+        """Within a range there is nothing to tell. Raises FatalError for a position of another class."""
         self._check_class()
         position = positions[KEY]
         if "end" not in position:
             self._running().ask("commit", end=position["offset"])
 
     def close(self) -> None:
-        """See `AuthorSource.close`."""
         with self._lock:
             self._closed = True
             if self._planner is not None:

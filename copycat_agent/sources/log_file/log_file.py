@@ -69,7 +69,6 @@ class LogFiles:
         self._followed.descriptors.opened.keeper = keeper
 
     def recall(self, state: SourceState) -> None:
-        """See `KeepsState.recall`."""
         self._catalog.missed.recall(state)
 
     @property

@@ -92,7 +92,7 @@ class _Tracked:
 
 
 class RemoteFiles:
-    """See `base.Source`."""
+    """A `base.Source`."""
 
     directories: Collection[str] = ()
     scan_seconds = 3600.0
@@ -135,7 +135,7 @@ class RemoteFiles:
         self._files[partition] = _Tracked(file, partition, offset)
 
     def scan(self) -> Changes:
-        """See `Source.scan`. What was listed when this was made is all there is; what was given up since is told here."""
+        """What was listed when this was made is all there is; what was given up since is told here."""
         self.needs_scan = False
         changes, self._new = Changes(offsets=self._new), {}
         given_up, self._given_up = self._given_up, []
@@ -145,12 +145,11 @@ class RemoteFiles:
         return self._unsaved.add(changes)
 
     def wake(self, paths: Collection[str]) -> bool:
-        """See `Source.wake`."""
         del paths
         return True
 
     def plan(self, shares: int) -> Plan:
-        """See `Source.plan`. Files in their order; as many as make a batch, and no more than this task's share."""
+        """Files in their order; as many as make a batch, and no more than this task's share."""
         ready = self._planner.ready((one for one in self._files.values() if one.is_wanted), shares)
         chosen = self._planner.fill(ready, lambda one: one.unread)
         self._recognise([one for one in chosen if one.codec is None])
@@ -193,7 +192,6 @@ class RemoteFiles:
             self._log.error("file is given up in this run", path=path, why=why, hint="name it in another run once it can be read")
 
     def settle(self, results: Sequence[SplitResult]) -> Changes:
-        """See `Source.settle`."""
         changes = Changes()
         for result in results:
             one = self._files[result.split.partition]
@@ -213,7 +211,6 @@ class RemoteFiles:
         return self._unsaved.add(changes)
 
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
-        """See `Source.finish`."""
         self._unsaved.confirm(changes)
         for result in results:
             one = self._planner.land(result.split.partition)
@@ -245,7 +242,7 @@ class RemoteFiles:
         self.needs_scan = bool(self._new)
 
     def ripen(self, *, at_once: bool) -> float:
-        """See `Source.ripen`. A file that failed is tried again when its time has come; a run that is over need not wait."""
+        """A file that failed is tried again when its time has come; a run that is over need not wait."""
         del at_once
         if self.drained():
             return 0.0
@@ -253,27 +250,22 @@ class RemoteFiles:
         return min((one.backoff.retry_at for one in waiting), default=float("inf"))
 
     def drained(self) -> bool:
-        """See `Source.drained`."""
         return not (self._planner.in_flight or any(one.is_wanted for one in self._files.values()))
 
     def finalise(self) -> None:
-        """See `Source.finalise`: every file is whole from the beginning."""
+        """Every file is whole from the beginning."""
 
     def files(self) -> tuple[FileView, ...]:
-        """See `Source.files`."""
         return tuple(sorted(_view(one, is_open=key in self._planner.in_flight) for key, one in self._files.items()))
 
     def passed_over(self) -> Mapping[str, str]:
-        """See `Source.passed_over`."""
         return {}
 
     def look_closely(self, path: str, most_bytes: int) -> Closeup | None:
-        """See `Source.look_closely`."""
         del path, most_bytes
         return None
 
     def lag(self) -> Lag:
-        """See `Source.lag`."""
         unread = [one for one in self._files.values() if not one.offset.done]
         troubled = sum(not one.is_wanted for one in unread) + sum(bool(one.offset.trouble) for one in self._files.values())
         return Lag(sum(one.unread for one in unread), len(unread), len(self._files), troubled_files=troubled)
@@ -284,7 +276,7 @@ class RemoteFiles:
         return self._unsaved.joined()
 
     def close(self) -> None:
-        """See `Source.close`: the driver holds nothing open."""
+        """The driver holds nothing open."""
 
 
 def _codec(file: RemoteFile) -> str | OSError:

@@ -46,7 +46,7 @@ class PatternWalk:
     odd: dict[str, str] = field(default_factory=dict)
 
     def warn(self, path: str, why: str) -> None:
-        """See `discovery.Warn`."""
+        """Note what is odd about a path; the first reason stays."""
         self.odd.setdefault(path, why)
 
 

@@ -85,7 +85,6 @@ class TracedEncoder(Encoder):
             layout.convert_key = self._offline(layout.convert_key)
 
     def step(self, options: TransformOptions, number: int) -> Transform:
-        """See `Encoder.step`."""
         if kind_of(options).is_query:
             return super().step(options, number)
         return _Traced(build_transform(options, number), number, action_of(options), self.trace)
@@ -93,7 +92,6 @@ class TracedEncoder(Encoder):
     def bind(
         self, split: Split, partitions: Callable[[str], int], run: int, host: str | None = None, window: BoundWindow | None = None
     ) -> SplitEncoder:
-        """See `Encoder.bind`."""
         where = self._where
         split = split if where.inode is None else replace(split, inode=where.inode)
         self.bound = TracedSplit(self, split, partitions, run, host or where.host or host_name(), window)
@@ -149,15 +147,13 @@ class TracedSplit(SplitEncoder):
         self.bulk = None  # every record by itself
 
     def encode(self, draft: Draft, extra: Headers = ()) -> tuple[Message, ...]:
-        """See `SplitEncoder.encode`."""
         return self._noted(draft, lambda entry: self._encode(entry, draft, extra))
 
     def encode_part(self, part: PartOfRecord, extra: Headers) -> tuple[Message, ...]:
-        """See `SplitEncoder.encode_part`. What the steps do with the record's first part once more is not noted."""
+        """What the steps do with the record's first part once more is not noted."""
         return self._noted(part.draft, lambda entry: self._encode_part(entry, part, extra))
 
     def begin(self, begun: Begun, stage: int) -> Begun:
-        """See `SplitEncoder.begin`."""
         entry = self._trace.now
         if begun.draft.start != entry.draft.start:
             self._trace.now = RowTrace(begun.draft.anew())
@@ -201,11 +197,9 @@ class TracedSplit(SplitEncoder):
             raise
 
     def finish(self, draft: Draft, extra: Headers = ()) -> Message:
-        """See `SplitEncoder.finish`."""
         return self._made(draft, lambda: super(TracedSplit, self).finish(draft, extra))
 
     def finish_part(self, begun: Begun, draft: Draft, part: PartOfRecord, extra: Headers) -> Message:
-        """See `SplitEncoder.finish_part`."""
         return self._made(draft, lambda: super(TracedSplit, self).finish_part(begun, draft, part, extra))
 
     def _made(self, draft: Draft, finish: Callable[[], Message]) -> Message:
