@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from copycat_agent.encoding.bulk import NAMED_MAX
 from copycat_agent.encoding.window import BoundWindow
@@ -55,13 +56,15 @@ def _joined(one: Loss, other: Loss) -> Loss:
 class RecordTally:
     """What became of some of a split's records.
 
-    `size_bytes` is what was read for them, `messages` how many went to the producer. `rejections` and `step_failures` name the first
+    `size_bytes` is what was read for them, `messages` how many went to the producer, `undated` how many of the settled ones had no time of
+    their own. `rejections` and `step_failures` name the first
     of the bad ones and of those that a step's `on_error` let pass. `places` are where Kafka has them, by topic and partition.
     """
 
     counts: Counts = field(default_factory=Counts)
     size_bytes: int = 0
     messages: int = 0
+    undated: int = 0
     rejections: list[Rejection] = field(default_factory=list)
     step_failures: list[StepFailure] = field(default_factory=list)
     losses: Losses = field(default_factory=Losses)
@@ -93,12 +96,25 @@ class RecordTally:
             self.places[topic, partition] = known._replace(first=offset)
 
 
+class Reach(NamedTuple):
+    """How far something came in a split: the byte behind it, records up to there, and where that lies within a record over the limit.
+
+    `tail` are the last bytes before it, None when they have to be read again.
+    """
+
+    position: int
+    records: int
+    skipping: bool = False
+    cut: str = ""
+    tail: bytes | None = b""
+
+
 class Progress:
     """One split under way. *Sent* runs ahead of *settled*; `settle` moves settled up to sent, nothing else does.
 
     `sent` tells of the records on their way, `done` of those that are settled. `orphans` counts messages that were sent and never will
     be settled. `changed`: the file is not the one that was read before. `error`, `damage`: why reading ended before the split's end.
-    `skipping` and `cut` say where the sent position lies within a record over the limit, see `SourceOffset`.
+    `settled` is the offset that is saved for what is settled.
     """
 
     def __init__(self, split: Split) -> None:
@@ -110,14 +126,10 @@ class Progress:
         self.damage = ""
         self.schema: Schema | None = None
         self.settled = split.offset
-        self.sent_position, self.sent_records = split.offset.position, split.offset.records
-        self.skipping, self.cut = split.offset.skipping, split.offset.cut
+        self.reach = self._settled_reach = Reach(split.offset.position, split.offset.records, split.offset.skipping, split.offset.cut)
         self.sent, self.done = RecordTally(), RecordTally()
         self.orphans = 0
         self._limit = split.end
-        self._tail: bytes | None = b""
-        self._settled_tail = b""
-        self._undated = 0
 
     def begin(self, stream: Stream) -> None:
         """Its file is open and is what was read before. Raises FileError.
@@ -127,11 +139,20 @@ class Progress:
         """
         self.stream = stream
         self.settled = stream.offset
-        position = self.sent_position = self.settled.position
-        self.sent_records, self.skipping, self.cut = self.settled.records, self.settled.skipping, self.settled.cut
+        position, records, skipping, cut = stream.offset.position, stream.offset.records, stream.offset.skipping, stream.offset.cut
+        self.reach = self._settled_reach = Reach(position, records, skipping, cut, stream.tail(position))
         self._limit = position + self.split.end - self.split.offset.position
         self.at_end = stream.waits
-        self._tail = self._settled_tail = stream.tail(position)
+
+    @property
+    def sent_position(self) -> int:
+        """Where what is sent ends."""
+        return self.reach.position
+
+    @property
+    def sent_records(self) -> int:
+        """Records up to where what is sent ends."""
+        return self.reach.records
 
     def bounds(self) -> tuple[int, bool]:
         """Where framing has to end, and whether the split's `final` and `flush` hold there. Of a packed file both are known late."""
@@ -168,10 +189,8 @@ class Progress:
         """
         self.sent.counts += Counts(read=records, read_bytes=size_bytes, dropped=dropped)
         self.sent.size_bytes += max(size_bytes, records)  # rows without bytes have to be waited for, too
-        self._tail = self._tail_after(tail, end - self.sent_position)
-        self.sent_position = end
-        self.sent_records += records
-        self.skipping, self.cut = skipping, cut
+        tail_now = self._tail_after(tail, end - self.sent_position)
+        self.reach = Reach(end, self.sent_records + records, skipping, cut, tail_now)
 
     def _tail_after(self, tail: bytes, passed: int) -> bytes | None:
         """The last bytes once `passed` more are on their way; None when they have to be read again.
@@ -180,9 +199,10 @@ class Progress:
         """
         if len(tail) >= TAIL_BYTES:
             return tail[-TAIL_BYTES:]
-        if self._tail is None or len(tail) < passed:
+        before = self.reach.tail
+        if before is None or len(tail) < passed:
             return None
-        return (self._tail + tail[len(tail) - passed :])[-TAIL_BYTES:]
+        return (before + tail[len(tail) - passed :])[-TAIL_BYTES:]
 
     def count(self, counts: Counts) -> None:
         """Adds what records on their way count as once they are settled."""
@@ -245,32 +265,26 @@ class Progress:
 
     def settle(self) -> None:
         """Kafka has everything that was sent: the offset moves there, with a fingerprint of what was read."""
-        if self.sent_position == self.settled.position and self.skipping == self.settled.skipping:
+        position, records, skipping, cut, tail = self.reach
+        if position == self.settled.position and skipping == self.settled.skipping:
             return
-        assert self.sent_position >= self.settled.position, "an offset never moves back"
+        assert position >= self.settled.position, "an offset never moves back"
         assert self.stream is not None
-        tail = self.stream.tail(self.sent_position) if self._tail is None else self._tail
+        tail = self.stream.tail(position) if tail is None else tail
+        fingerprint = self.stream.fingerprint(position, tail)
         self.settled = replace(
-            self.settled,
-            position=self.sent_position,
-            records=self.sent_records,
-            skipping=self.skipping,
-            cut=self.cut,
-            path=self.split.path,
-            fingerprint=self.stream.fingerprint(self.sent_position, tail),
+            self.settled, position=position, records=records, skipping=skipping, cut=cut, path=self.split.path, fingerprint=fingerprint
         )
-        self._tail = self._settled_tail = tail
+        self.reach = self._settled_reach = self.reach._replace(tail=tail)
         self.done.add(self.sent)
-        self._undated += self.window.take_undated() if self.window else 0
+        self.done.undated += self.window.take_undated() if self.window else 0
         self._forget()
 
     def rewind(self) -> None:
         """Forget what was sent since the last `settle`: it will be read again, so the end is not reached."""
         self.at_end = False
         self.orphans += self.sent.messages
-        self.sent_position, self.sent_records = self.settled.position, self.settled.records
-        self.skipping, self.cut = self.settled.skipping, self.settled.cut
-        self._tail = self._settled_tail
+        self.reach = self._settled_reach
         self._forget()
 
     def _forget(self) -> None:
@@ -294,7 +308,7 @@ class Progress:
             damage=self.damage,
             schema=self.schema,
             delivered=tuple(sorted(done.places.values())),
-            undated=self._undated,
+            undated=done.undated,
             step_failures=tuple(done.step_failures),
         )
         return result if self.stream is None else self.stream.complete(result)

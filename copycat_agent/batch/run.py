@@ -218,11 +218,11 @@ class BatchRun:
             self._encoder.frames,
             progress.sent_position,
             end,
-            skipping=progress.skipping,
+            skipping=progress.reach.skipping,
             final=split.final and is_end,
             flush=split.flush and is_end,
             block_bytes=block_bytes,
-            **({"cut": progress.cut} if progress.cut and self._encoder.frames.on_too_long == "split" else {}),
+            **({"cut": progress.reach.cut} if progress.reach.cut and self._encoder.frames.on_too_long == "split" else {}),
         )
 
     def _block_bytes(self, block_bytes: int | None) -> int | None:

@@ -18,7 +18,7 @@ from copycat_agent.errors import BlockedError, CopycatError, DataError, RefusedE
 from copycat_agent.model import Place
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import Refused, classify, code_name, no_more_threads, transaction_refused
-from copycat_agent.producer.learnt import SLICE_SECONDS, Shared
+from copycat_agent.producer.learnt import SLICE_SECONDS, Shared, StopRequest
 from copycat_agent.producer.settings import transactional_settings
 from copycat_agent.producer.task_producer import Intact, Message, TaskProducer
 from copycat_agent.transactions.protocol import Entry
@@ -68,7 +68,7 @@ class LaneProducer(TaskProducer):
         self._is_initialized = threading.Event()
         self._init_error: CopycatError | None = None
         super().__init__(options, client_id, shared.batch_bytes, shared.pace, tracked=shared.tracked)
-        self._stopping = shared.stopping
+        self._stop = StopRequest(shared.stopping)
         try:
             threading.Thread(target=self._initialize, name="fencing", daemon=True).start()
         except RuntimeError as error:
@@ -101,7 +101,7 @@ class LaneProducer(TaskProducer):
     def ready(self) -> None:
         """Wait until others with this id are fenced, and their transactions at an end. Raises what keeps it from being so."""
         while not self._is_initialized.wait(_LOOK_SECONDS):
-            if self._stopping():
+            if self._stop.asked():
                 raise RetriableError(f"{self._fencing()}: stopped before Kafka had answered")
         if self._init_error is not None:
             raise self._init_error
@@ -169,7 +169,7 @@ class LaneProducer(TaskProducer):
     def commit(self) -> None:
         """Commit. When it raises, nobody knows whether it is committed, or will be: no answer is not "undone"."""
         self.broken = True
-        seconds = COMMIT_SECONDS if not self._stopping() else _LAST_SECONDS
+        seconds = COMMIT_SECONDS if not self._stop.asked() else _LAST_SECONDS
         deadline = time.monotonic() + min(seconds, self._timeout_ms / 2000)
         error = self._ask_to_commit(deadline)
         while error is not None:
@@ -274,7 +274,7 @@ class LaneProducer(TaskProducer):
                 self._make(self._client_id)
 
     def _is_worth_asking(self, error: KafkaError) -> bool:
-        trouble = self._trouble
+        trouble = self._trouble.error
         is_refused = trouble is not None and classify(trouble) is BlockedError
         return error.retriable() and classify(error) is RetriableError and not is_refused and not self._is_closed
 

@@ -29,6 +29,10 @@ _SHRINK = 64
 _GROW = 8
 """A quick one makes the next so many times larger at most."""
 _LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.03, 1.0
+SETTLE_SECONDS = 8.0
+"""After a stop request, how long records in flight may still be acknowledged."""
+_TROUBLE_SECONDS = 35.0
+"""An error of a connection that came before the batch is its affair for so long: the library tells the same one every 30 s only."""
 SLICE_SECONDS = 5.0
 """One call to fence lasts no longer, so that trouble with the connection is heard; asking again goes on with what is under way. Each call
 that is given up costs some 200 bytes for good, for the binding (confluent-kafka 2.16.1) never frees the error that says so: hence not in
@@ -89,6 +93,44 @@ class Pace:
 
     def _become(self, run_bytes: float) -> None:
         self.run_bytes = int(min(MOST_BYTES, max(LEAST_BYTES, run_bytes)))
+
+
+class ConnectionTrouble:
+    """The latest error of a client's connections, to explain a time-out. Told by any thread."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+        """None when there was none of late."""
+        self._at = 0.0
+
+    def tell(self, error: KafkaError) -> None:
+        """A connection had this error."""
+        if self.error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
+            self.error, self._at = error, time.monotonic()
+
+    def begin(self) -> None:
+        """A batch begins: what came long before is not its affair."""
+        if time.monotonic() - self._at > _TROUBLE_SECONDS:
+            self.error = None
+
+    def over(self) -> None:
+        """Everything is acknowledged: it is well again."""
+        self.error = None
+
+
+class StopRequest:
+    """Whether a batch is asked to come to its end, and until when what it has in flight may then still be acknowledged."""
+
+    def __init__(self, asked: Callable[[], bool] = lambda: False) -> None:
+        self.asked = asked
+        self._settle_by: float | None = None
+
+    def is_over(self, deadline: float) -> bool:
+        """Whether to wait no longer: `deadline` (`time.monotonic()`) is over, or, once a stop is asked for, the time in which to settle."""
+        now = time.monotonic()
+        if self._settle_by is None and self.asked():
+            self._settle_by = now + SETTLE_SECONDS
+        return now > min(deadline, self._settle_by or deadline)
 
 
 class Topics:

@@ -11,7 +11,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat, starmap
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Receipt
@@ -20,7 +20,7 @@ from copycat_agent.errors import CopycatError, DataError, RetriableError
 from copycat_agent.model import ClientView
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import Refused, classify, not_made, translate, with_trouble
-from copycat_agent.producer.learnt import Pace, Topics
+from copycat_agent.producer.learnt import ConnectionTrouble, Pace, StopRequest, Topics
 from copycat_agent.producer.settings import SILENT, distrust_token, message_timeout_ms, producer_settings
 from copycat_agent.producer.statistics import ClientStatistics
 
@@ -38,14 +38,10 @@ Report = Callable[[KafkaError | None, Receipt], None]
 
 _ROOM_SECONDS = 0.05
 """How long one wait for room in a full queue lasts before the stop request is looked at again."""
-SETTLE_SECONDS = 8.0
-"""After a stop request, how long records in flight may still be acknowledged."""
 _SLACK_SECONDS = 15.0
 """Beyond the message time-out, how long a flush may take before the producer is given up."""
 _RUN_SECONDS = 5.0
 """How long a run should take at most, well below the message time-out."""
-_TROUBLE_SECONDS = 35.0
-"""An error of a connection that came before the batch is its affair for so long: the library tells the same one every 30 s only."""
 
 
 class Intact(Protocol):
@@ -57,6 +53,14 @@ class Intact(Protocol):
 
     def was_still(self, position: int) -> bool:
         """Whether it was still the same when it was read up to `position`."""
+
+
+class _Bounds(NamedTuple):
+    """How long a flush and a run may take, and the most bytes of one of the client's batches."""
+
+    flush_seconds: float
+    run_seconds: float
+    batch_bytes: int
 
 
 class TaskProducer:
@@ -75,12 +79,9 @@ class TaskProducer:
         Raises FatalError when the configuration is refused or has no broker address.
         """
         self._options = options
-        self._where = f"sending to {','.join(options.bootstrap_servers)}"
         self.failures: dict[int, KafkaError] = {}  # by code, since the last `settle`
-        self._trouble: KafkaError | None = None
-        self._trouble_at = 0.0
-        self._stopping: Callable[[], bool] = lambda: False
-        self._stop_deadline: float | None = None
+        self._trouble = ConnectionTrouble()
+        self._stop = StopRequest()
         self._statistics = ClientStatistics()
         self.pace = pace or Pace()
         self.tracked = tracked
@@ -99,15 +100,13 @@ class TaskProducer:
         self, settings: Mapping[str, Any], timeout_ms: int, partitions: dict[str, int] | None = None, missing: set[str] | None = None
     ) -> None:
         """`timeout_ms` is that of a record, `partitions` and `missing` are what is known of topics. Raises as the constructor does."""
-        self._flush_seconds = timeout_ms / 1000 + _SLACK_SECONDS
-        self._run_seconds = min(_RUN_SECONDS, timeout_ms / 6000)
-        self._present_bytes = int(settings["batch.size"])
+        self._bounds = _Bounds(timeout_ms / 1000 + _SLACK_SECONDS, min(_RUN_SECONDS, timeout_ms / 6000), int(settings["batch.size"]))
         try:
             callbacks = {"on_delivery": self.on_delivery, "error_cb": self._on_error, "stats_cb": self.on_statistics}
             client = Producer({**settings, **callbacks}, logger=SILENT)
         except KafkaException as exception:
             raise not_made(exception.args[0]) from None
-        self.topics = Topics(client, self._options, self._is_stopping, lambda: self._trouble, partitions, missing)
+        self.topics = Topics(client, self._options, self._is_stopping, lambda: self._trouble.error, partitions, missing)
         self._client = client
 
     def hand_over(self) -> None:
@@ -117,12 +116,10 @@ class TaskProducer:
 
     def begin(self, stopping: Callable[[], bool]) -> None:
         """A new batch uses this producer: `stopping` says when it has to come to an end."""
-        self._stopping = stopping
-        self._stop_deadline = None
+        self._stop = StopRequest(stopping)
         self.report = None
         self.pace.forget()
-        if time.monotonic() - self._trouble_at > _TROUBLE_SECONDS:
-            self._trouble = None
+        self._trouble.begin()
         self.failures.clear()
 
     def attribute(self, place: Place) -> None:
@@ -171,11 +168,11 @@ class TaskProducer:
         self._poll(0)
 
     def _wait_for_room(self, send_one: Callable[[Any], None], item: object, sent: int) -> None:
-        deadline = time.monotonic() + self._flush_seconds
+        deadline = time.monotonic() + self._bounds.flush_seconds
         while True:
             self._poll(_ROOM_SECONDS)
             self._check()
-            if self._is_over(deadline):
+            if self._stop.is_over(deadline):
                 raise self._gave_up("the queue to Kafka stays full")
             try:
                 return send_one(item)
@@ -200,26 +197,26 @@ class TaskProducer:
         or FatalError when nothing is known or the cluster is unwell. After any of these nothing sent since the last return may
         be counted as settled, and after the latter three `broken` asks for a new producer.
         """
-        deadline = time.monotonic() + self._flush_seconds
+        deadline = time.monotonic() + self._bounds.flush_seconds
         while self._flush(self._flush_step_seconds):
             self._check()
-            if self._is_over(deadline):
+            if self._stop.is_over(deadline):
                 raise self._gave_up("no acknowledgement from Kafka")
         self._check()
         self.has_unsettled = False
         if (refused := self._failure() if self.failures else None) is not None:
             self.failures.clear()
             raise translate(refused, "Kafka refused a record")
-        self._trouble = None
+        self._trouble.over()
         self.topics.rest()
-        self.pace.settled(self._run_seconds)
+        self.pace.settled(self._bounds.run_seconds)
 
     def smaller_batches(self) -> None:
         """Kafka refused a batch of which it takes every record by itself: the topic takes less at once.
 
         The library does not cut such a batch in two, as Java's does. The task's next producer makes batches a quarter as large.
         """
-        self.next_batch_bytes = max(self._least_batch_bytes, self._present_bytes // 4)
+        self.next_batch_bytes = max(self._least_batch_bytes, self._bounds.batch_bytes // 4)
 
     def take_view(self) -> ClientView | None:
         """Returns what the client said about itself since the last call, None when that was nothing. It speaks every few seconds."""
@@ -252,14 +249,11 @@ class TaskProducer:
             return 0
 
     def _is_stopping(self) -> bool:
-        return self._stopping()
+        return self._stop.asked()
 
-    def _is_over(self, deadline: float) -> bool:
-        """Whether to wait no longer: `deadline` is over, or, after a stop request, the time in which to settle."""
-        now = time.monotonic()
-        if self._stop_deadline is None and self._stopping():
-            self._stop_deadline = now + SETTLE_SECONDS
-        return now > min(deadline, self._stop_deadline or deadline)
+    @property
+    def _where(self) -> str:
+        return f"sending to {','.join(self._options.bootstrap_servers)}"
 
     def _failure(self) -> KafkaError | None:
         """Returns the error reported since the last `settle` that matters most: trouble of the cluster before that of a record."""
@@ -274,12 +268,12 @@ class TaskProducer:
             raise self._told(worst, self._where)
 
     def _told(self, error: KafkaError, what: str) -> CopycatError:
-        return with_trouble(translate(error, what), self._trouble)
+        return with_trouble(translate(error, what), self._trouble.error)
 
     def _gave_up(self, words: str) -> CopycatError:
         self.broken = True
         self.pace.failed()
-        return with_trouble(RetriableError(f"{self._where}: {words}"), self._trouble)
+        return with_trouble(RetriableError(f"{self._where}: {words}"), self._trouble.error)
 
     def _refusal(self, exception: KafkaException, sent: int) -> Exception:
         """Translates what `produce` raised: the refusal of one record, or the trouble of the whole producer."""
@@ -287,7 +281,7 @@ class TaskProducer:
         if isinstance(translated, DataError):
             return Refused(sent, translated)
         self.broken = True
-        return with_trouble(translated, self._trouble)
+        return with_trouble(translated, self._trouble.error)
 
     def on_delivery(self, error: KafkaError | None, _record: Receipt | None) -> None:
         """A record, or the whole client where it names none, had this error."""
@@ -296,8 +290,7 @@ class TaskProducer:
 
     def _on_error(self, error: KafkaError) -> None:
         distrust_token(self._options, error)
-        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - which only follows from what is known
-            self._trouble, self._trouble_at = error, time.monotonic()
+        self._trouble.tell(error)
 
     def on_statistics(self, text: str) -> None:
         """The client has said this about itself."""

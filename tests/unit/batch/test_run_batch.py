@@ -19,7 +19,7 @@ from copycat_agent.encoding import encoder
 from copycat_agent.errors import BlockedError, DataError, FatalError, FileError, RetriableError
 from copycat_agent.executor import run_batch
 from copycat_agent.model import Batch, Counts, Fingerprint, SourceOffset, SourcePartition, Split, SplitResult, TaskId
-from copycat_agent.producer import Producers, TaskProducer, task_producer
+from copycat_agent.producer import Producers, TaskProducer, learnt
 from copycat_agent.sources.files.reading.stream import Stream
 from copycat_agent.transforms import Steady
 from tests.rig.kafka import consume, create_topic, unique_topic, values
@@ -79,7 +79,7 @@ def test_a_run_that_cannot_be_acknowledged_settles_what_the_runs_before_it_sent(
     path = write(tmp_path / "f", *[b"x" * 99] * 40_000)
     calls: list[int] = []
     settle = TaskProducer.settle
-    monkeypatch.setattr(task_producer, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(learnt, "SETTLE_SECONDS", 0.2)
 
     def cut_behind_the_second(self: TaskProducer) -> None:
         calls.append(1)
