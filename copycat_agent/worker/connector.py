@@ -15,8 +15,7 @@ from copycat_agent.worker.context import ConnectorContext, Tools
 from copycat_agent.worker.machine import ConnectorMachine
 from copycat_agent.worker.orders import Orders
 from copycat_agent.worker.poll_loop import Wait
-from copycat_agent.worker.restarts import BUGS_MAX, Restarts
-from copycat_agent.worker.retry_policy import RetryPolicy
+from copycat_agent.worker.retry_policy import BUGS_MAX, Restarts, RetryPolicy
 from copycat_agent.worker.status import ConnectorState, Now, State, Status
 
 if TYPE_CHECKING:

@@ -22,6 +22,13 @@ class Grant(NamedTuple):
     records: int = 0
 
 
+class Flight(NamedTuple):
+    """A batch under way: since when, and what it may bring."""
+
+    since: float
+    grant: Grant
+
+
 class Bucket:
     """A token bucket. What goes beyond a grant (a record is never cut) is a debt that is paid before the next one."""
 

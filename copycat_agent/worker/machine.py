@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from copycat_agent.delivery.base import Unsaved, is_empty
 from copycat_agent.errors import CopycatError, RetriableError
@@ -20,7 +20,7 @@ from copycat_agent.model import Counts, TaskId
 from copycat_agent.transforms.sql import sql_at
 from copycat_agent.worker import effects
 from copycat_agent.worker.effects import Effect, Effects, LookResult, News, Performed
-from copycat_agent.worker.limits import Grant, Limits
+from copycat_agent.worker.limits import Flight, Limits
 from copycat_agent.worker.poll_loop import Wait
 from copycat_agent.worker.retry_policy import RetryPolicy, more_to_read
 from copycat_agent.worker.schedule import RoundSchedule
@@ -40,13 +40,6 @@ FAILED_SETTLE_SECONDS = 5.0
 """When one task's error ends the connector, how long the other tasks' batches may still be settled."""
 PAUSED = "paused on request; go on with: copycat ctl resume {}"
 """Reason of a connector that is paused."""
-
-
-class Flight(NamedTuple):
-    """A batch under way: since when, and what it may bring."""
-
-    since: float
-    grant: Grant
 
 
 class ConnectorMachine:

@@ -18,7 +18,7 @@ from copycat_agent.errors import BlockedError, RetriableError
 from copycat_agent.model import STATE_KEY, Head, Loss, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.transactions.entries import head_entry, position_entry
-from copycat_agent.worker import State, Worker, restarts
+from copycat_agent.worker import State, Worker, retry_policy
 from copycat_agent.worker.connector_io import ConnectorIO
 from copycat_agent.worker.effects import Effect, Hear, Performed, SaveLast
 from tests.rig.waiting import wait_until
@@ -293,7 +293,7 @@ def read_all_positions(kafka: FakeKafka) -> list[int]:
 def test_a_lane_of_which_less_is_shown_than_is_known_opens_all_of_them_anew(
     run: Run, store: MoodyStore, kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
     path = tmp_path / "logs" / "a"
     size = write(path, "one")
 

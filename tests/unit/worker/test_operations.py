@@ -1,4 +1,4 @@
-"""What people ask of connectors: pause, resume, stop, restart, in any order, over restarts of the agent too."""
+"""What people ask of connectors: pause, resume, stop, restart, in any order, over retry_policy of the agent too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from copycat_agent.errors import BusyError, FatalError, RetriableError, UnknownConnectorError
 from copycat_agent.model import Sample, SourceOffset, SourcePartition, SplitResult
 from copycat_agent.sources.log_file.log_file import LogFiles
-from copycat_agent.worker import State, Worker, connector, restarts
+from copycat_agent.worker import State, Worker, connector, retry_policy
 from copycat_agent.worker import worker as worker_module
 from copycat_agent.worker.machine import PROBE_BYTES
 from tests.rig.waiting import wait_until
@@ -194,7 +194,7 @@ def test_a_failed_connector_runs_again_when_its_definition_is_changed(run: Calla
 def test_a_bug_is_tried_again_with_growing_pauses_and_a_small_batch(
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
     write(tmp_path / "logs" / "a", "one")
 
     executor = ScriptedExecutor(bug, bug)
@@ -229,7 +229,7 @@ def test_offsets_that_cannot_be_saved_for_an_unexpected_reason_stop_the_connecto
 def test_a_file_that_keeps_bringing_about_an_unexpected_error_once_it_is_sent_stops_its_connector_and_no_other(
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(restarts, "RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
     settle = LogFiles.settle
 
     def raises(source: LogFiles, results: Sequence[SplitResult]) -> Changes:
@@ -244,7 +244,7 @@ def test_a_file_that_keeps_bringing_about_an_unexpected_error_once_it_is_sent_st
     wait_state(worker, State.FAILED, "bad")
     assert f"unexpected {error.__name__}" in worker.status("bad").reason
     assert "3 times within an hour" in worker.status("bad").reason
-    assert sum(batch.task.connector == "bad" for batch in executor.batches) <= restarts.BUGS_MAX
+    assert sum(batch.task.connector == "bad" for batch in executor.batches) <= retry_policy.BUGS_MAX
     read_so_far(worker, 4, "good")
     assert worker.status("good").state is State.RUNNING
 
@@ -252,7 +252,7 @@ def test_a_file_that_keeps_bringing_about_an_unexpected_error_once_it_is_sent_st
 def test_what_the_host_lacks_for_a_while_is_waited_for_as_long_as_nothing_was_sent(
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
     scan, failures = LogFiles.scan, iter(range(10))
 
     def short_of(source: LogFiles) -> Changes:
@@ -270,7 +270,7 @@ def test_what_the_host_lacks_for_a_while_is_waited_for_as_long_as_nothing_was_se
 def test_a_bug_can_be_stopped_and_resumed_without_waiting(
     run: Callable[..., Worker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "RESTART_SECONDS", (3600.0, 3600.0))
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (3600.0, 3600.0))
     write(tmp_path / "logs" / "a", "one")
 
     executor = ScriptedExecutor(bug, bug)
@@ -287,7 +287,7 @@ def test_a_bug_can_be_stopped_and_resumed_without_waiting(
 def test_a_store_that_cannot_be_read_at_the_start_is_waited_for(
     run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
     write(tmp_path / "logs" / "a", "one")
     store.unreadable = RetriableError("the store cannot be reached")
     worker = run(ScriptedExecutor())
@@ -503,7 +503,7 @@ def test_an_agent_that_stops_refuses_orders(run: Callable[..., Worker], tmp_path
 def test_offsets_that_cannot_be_taken_over_now_are_before_the_new_one_begins(
     run: Callable[..., Worker], store: MoodyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "RESTART_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(retry_policy, "RESTART_SECONDS", (0.01, 0.02))
     path = tmp_path / "logs" / "a"
     write(path, "one")
     executor = ScriptedExecutor()
