@@ -22,7 +22,7 @@ from copycat_agent.delivery.exactly_once.attempts import MakeWorld, World, kafka
 from copycat_agent.encoding.window import WindowedDefinition, WindowOptions
 from copycat_agent.errors import BusyError, CopycatError, FatalError
 from copycat_agent.executor import Executor
-from copycat_agent.model import OFFSETS_TOPIC, Batch, Head, LaneId, Place, Position, SplitResult, TaskId
+from copycat_agent.model import OFFSETS_TOPIC, Batch, Head, LaneId, OffsetsPartition, Position, SplitResult, TaskId
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.offsets.lanes import KeptLanes
 from copycat_agent.options import AgentOptions, Definition, SparkOptions
@@ -65,10 +65,10 @@ def _lane(store: OffsetStore, kept: KeptLanes, number: int) -> LaneId:
     return LaneId(store.agent_uuid, kept.id, number)
 
 
-def _home(definition: Definition, store: OffsetStore, kept: KeptLanes, world: World) -> Place:
+def _home(definition: Definition, store: OffsetStore, kept: KeptLanes, world: World) -> OffsetsPartition:
     """Where it stands which id the run's connector has."""
     count = store.partitions(kept.cluster, world.ensure_topic(OFFSETS_TOPIC))
-    return Place(OFFSETS_TOPIC, partition_of(store.agent_uuid, definition.name, count))
+    return OffsetsPartition(OFFSETS_TOPIC, partition_of(store.agent_uuid, definition.name, count))
 
 
 def _tombstones(definition: Definition, store: OffsetStore, kept: KeptLanes) -> list[Entry]:
@@ -86,12 +86,12 @@ def _of_name(definition: Definition, store: OffsetStore) -> list[Entry]:
     return [id_entry(store.agent_uuid, definition.name, None), head_entry(asked_by, Head())._replace(value=None)]
 
 
-def _tell(transactional_id: str, place: Place, entries: Sequence[Entry], world: World) -> None:
+def _tell(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entry], world: World) -> None:
     for begin in range(0, len(entries), MOST):
         perform(_transaction(transactional_id, place, entries[begin : begin + MOST]), cast("Steps", world))
 
 
-def _transaction(transactional_id: str, place: Place, entries: Sequence[Entry]) -> Lines[None]:
+def _transaction(transactional_id: str, place: OffsetsPartition, entries: Sequence[Entry]) -> Lines[None]:
     handle = yield Step("prepare", (transactional_id,))
     try:
         yield Step("ready", (handle,))

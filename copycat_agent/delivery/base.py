@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from copycat_agent.batch.run import BatchRun
 from copycat_agent.encoding.encoder import Encoder
 from copycat_agent.errors import CopycatError
-from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, Place, SourcePartition, Split, SplitResult
+from copycat_agent.model import Account, Batch, Counts, DeliveryPlan, Head, OffsetsPartition, SourcePartition, Split, SplitResult
 from copycat_agent.producer import Producers, TaskProducer
 from copycat_agent.sources import Changes
 
@@ -38,7 +38,7 @@ class DeliveryView(NamedTuple):
     """Describes a delivery that keeps positions in Kafka for a status: heads by lane, where they stand, in which cluster."""
 
     lanes: Mapping[int, Head] = {}
-    place: Place | None = None
+    place: OffsetsPartition | None = None
     cluster: str = ""
 
 

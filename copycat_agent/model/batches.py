@@ -47,7 +47,7 @@ def is_connector_id(key: str) -> bool:
     return key.startswith(_ID_MARK)
 
 
-class Place(NamedTuple):
+class OffsetsPartition(NamedTuple):
     """The partition that holds everything of one connector, or of one name."""
 
     topic: str
@@ -68,7 +68,7 @@ class LaneId(NamedTuple):
 class Head(NamedTuple):
     """Where a lane is. `nonce` names the start of the agent that took it there.
 
-    This stands in its `Place` at `offset` or behind it; of one that was read, just there. -1 before it is anywhere.
+    This stands in its `OffsetsPartition` at `offset` or behind it; of one that was read, just there. -1 before it is anywhere.
     """
 
     seq: int = 0
@@ -103,7 +103,7 @@ class LanePlan:
 
     lane: LaneId
     head: Head
-    place: Place
+    place: OffsetsPartition
     also: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
     guarantee: ClassVar[str] = "exactly_once"
 

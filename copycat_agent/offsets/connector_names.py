@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from copycat_agent.model import OFFSETS_TOPIC, Place, SourcePartition, is_connector_id, new_connector_id
+from copycat_agent.model import OFFSETS_TOPIC, OffsetsPartition, SourcePartition, is_connector_id, new_connector_id
 from copycat_agent.offsets import lane_rows, lanes, saved_rows
 from copycat_agent.offsets.lane_rows import Binding, Identified
 from copycat_agent.transactions.opening import Lanes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable
 
-UNKNOWN = Place(OFFSETS_TOPIC, -1)
+UNKNOWN = OffsetsPartition(OFFSETS_TOPIC, -1)
 """The place of lanes of which nothing but their key is known here, see `lanes.KeptLanes`."""
 
 

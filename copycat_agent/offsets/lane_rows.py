@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import STATE_KEY, Head, Place, SourcePartition, new_connector_id
+from copycat_agent.model import STATE_KEY, Head, OffsetsPartition, SourcePartition, new_connector_id
 from copycat_agent.offsets import saved_rows
 from copycat_agent.offsets.saved_rows import checksum
 from copycat_agent.transactions.opening import Adopt, Lanes
@@ -117,7 +117,7 @@ def forget_group(connection: sqlite3.Connection, connector: str, group: Lanes) -
         connection.execute(query, (connector, group.agent, group.key))
 
 
-def replace_lanes(connection: sqlite3.Connection, connector: str, place: Place, heads: Mapping[int, Head]) -> None:
+def replace_lanes(connection: sqlite3.Connection, connector: str, place: OffsetsPartition, heads: Mapping[int, Head]) -> None:
     """Saves these lanes in place of all that the connector has."""
     forget_lanes(connection, connector)
     own = Lanes(identify(connection, connector).id, place, heads)
@@ -133,7 +133,7 @@ def groups(connection: sqlite3.Connection, connector: str) -> list[Lanes]:
         "SELECT agent, name, number, seq, nonce, position FROM lanes WHERE connector = ? ORDER BY number", (connector,)
     ):
         heads.setdefault((agent, name), {})[number] = Head(*head)
-    return [Lanes(name, Place(*place), heads.get((agent, name), {}), agent) for agent, name, *place in places]
+    return [Lanes(name, OffsetsPartition(*place), heads.get((agent, name), {}), agent) for agent, name, *place in places]
 
 
 def binding(connection: sqlite3.Connection, connector: str) -> Binding:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from copycat_agent.errors import PositionsError
-    from copycat_agent.model import Place, Position, SavedRow, SourcePartition
+    from copycat_agent.model import OffsetsPartition, Position, SavedRow, SourcePartition
     from copycat_agent.offsets.agent_identity import AgentIdentity
     from copycat_agent.offsets.lanes import KeptLanes
     from copycat_agent.offsets.state_dir import StateDir
@@ -124,7 +124,7 @@ class LaneStore(HeldFile):
         self,
         connector: str,
         cluster: str,
-        place: Place,
+        place: OffsetsPartition,
         truth: LaneSnapshot,
         published: Iterable[tuple[SourcePartition, SavedRow | None]] = (),
         *,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import FatalError, PositionsError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SavedRow, SourcePartition
+from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SavedRow, SourcePartition
 from copycat_agent.offsets import lane_rows, saved_rows
 from copycat_agent.transactions.opening import Adopt, Lanes
 
@@ -39,7 +39,7 @@ class KeptLanes:
     """
 
     cluster: str = ""
-    place: Place | None = None
+    place: OffsetsPartition | None = None
     heads: dict[int, Head] = field(default_factory=dict)
     adopt: Adopt = ""
     before: tuple[Lanes, ...] = ()
@@ -79,7 +79,7 @@ def opened(
     connection: sqlite3.Connection,
     connector: str,
     cluster: str,
-    place: Place,
+    place: OffsetsPartition,
     truth: LaneSnapshot,
     published: Mapping[SourcePartition, SavedRow | None],
 ) -> list[Position]:
@@ -179,7 +179,7 @@ def backwards(connection: sqlite3.Connection, connector: str, heads: Mapping[int
 def save_heads(connection: sqlite3.Connection, connector: str, heads: Mapping[int, Head]) -> None:
     """The connector's own lanes are there."""
     key = lane_rows.identify(connection, connector).id
-    lane_rows.save_heads(connection, connector, Lanes(key, Place("", -1)), heads)
+    lane_rows.save_heads(connection, connector, Lanes(key, OffsetsPartition("", -1)), heads)
 
 
 def adopt(connection: sqlite3.Connection, connector: str, which: Adopt) -> None:

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from copycat_agent import failpoints
 from copycat_agent.errors import BlockedError, CopycatError, DataError, RefusedError, RetriableError
-from copycat_agent.model import Place
+from copycat_agent.model import OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.kafka_errors import Refused, classify, code_name, no_more_threads, transaction_refused
 from copycat_agent.producer.learnt import SLICE_SECONDS, Shared, StopRequest
@@ -135,7 +135,7 @@ class LaneProducer(TaskProducer):
             raise
         self.sent += number
 
-    def send_entries(self, place: Place, entries: Sequence[Entry]) -> None:
+    def send_entries(self, place: OffsetsPartition, entries: Sequence[Entry]) -> None:
         """Send entries to the offsets topic. RefusedError for one that is refused on the spot."""
         self.is_settled = self.is_settled and not entries
         messages: list[Message] = [(place.topic, one.value, one.key, place.partition) for one in entries]

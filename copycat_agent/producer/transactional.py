@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from copycat_agent.errors import CopycatError, RetriableError
-from copycat_agent.model import ClientView, Place
+from copycat_agent.model import ClientView, OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.asking import ANSWER_SECONDS, Admin
 from copycat_agent.producer.consuming import offset_after
@@ -70,7 +70,7 @@ class KafkaSteps:
         """Begin the transaction. FencedError when somebody else has taken the id."""
         handle.begin_transaction()
 
-    def send(self, handle: LaneProducer, place: Place, entries: Sequence[Entry]) -> None:
+    def send(self, handle: LaneProducer, place: OffsetsPartition, entries: Sequence[Entry]) -> None:
         """Send entries of the offsets topic in the transaction."""
         handle.send_entries(place, entries)
 
@@ -119,7 +119,7 @@ class KafkaSteps:
         """Returns how many partitions the offsets topic has; see `OffsetsTopic.ensure`."""
         return OffsetsTopic(self._admin).ensure(topic)
 
-    def end(self, place: Place) -> int:
+    def end(self, place: OffsetsPartition) -> int:
         """The end of the place, open transactions included."""
         wanted = TopicPartition(place.topic, place.partition)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -135,7 +135,7 @@ class KafkaSteps:
             raise topic_error(exception.args[0], what, place.topic) from None
         return int(found.offset)
 
-    def replay(self, place: Place, since: int, end: int) -> list[Entry]:
+    def replay(self, place: OffsetsPartition, since: int, end: int) -> list[Entry]:
         """Committed entries from offset `since` up to `end`, in order. RetriableError when a transaction below `end` stays open."""
         self._unasked = 0
         if since >= end:
@@ -153,7 +153,7 @@ class KafkaSteps:
         consumer.unassign()
         return entries
 
-    def _read(self, consumer: Consumer, place: Place, since: int, end: int) -> list[Entry]:
+    def _read(self, consumer: Consumer, place: OffsetsPartition, since: int, end: int) -> list[Entry]:
         entries: list[Entry] = []
         most, following, is_held, deadline = MOST_ENTRIES, since, False, time.monotonic() + STALL_SECONDS
         while following < end:
@@ -175,7 +175,7 @@ class KafkaSteps:
                 most = max(MOST_ENTRIES, 2 * len(entries))
         return entries
 
-    def _stalled(self, place: Place, following: int, end: int, *, is_held: bool) -> CopycatError:
+    def _stalled(self, place: OffsetsPartition, following: int, end: int, *, is_held: bool) -> CopycatError:
         """`is_held`: Kafka says that nothing more is committed there."""
         words = f"partition {place.partition} of {place.topic} ends at {end} and cannot be read beyond offset {following}"
         if not is_held:

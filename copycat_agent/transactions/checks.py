@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
-from copycat_agent.model import Head, LaneId, Place, Position
+from copycat_agent.model import Head, LaneId, OffsetsPartition, Position
 from copycat_agent.transactions.entries import names_in, steps
 from copycat_agent.transactions.protocol import Entry, Lines, Step
 
@@ -31,7 +31,7 @@ class Claim(NamedTuple):
     """A step of a lane that an opening has committed. `head.offset`: up to where the place was read before that."""
 
     lane: LaneId
-    place: Place
+    place: OffsetsPartition
     head: Head
 
 
@@ -53,7 +53,7 @@ def read_back(claims: Sequence[Claim], ends: Mapping[Name, int], connector: str,
             raise _stale(mine[0].place, connector, lanes)
 
 
-def _entries(place: Place, since: int) -> Lines[list[Entry]]:
+def _entries(place: OffsetsPartition, since: int) -> Lines[list[Entry]]:
     end = yield Step("end", (place,))
     entries: list[Entry] = []
     for begin in range(since, end, AT_ONCE):
@@ -81,7 +81,7 @@ def steps_there(claims: Sequence[Claim], taken: Sequence[tuple[int, Head]], *, w
     return there
 
 
-def _stale(place: Place, connector: str, lanes: Sequence[int]) -> RetriableError:
+def _stale(place: OffsetsPartition, connector: str, lanes: Sequence[int]) -> RetriableError:
     what = f"connector {connector}"
     if lanes:
         what = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))} of {what}"
@@ -104,14 +104,14 @@ def other_cluster(connector: str, bound: str, cluster: str) -> PositionsError:
     return PositionsError(words, f"{hint}; or read everything again: copycat offsets reset {connector}")
 
 
-def made_anew(connector: str, place: Place, partitions: int) -> BehindError:
+def made_anew(connector: str, place: OffsetsPartition, partitions: int) -> BehindError:
     """The refusal where the topic has too few partitions for the connector's place: a topic never loses any."""
     there = f"{place.topic} has {partitions} partition{'s' if partitions > 1 else ''}"
     words = f"the positions of connector {connector} were in partition {place.partition}, and {there}: the topic was made anew"
     return BehindError(words, _ways(connector, _LOCAL, _TOPIC))
 
 
-def behind(name: str, number: int, known: Head, head: Head, place: Place) -> BehindError:
+def behind(name: str, number: int, known: Head, head: Head, place: OffsetsPartition) -> BehindError:
     """The refusal where connector `name` has seen a step of a lane that Kafka does not show."""
     words = (
         f"lane {number} of connector {name} is at step {known.seq} here, and at {head.seq} in partition {place.partition} of {place.topic}:"
@@ -127,7 +127,7 @@ def renamed(name: str, called: str) -> RenamedError:
     return RenamedError(words, f"Kafka is asked which id {name} has; nothing is to be done")
 
 
-def foreign(name: str, number: int, mine: Iterable[Position], place: Place) -> CopiedError:
+def foreign(name: str, number: int, mine: Iterable[Position], place: OffsetsPartition) -> CopiedError:
     """The refusal where somebody else has moved a lane of connector `name`; `mine` is what this start has committed before."""
     words = (
         f"lane {number} of connector {name} was moved by an agent with this agent's identity and another state directory:"

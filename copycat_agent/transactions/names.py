@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from copycat_agent.model import Place
+from copycat_agent.model import OffsetsPartition
 from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Lines
 
-PlaceOf = Callable[[str, str], Place]
+PlaceOf = Callable[[str, str], OffsetsPartition]
 """`place_of(agent, key)`: where the entries of a key stand."""
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from copycat_agent import failpoints
-from copycat_agent.model import Head, LaneId, Place, Position, SavedRow, SourcePartition, is_connector_id
+from copycat_agent.model import Head, LaneId, OffsetsPartition, Position, SavedRow, SourcePartition, is_connector_id
 from copycat_agent.transactions import checks
 from copycat_agent.transactions.checks import Claim, read_back
 from copycat_agent.transactions.entries import FoundEntries, head_entry, id_entry, name_entry, position_entries, read, transactional_id
@@ -36,7 +36,7 @@ class Lanes:
     """
 
     key: str
-    place: Place
+    place: OffsetsPartition
     known: Mapping[int, Head] = field(default_factory=dict)
     agent: str = ""
 
@@ -70,7 +70,7 @@ class OpeningPlan:
     publish: tuple[tuple[SourcePartition, SavedRow | None], ...] = ()
     only: frozenset[int] = frozenset()
     name: str = ""
-    home: Place | None = None
+    home: OffsetsPartition | None = None
     registers: bool = False
     checks_name: bool = False
 
@@ -287,7 +287,7 @@ def _published(asked: OpeningPlan, lane: LaneId, head: Head, publish: Iterable[t
     return position_entries(asked.agent, lane.key, told)
 
 
-def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[Place, list[Entry]]]:
+def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[OffsetsPartition, list[Entry]]]:
     """Yields what deletes the positions under other keys; those of an agent that is gone are not ours to delete."""
     for group, there in found[:-1]:
         if not group.agent:
@@ -295,7 +295,7 @@ def _left(asked: OpeningPlan, found: Read) -> Iterable[tuple[Place, list[Entry]]
             yield group.place, gone + ([name_entry(asked.agent, group.key, None)] if is_connector_id(group.key) else [])
 
 
-def registered(asked: OpeningPlan, known: str | None) -> Iterable[tuple[Place, list[Entry]]]:
+def registered(asked: OpeningPlan, known: str | None) -> Iterable[tuple[OffsetsPartition, list[Entry]]]:
     """Yields what tells the name, where the topic does not know it or says another one."""
     if asked.home is not None and (asked.registers or known not in {None, asked.name}):
         key = asked.lanes.key
@@ -303,7 +303,7 @@ def registered(asked: OpeningPlan, known: str | None) -> Iterable[tuple[Place, l
         yield asked.lanes.place, [name_entry(asked.agent, key, asked.name)]
 
 
-def _commit(handle: Handle, entries: Iterable[tuple[Place, Sequence[Entry]]]) -> Lines[None]:
+def _commit(handle: Handle, entries: Iterable[tuple[OffsetsPartition, Sequence[Entry]]]) -> Lines[None]:
     yield Step("begin", (handle,))
     for place, some in entries:
         if some:

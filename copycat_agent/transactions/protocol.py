@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from copycat_agent.model import Place
+from copycat_agent.model import OffsetsPartition
 
 T = TypeVar("T")
 Handle = Any
@@ -39,7 +39,7 @@ class Steps(Protocol):
     def begin(self, handle: Handle) -> None:
         """Begin the transaction. FencedError when somebody else has taken the id."""
 
-    def send(self, handle: Handle, place: Place, entries: Sequence[Entry]) -> None:
+    def send(self, handle: Handle, place: OffsetsPartition, entries: Sequence[Entry]) -> None:
         """Send entries of the offsets topic in the transaction."""
 
     def flush(self, handle: Handle) -> None:
@@ -54,10 +54,10 @@ class Steps(Protocol):
     def cluster_id(self) -> str:
         """Returns the id of the cluster."""
 
-    def end(self, place: Place) -> int:
+    def end(self, place: OffsetsPartition) -> int:
         """The end of the place, open transactions included."""
 
-    def replay(self, place: Place, since: int, end: int) -> list[Entry]:
+    def replay(self, place: OffsetsPartition, since: int, end: int) -> list[Entry]:
         """Committed entries from offset `since`, or the first there is, up to `end`, in order. Waits for transactions open before `end`."""
 
 

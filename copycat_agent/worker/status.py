@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from copycat_agent.errors import FileError
-from copycat_agent.model import ClientView, Counts, Head, Place
+from copycat_agent.model import ClientView, Counts, Head, OffsetsPartition
 from copycat_agent.sources import Lag
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Status:
     guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
     lanes: Mapping[int, Head] = field(default_factory=dict)
     """Where each lane of an exactly_once connector is; empty while they are not open."""
-    place: Place | None = None
+    place: OffsetsPartition | None = None
     cluster: str = ""
     delivery_outcomes: Mapping[str, int] = field(default_factory=dict)
     """committed, idle, undone and unknown transactions, and openings of lanes, since the start."""

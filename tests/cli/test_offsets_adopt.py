@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copycat_agent.errors import CopiedError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
+from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SourceOffset, SourcePartition
 from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.transactions.opening import Lanes, LaneSnapshot
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from copycat_agent.offsets.lanes import KeptLanes
     from tests.cli.conftest import Said
 
-PLACE = Place(OFFSETS_TOPIC, 7)
+PLACE = OffsetsPartition(OFFSETS_TOPIC, 7)
 ONE, TWO = SourcePartition("app", "fe00:1f:18b0:0"), SourcePartition("app", "fe00:20:18b0:0")
 OTHER_AGENT = "9696774b-02a7-4c03-8d39-3b06caae5cc1"
 
@@ -88,7 +88,7 @@ def test_the_positions_of_an_agent_that_is_gone_are_taken_over_with_a_warning(of
     said = offsets("adopt", "fresh", "--from-topic", "--agent", OTHER_AGENT)
     assert said.code == 0
     assert "That agent must never start again" in said.out
-    assert kept(state, "fresh").before == (Lanes("fresh", Place(OFFSETS_TOPIC, -1), agent=OTHER_AGENT),)
+    assert kept(state, "fresh").before == (Lanes("fresh", OffsetsPartition(OFFSETS_TOPIC, -1), agent=OTHER_AGENT),)
     assert f"takes over fresh of agent {OTHER_AGENT} when it starts" in offsets("show", "fresh").out
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from copycat_agent.dev_broker import DevBroker
     from copycat_agent.executor import InlineExecutor, Results
-    from copycat_agent.model import Batch, Place, TaskId
+    from copycat_agent.model import Batch, OffsetsPartition, TaskId
     from copycat_agent.options import Definition
     from copycat_agent.watch import Watcher
 
@@ -130,7 +130,7 @@ def test_a_broker_that_hides_what_was_committed_costs_neither_lines_nor_repeats(
     end, shown = KafkaSteps.end, list[int]()
     expected = write(shipping.logs / "a.log", 0, 100)
 
-    def shown_end(steps: KafkaSteps, place: Place) -> int:
+    def shown_end(steps: KafkaSteps, place: OffsetsPartition) -> int:
         return min(end(steps, place), *(shown if steps.client_id.endswith("-lanes") else ()), 2**63)
 
     monkeypatch.setattr(KafkaSteps, "end", shown_end)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import copycat_agent
-from copycat_agent.model import Batch, Head, LaneId, LaneOutcome, LanePlan, LaneState, Place, SourceOffset, SplitResult
+from copycat_agent.model import Batch, Head, LaneId, LaneOutcome, LanePlan, LaneState, OffsetsPartition, SourceOffset, SplitResult
 from copycat_agent.spark import cluster_task
 from tests.unit.batch.rig import batch_of, definition, never, split_of, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PLAN = LanePlan(LaneId("agent", "app", 0), Head(4, "n", 7), Place("positions", 0))
+PLAN = LanePlan(LaneId("agent", "app", 0), Head(4, "n", 7), OffsetsPartition("positions", 0))
 
 
 def outcomes(batch: Batch, state: LaneState) -> list[LaneOutcome | None]:

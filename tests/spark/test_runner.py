@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from copycat_agent.errors import BlockedError, FatalError, RetriableError
-from copycat_agent.model import Head, LaneId, LanePlan, Place, TaskId
+from copycat_agent.model import Head, LaneId, LanePlan, OffsetsPartition, TaskId
 from copycat_agent.runner import THREADS, Answer, Hello, Settle, Work, _Runner, key_path, run_safely, serve
 from tests.rig.waiting import wait_until
 from tests.spark import batches
@@ -118,7 +118,7 @@ def test_a_batch_for_which_there_is_no_thread_is_not_begun_and_the_others_go_on(
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    in_lane = replace(batch("echo", task=2), delivery=LanePlan(LaneId("u", "app", 2), Head(4, "n", 0), Place("offsets", 0)))
+    in_lane = replace(batch("echo", task=2), delivery=LanePlan(LaneId("u", "app", 2), Head(4, "n", 0), OffsetsPartition("offsets", 0)))
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         served.send(Work(2, in_lane))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.errors import CopiedError, FatalError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
+from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SourceOffset, SourcePartition
 from copycat_agent.offsets import OffsetStore, agent_identity
 from copycat_agent.transactions.opening import LaneSnapshot
 
@@ -43,7 +43,7 @@ def file(state: Path) -> Path:
 
 def lanes_at(store: OffsetStore, nonce: str) -> None:
     store.commit({PART: SourceOffset(5)})
-    store.lanes_opened("app", "c", Place(OFFSETS_TOPIC, 1), LaneSnapshot("c", {0: Head(3, nonce, 9)}, ()))
+    store.lanes_opened("app", "c", OffsetsPartition(OFFSETS_TOPIC, 1), LaneSnapshot("c", {0: Head(3, nonce, 9)}, ()))
 
 
 def test_each_start_has_a_nonce_that_is_on_disk_before_it_is_known(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from copycat_agent.model import (
     Counts,
     Head,
     Loss,
-    Place,
+    OffsetsPartition,
     Position,
     SourceOffset,
     SourcePartition,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PLACE = Place(OFFSETS_TOPIC, 7)
+PLACE = OffsetsPartition(OFFSETS_TOPIC, 7)
 STATE = SourceState({"first_ms": 1_000})
-OTHER = Place(OFFSETS_TOPIC, 3)
+OTHER = OffsetsPartition(OFFSETS_TOPIC, 3)
 
 
 def part(key: str, connector: str = "app") -> SourcePartition:
@@ -53,7 +53,7 @@ def loss(key: str) -> Loss:
 
 
 def open_lanes(
-    store: OffsetStore, *positions: Position, name: str = "app", place: Place = PLACE, keeps_accounts: bool = False, **heads: int
+    store: OffsetStore, *positions: Position, name: str = "app", place: OffsetsPartition = PLACE, keeps_accounts: bool = False, **heads: int
 ) -> tuple[Position, ...]:
     """An opening that finds these positions; `lane0=5`: lane 0 is claimed at step 5."""
     claimed = {int(lane[4:]): Head(seq, "now", seq * 10) for lane, seq in heads.items()}
@@ -383,7 +383,7 @@ def test_an_agent_that_is_gone_is_taken_over_beside_what_is_here(store: OffsetSt
     store.commit({part("c"): at(900)})
     store.take_over("app", "4d0f")
     kept = store.lanes("app")
-    assert kept.before == (Lanes("app", Place(OFFSETS_TOPIC, -1), agent="4d0f"),)
+    assert kept.before == (Lanes("app", OffsetsPartition(OFFSETS_TOPIC, -1), agent="4d0f"),)
     assert kept.heads.keys() == {0, 1}
     open_lanes(store, told("a", 300, 900), told("c", 300, 900), lane0=8, lane1=6)
     assert rows(store) == {"a": 300, "b": 100, "c": 900}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.errors import FatalError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SourceOffset, SourcePartition
+from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SourceOffset, SourcePartition
 from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.transactions.opening import LaneSnapshot
 
-PLACE = Place(OFFSETS_TOPIC, 7)
+PLACE = OffsetsPartition(OFFSETS_TOPIC, 7)
 ONCE, OTHER = SourcePartition("once", "k"), SourcePartition("other", "k")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from copycat_agent.errors import RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, LaneId, LanePlan, Place, SourceOffset, is_connector_id
+from copycat_agent.model import OFFSETS_TOPIC, LaneId, LanePlan, OffsetsPartition, SourceOffset, is_connector_id
 from copycat_agent.offsets import OffsetStore, schema
 from copycat_agent.transactions.entries import read
 from copycat_agent.transactions.lane_writer import LaneWriter
@@ -110,7 +110,7 @@ def test_a_copy_of_the_old_store_that_is_put_back_later_goes_on_where_kafka_is(t
 
 def test_a_process_of_the_old_version_that_wakes_up_commits_nothing(host: Host) -> None:
     """Neither one whose next transaction was prepared, nor one that prepares it now."""
-    agent, place = host.store.agent_uuid, Place(OFFSETS_TOPIC, 0)
+    agent, place = host.store.agent_uuid, OffsetsPartition(OFFSETS_TOPIC, 0)
     head = read(host.kafka.log, agent, "orders").heads[0]
     plan = LanePlan(LaneId(agent, "orders", 0), head._replace(offset=0), place)
     awake, late = LaneWriter(), LaneWriter()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from copycat_agent.errors import RenamedError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head, Place, SavedRow, SourcePartition, is_connector_id
+from copycat_agent.model import OFFSETS_TOPIC, Head, OffsetsPartition, SavedRow, SourcePartition, is_connector_id
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions.checks import made_anew
 from copycat_agent.transactions.entries import partition_of
@@ -121,7 +121,7 @@ class OpeningPlanner:
         """Returns what every opening says of who asks. What a person has decided is added once it is known whose the name is."""
         identity = self._store.identity
         cluster = "" if kept.adopt == "local" else kept.cluster
-        nowhere = Lanes(kept.id, Place(OFFSETS_TOPIC, -1))
+        nowhere = Lanes(kept.id, OffsetsPartition(OFFSETS_TOPIC, -1))
         adopt: Adopt = "topic" if kept.adopt else ""
         return OpeningPlan(identity.uuid, nowhere, (), identity.nonce, identity.nonces, cluster, adopt=adopt, name=self._name)
 
@@ -153,9 +153,9 @@ class OpeningPlanner:
             place = self._everybodys(self._store.identity.uuid, kept.id, cluster, partitions)
         return Lanes(kept.id, place, kept.heads)
 
-    def _everybodys(self, agent: str, key: str, cluster: str, partitions: int) -> Place:
+    def _everybodys(self, agent: str, key: str, cluster: str, partitions: int) -> OffsetsPartition:
         """Returns where the entries of a key stand by default."""
-        return Place(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
+        return OffsetsPartition(OFFSETS_TOPIC, partition_of(agent, key, self._store.partitions(cluster, partitions)))
 
     def _placed(self, kept: KeptLanes, group: Lanes, cluster: str, partitions: int) -> Lanes:
         """Lanes that are taken over stand where everybody's do, when nothing is known here of where, or that place is gone.

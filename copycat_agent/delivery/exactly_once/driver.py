@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from copycat_agent.delivery.exactly_once.attempts import Attempt, Opened, Opener, Rows
-    from copycat_agent.model import Batch, Head, Place
+    from copycat_agent.model import Batch, Head, OffsetsPartition
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
     from copycat_agent.sources import Changes
@@ -56,7 +56,7 @@ class ExactlyOnce:
     pace_seconds = PACE_SECONDS
 
     def __init__(self, definition: Definition, store: OffsetStore, opener: Opener, found: Opened, report: Report) -> None:
-        self.place: Place = found.asked.lanes.place
+        self.place: OffsetsPartition = found.asked.lanes.place
         self.cluster = found.truth.cluster
         self.heads: dict[int, Head] = dict(found.truth.heads)
         """Where each lane is, as of the last batch that is known and saved. Replaced, not changed: read by any thread."""

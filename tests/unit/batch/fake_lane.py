@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from copycat_agent import failpoints
 from copycat_agent.errors import CopycatError, DataError, FencedError, RefusedError
-from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place
+from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPartition
 from copycat_agent.producer import Intact, Producers, Refused
 from copycat_agent.transactions import entries
 from copycat_agent.transactions.protocol import Entry
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from copycat_agent.model import ClientView, SplitResult
     from copycat_agent.producer import Message
 
-PLACE = Place("positions", 0)
+PLACE = OffsetsPartition("positions", 0)
 
 
 @dataclass
@@ -157,7 +157,7 @@ class FakeSteps:
         handle.is_open = True
         self._broker.transactions += 1
 
-    def send(self, handle: FakeProducer, place: Place, positions: Sequence[Entry]) -> None:
+    def send(self, handle: FakeProducer, place: OffsetsPartition, positions: Sequence[Entry]) -> None:
         assert handle.is_open
         assert handle.is_settled
         assert place == PLACE
@@ -184,10 +184,10 @@ class FakeSteps:
             one.is_closed, one.broken, one.is_open = True, True, False
             self.live.discard(one)
 
-    def end(self, _place: Place) -> int:
+    def end(self, _place: OffsetsPartition) -> int:
         return len(self._broker.log)
 
-    def replay(self, _place: Place, since: int, end: int) -> list[Entry]:
+    def replay(self, _place: OffsetsPartition, since: int, end: int) -> list[Entry]:
         return self._broker.log[since:end]
 
     def attend(self) -> None:

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from copycat_agent.model import Head, LaneId, LanePlan, Place, SourceOffset
+from copycat_agent.model import Head, LaneId, LanePlan, OffsetsPartition, SourceOffset
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.transactional import KafkaSteps
 from copycat_agent.transactions import entries
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class OneLane:
     """A lane as its driver knows it, in an offsets topic of its own: makes batches, and takes in what became of them."""
 
-    def __init__(self, bootstrap: str, place: Place) -> None:
+    def __init__(self, bootstrap: str, place: OffsetsPartition) -> None:
         self.bootstrap = bootstrap
         self.place = place
         self.id = LaneId(f"agent-{uuid.uuid4().hex}", "app", 0)

@@ -13,7 +13,7 @@ from copycat_agent.delivery.exactly_once import task as lanes
 from copycat_agent.dev_broker import free_port
 from copycat_agent.errors import BlockedError, FencedError, RetriableError
 from copycat_agent.executor import run_batch
-from copycat_agent.model import Counts, Delivered, Place
+from copycat_agent.model import Counts, Delivered, OffsetsPartition
 from copycat_agent.producer import Producers, learnt
 from copycat_agent.producer.kafka_errors import translate
 from copycat_agent.producer.lane_producer import LaneProducer
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lane(broker: DevBroker, make_topic: Callable[..., str]) -> OneLane:
-    return OneLane(broker.bootstrap, Place(make_topic(config={"cleanup.policy": "compact"}), 0))
+    return OneLane(broker.bootstrap, OffsetsPartition(make_topic(config={"cleanup.policy": "compact"}), 0))
 
 
 def test_records_positions_and_head_are_committed_together(
@@ -183,7 +183,7 @@ def test_a_line_that_breaks_while_records_are_under_way_ends_as_undone_and_the_n
 ) -> None:
     bootstrap = proxied_broker.bootstrap
     topic, place = create_topic(bootstrap, unique_topic()), create_topic(bootstrap, unique_topic(), config={"cleanup.policy": "compact"})
-    lane = OneLane(bootstrap, Place(place, 0))
+    lane = OneLane(bootstrap, OffsetsPartition(place, 0))
     connector, split = definition(bootstrap, topic), split_of(write(tmp_path / "f", b"one", b"two"))
     settle = LaneProducer.settle
     calls: list[int] = []

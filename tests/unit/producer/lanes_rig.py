@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from copycat_agent.model import LaneId, Place
+from copycat_agent.model import LaneId, OffsetsPartition
 from copycat_agent.options import KafkaOptions
 from copycat_agent.producer.lane_producer import LaneProducer
 from copycat_agent.producer.transactional import KafkaSteps
@@ -26,7 +26,7 @@ class World(NamedTuple):
 
     steps: KafkaSteps
     topic: str
-    place: Place
+    place: OffsetsPartition
     lane: LaneId
 
     @property
@@ -60,11 +60,11 @@ class World(NamedTuple):
 
 
 @contextlib.contextmanager
-def world(bootstrap: str, place: Place | None = None, topic: str = "", **client: str) -> Iterator[World]:
+def world(bootstrap: str, place: OffsetsPartition | None = None, topic: str = "", **client: str) -> Iterator[World]:
     """A world on this broker, with topics of its own unless they are named."""
     steps = KafkaSteps(KafkaOptions(bootstrap_servers=(bootstrap,), client=client), "test")
     try:
-        place = place or Place(create_topic(bootstrap, unique_topic("offsets"), 2), 1)
+        place = place or OffsetsPartition(create_topic(bootstrap, unique_topic("offsets"), 2), 1)
         yield World(steps, topic or create_topic(bootstrap, unique_topic()), place, LaneId(unique_topic("u"), "app", 0))
     finally:
         steps.close()

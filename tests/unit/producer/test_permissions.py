@@ -11,7 +11,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from copycat_agent.dev_broker import DevBroker
 from copycat_agent.errors import BlockedError, RetriableError
-from copycat_agent.model import Place
+from copycat_agent.model import OffsetsPartition
 from tests.rig.kafka import create_topic
 from tests.unit.producer.lanes_rig import World, world
 
@@ -59,7 +59,7 @@ def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevBroke
 @pytest.fixture
 def there(strict_broker: DevBroker) -> Iterator[World]:
     """A world on it, with topics that are open."""
-    with world(strict_broker.bootstrap, Place("offsets", 0), "records") as made:
+    with world(strict_broker.bootstrap, OffsetsPartition("offsets", 0), "records") as made:
         yield made
 
 
@@ -89,7 +89,7 @@ def test_a_topic_that_is_closed_is_told_and_undoes_the_transaction(there: World)
 
 
 def test_an_offsets_topic_that_is_closed_is_told(there: World) -> None:
-    with world(there.bootstrap, Place("closed-to-writers", 0), "records") as closed:
+    with world(there.bootstrap, OffsetsPartition("closed-to-writers", 0), "records") as closed:
         handle = closed.begun()
         closed.steps.send(handle, closed.place, closed.entries(b"1"))
         with pytest.raises(BlockedError):
@@ -97,7 +97,7 @@ def test_an_offsets_topic_that_is_closed_is_told(there: World) -> None:
 
 
 def test_an_offsets_topic_that_may_not_be_read_is_told(there: World) -> None:
-    place = Place("closed-to-readers", 0)
+    place = OffsetsPartition("closed-to-readers", 0)
     with pytest.raises(BlockedError) as caught:
         there.steps.replay(place, 0, 1)
     assert caught.value.hint == "grant this user Read, Write and Describe on the topic closed-to-readers"

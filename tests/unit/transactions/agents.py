@@ -19,7 +19,7 @@ from copycat_agent.model import (
     LaneId,
     LaneOutcome,
     LanePlan,
-    Place,
+    OffsetsPartition,
     Position,
     SourceOffset,
     SourcePartition,
@@ -56,9 +56,9 @@ class File:
     destroyed: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> OffsetsPartition:
         """Where its lines go."""
-        return Place("lines", sum(self.key.encode()) % PARTITIONS)
+        return OffsetsPartition("lines", sum(self.key.encode()) % PARTITIONS)
 
 
 @dataclass(slots=True)
@@ -123,9 +123,9 @@ class Disk:
         return Disk(list(self.nonces), {name: one.copy() for name, one in self.kept.items()}, list(self.history))
 
 
-def place_of(key: str) -> Place:
+def place_of(key: str) -> OffsetsPartition:
     """The place of the entries of a key: different for different ones, as a hash may have it."""
-    return Place(OFFSETS_TOPIC, entries.partition_of(UUID, key, 25))
+    return OffsetsPartition(OFFSETS_TOPIC, entries.partition_of(UUID, key, 25))
 
 
 def new_id(disk: Disk) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from copycat_agent.errors import FencedError, RetriableError
-from copycat_agent.model import Place
+from copycat_agent.model import OffsetsPartition
 from copycat_agent.transactions.protocol import Entry
 
 WAIT = object()
@@ -76,7 +76,7 @@ class Coordinated:
 
     epoch: int = -1
     state: str = "empty"
-    touched: list[Place] = field(default_factory=list)
+    touched: list[OffsetsPartition] = field(default_factory=list)
     marker_epoch: int = -1
     last: str = ""
     since: int = 0
@@ -88,7 +88,7 @@ class Producer:
 
     tid: str
     epoch: int | None = None
-    added: set[Place] = field(default_factory=set)
+    added: set[OffsetsPartition] = field(default_factory=set)
     failed: bool = False
     closed: bool = False
     acknowledged: int = 0
@@ -101,20 +101,20 @@ class Broker:
 
     def __init__(self, rng: random.Random, *, trouble: float = 0.0, verifies: bool = True, tell: Tell | None = None) -> None:
         self.rng, self.trouble, self.verifies = rng, trouble, verifies
-        self.logs: dict[Place, Log] = {}
+        self.logs: dict[OffsetsPartition, Log] = {}
         self.ids: dict[str, Coordinated] = {}
         self.late: list[tuple[str, Callable[[], object]]] = []
         self.starting: list[Producer] = []
         self.producers: list[Producer] = []
         self.cluster = "c1"
         self.clock = 0
-        self.frozen: dict[Place, Log] | None = None
+        self.frozen: dict[OffsetsPartition, Log] | None = None
         """What a leader shows that is cut off from the others, to those who still reach it."""
         self.is_reached_by_asker = False
         self._joins_at = 0
         self.tell: Tell = tell or (lambda _: None)
 
-    def log(self, place: Place) -> Log:
+    def log(self, place: OffsetsPartition) -> Log:
         """The partition, made when it is first used."""
         found = self.logs.get(place)
         if found is None:
@@ -148,7 +148,7 @@ class Broker:
         elif one.last != state:
             raise RetriableError("invalid transaction state")
 
-    def add(self, tid: str, epoch: int, place: Place) -> None:
+    def add(self, tid: str, epoch: int, place: OffsetsPartition) -> None:
         """AddPartitionsToTxn."""
         one = self.ids[tid]
         if epoch != one.epoch:
@@ -160,7 +160,7 @@ class Broker:
         if place not in one.touched:
             one.touched.append(place)
 
-    def _append(self, tid: str, epoch: int, place: Place, values: Sequence[Any]) -> int:
+    def _append(self, tid: str, epoch: int, place: OffsetsPartition, values: Sequence[Any]) -> int:
         one, log = self.ids[tid], self.log(place)
         if self.verifies and tid not in log.opened and not (one.state == "open" and one.epoch == epoch and place in one.touched):
             raise FencedError("leader: not in a transaction")
@@ -182,7 +182,7 @@ class Broker:
             self.tell(f"    broker: {tid[-12:]} times out")
             self._decide(tid, one, one.epoch + 1, "aborted")
 
-    def compact(self, place: Place) -> None:
+    def compact(self, place: OffsetsPartition) -> None:
         """Only the last of each key stays, of what is stable."""
         seen = set()
         log = self.log(place)
@@ -199,7 +199,7 @@ class Broker:
         self._joins_at = self.clock + ticks
         self.tell("    broker: leaders are cut off")
 
-    def shown(self, place: Place) -> Log:
+    def shown(self, place: OffsetsPartition) -> Log:
         """The partition, as it is shown to who asks."""
         if self.frozen is not None and self.is_reached_by_asker:
             return self.frozen.get(place, Log())
@@ -285,7 +285,7 @@ class Broker:
         assert not producer.used, "a producer is used for one transaction"
         producer.used = True
 
-    def send(self, producer: Producer, place: Place, entries: Sequence[Any]) -> None:
+    def send(self, producer: Producer, place: OffsetsPartition, entries: Sequence[Any]) -> None:
         """See `Steps`. Acknowledged at once."""
         assert producer.epoch is not None
         assert producer.used
@@ -304,7 +304,7 @@ class Broker:
             producer.failed = True
             raise
 
-    def _late_produce(self, producer: Producer, place: Place, entries: Sequence[Any]) -> Callable[[], Any]:
+    def _late_produce(self, producer: Producer, place: OffsetsPartition, entries: Sequence[Any]) -> Callable[[], Any]:
         """A request that comes late, unless it is a copy of one that was taken (sequence numbers see to that)."""
         tid, epoch, before = producer.tid, producer.epoch, producer.acknowledged
 
@@ -344,13 +344,13 @@ class Broker:
         """See `Steps`."""
         return self.cluster
 
-    def end(self, place: Place) -> int:
+    def end(self, place: OffsetsPartition) -> int:
         """See `Steps`."""
         if self.rng.random() < self.trouble:
             raise RetriableError("end: no answer")
         return len(self.shown(place).records)
 
-    def replay(self, place: Place, since: int, end: int) -> object:
+    def replay(self, place: OffsetsPartition, since: int, end: int) -> object:
         """See `Steps`."""
         log = self.shown(place)
         if end > len(log.records):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from copycat_agent.errors import CopiedError, CopycatError, FencedError, PositionsError, RetriableError
-from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
+from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPartition, Position, SourceOffset, SourcePartition
 from copycat_agent.transactions import checks
 from copycat_agent.transactions.entries import head_entry, read
 from copycat_agent.transactions.lane_writer import LaneWriter
@@ -19,7 +19,7 @@ from copycat_agent.transactions.protocol import perform
 from tests.unit.transactions.broker import Record
 from tests.unit.transactions.test_writing import PLACE, World
 
-OLD = Place("__copycat_offsets", 1)
+OLD = OffsetsPartition("__copycat_offsets", 1)
 
 
 def ask(known: Mapping[int, Head] | None = None, lanes: int = 1, **rest: Any) -> OpeningPlan:
@@ -52,7 +52,7 @@ def commit(world: World, heads: Mapping[int, Head], number: int, rows: Mapping[s
     return outcome.head
 
 
-def topic(world: World, connector: str = "c", place: Place = PLACE) -> dict[str, int]:
+def topic(world: World, connector: str = "c", place: OffsetsPartition = PLACE) -> dict[str, int]:
     """What somebody finds who has nothing but the topic."""
     world.settle()
     records = world.broker.log(place).records

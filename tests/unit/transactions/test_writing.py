@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
-from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, Place, Position, SourceOffset, SourcePartition
+from copycat_agent.model import Head, LaneId, LaneOutcome, LanePlan, OffsetsPartition, Position, SourceOffset, SourcePartition
 from copycat_agent.transactions.lane_writer import LaneWriter
 from copycat_agent.transactions.opening import Lanes, OpeningPlan, open_lanes
 from copycat_agent.transactions.protocol import Lines, Step, perform
 from tests.unit.transactions.broker import WAIT, Broker, Producer
 
 LANE = LaneId("u", "c", 0)
-PLACE = Place("__copycat_offsets", 0)
-LINES = Place("lines", 0)
+PLACE = OffsetsPartition("__copycat_offsets", 0)
+LINES = OffsetsPartition("lines", 0)
 
 
 class World:

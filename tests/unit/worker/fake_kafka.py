@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copycat_agent.errors import CopycatError, FencedError, RetriableError
-from copycat_agent.model import Counts, Head, LaneOutcome, LanePlan, Place, Position, SourceOffset, SplitResult
+from copycat_agent.model import Counts, Head, LaneOutcome, LanePlan, OffsetsPartition, Position, SourceOffset, SplitResult
 from copycat_agent.transactions.entries import FoundEntries, head_entry, position_entry, read, transactional_id
 from copycat_agent.transactions.protocol import Entry
 from tests.unit.worker.doubles import Results, settled
@@ -70,7 +70,7 @@ class FakeKafka:
     def begin(self, _handle: Handle) -> None:
         self._step("begin")
 
-    def send(self, handle: Handle, _place: Place, entries: Sequence[Entry]) -> None:
+    def send(self, handle: Handle, _place: OffsetsPartition, entries: Sequence[Entry]) -> None:
         handle.sent += entries
 
     def flush(self, _handle: Handle) -> None:
@@ -86,11 +86,11 @@ class FakeKafka:
         if failing is not None:
             raise RetriableError("no answer to the commit", "see the broker")
 
-    def end(self, place: Place) -> int:
+    def end(self, place: OffsetsPartition) -> int:
         assert 0 <= place.partition < self.partitions, "the client refuses to ask for it"
         return len(self.log[: self.shown])
 
-    def replay(self, _place: Place, since: int, end: int) -> list[Entry]:
+    def replay(self, _place: OffsetsPartition, since: int, end: int) -> list[Entry]:
         self._step("replay")
         return self.log[: self.shown][since:end]
 

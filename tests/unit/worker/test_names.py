@@ -16,7 +16,7 @@ import pytest
 from copycat_agent.agent.reloading import find_renames
 from copycat_agent.delivery.exactly_once.attempts import AT_ONCE, Attempt, Opener
 from copycat_agent.errors import BehindError, CopiedError, PositionsError, RenamedError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, Place, Position, SourceOffset, SourcePartition
+from copycat_agent.model import OFFSETS_TOPIC, Head, LaneId, Loss, OffsetsPartition, Position, SourceOffset, SourcePartition
 from copycat_agent.offsets import LaneCommit, OffsetStore
 from copycat_agent.transactions.entries import head_entry, partition_of, position_entry
 from copycat_agent.turns import Turns
@@ -263,7 +263,7 @@ def test_where_the_topic_was_made_anew_with_fewer_partitions_a_person_decides_ab
     host.store.adopt("B", "local")
     host.open("B")
     assert host.in_kafka("B") == {"g": 500}
-    assert host.store.lanes("B").place == Place(OFFSETS_TOPIC, 0)
+    assert host.store.lanes("B").place == OffsetsPartition(OFFSETS_TOPIC, 0)
 
 
 def test_too_few_partitions_that_were_told_once_are_not_remembered(host: Host) -> None:

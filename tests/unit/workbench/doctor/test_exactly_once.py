@@ -10,7 +10,7 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from copycat_agent.errors import BlockedError, CopycatError, RetriableError
-from copycat_agent.model import OFFSETS_TOPIC, Place
+from copycat_agent.model import OFFSETS_TOPIC, OffsetsPartition
 from copycat_agent.offsets import OffsetStore
 from copycat_agent.options import Definition
 from copycat_agent.producer.offsets_topic import PARTITIONS
@@ -161,7 +161,7 @@ def acls(secured: Secured) -> Iterator[Callable[..., None]]:
 
 def opened(world: KafkaSteps) -> int:
     """The step that a lane is at once it is opened; 0 while that does not work yet."""
-    asked_for = OpeningPlan(AGENT, OpenedLanes("app", Place(OFFSETS_TOPIC, 0)), (0,), "nonce", frozenset({"nonce"}))
+    asked_for = OpeningPlan(AGENT, OpenedLanes("app", OffsetsPartition(OFFSETS_TOPIC, 0)), (0,), "nonce", frozenset({"nonce"}))
     try:
         return perform(open_lanes(asked_for), world).heads[0].seq
     except BlockedError:
