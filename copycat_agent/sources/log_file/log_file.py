@@ -146,6 +146,8 @@ class LogFiles:
         file = self._catalog.at(path)
         if file is None:
             return False if self._catalog.may_find(path) else None
+        if file.unjudged and not file.size:
+            return False  # a scan says what its first bytes are: with logrotate's `create`, each new log begins empty
         if file.fd >= 0 and not file.in_flight:
             return self._planner.take_note(file)  # by its descriptor; another file under this name comes with an event of its own
         try:
@@ -233,7 +235,7 @@ class LogFiles:
                     self._timers.add(file)
                 self._endings.came_to_an_end(file)
             file.compared(is_other=result.changed)
-            self._needs_scan |= file.needs_scan
+            self._needs_scan |= file.needs_scan or self._catalog.newcomers.waits_for_batch(file)
             self._followed.touch(file)
 
     def ripen(self, *, at_once: bool) -> float:

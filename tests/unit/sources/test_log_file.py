@@ -41,6 +41,41 @@ def test_an_event_for_a_known_file_is_enough_to_read_it(tmp_path: Path) -> None:
     assert agent.lines == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
+def test_the_first_lines_of_a_log_that_was_made_empty_ask_for_a_scan(tmp_path: Path, pattern: str) -> None:
+    """As logrotate makes it with `create`: else they would wait for the next scan."""
+    log = tmp_path / "app.log"
+    append(log, "1")
+    agent = agent_for(tmp_path, pattern)
+    agent.drain()
+    log.rename(tmp_path / "app.log.1")
+    log.touch()
+    agent.drain()
+    append(log, "2")
+    assert not agent.source.wake({str(log)})
+    assert agent.source.needs_scan
+    agent.scan()
+    agent.work()
+    assert agent.lines == [b"1", b"2"]
+
+
+def test_a_new_log_that_waits_for_a_batch_of_the_old_one_is_looked_at_when_that_is_over(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, "1")
+    agent = agent_for(tmp_path, "app.log")
+    agent.scan()
+    (split,) = agent.source.plan(1).splits
+    log.rename(tmp_path / "app.log.1")
+    append(log, "2")
+    agent.scan()
+    assert not agent.source.plan(1).splits
+    nothing = (SplitResult(split, split.offset),)
+    agent.source.finish(nothing, agent.source.settle(nothing))
+    assert agent.source.needs_scan
+    agent.drain()
+    assert agent.lines == [b"1", b"2"]
+
+
 def test_an_event_for_the_new_name_of_a_renamed_file_is_enough_to_read_it(tmp_path: Path) -> None:
     log, away = tmp_path / "app.log", tmp_path / "away"
     append(log, "1")

@@ -100,6 +100,10 @@ class Newcomers:
         """Whether something is not decided yet, and may be as time goes by."""
         return self.needs_scan or bool(self._unjudged or self._held or self._flights or self.archives.has_pending)
 
+    def waits_for_batch(self, file: TrackedFile) -> bool:
+        """Whether a file is not decided because `file`, whose batch came back, was being read."""
+        return any(file in flights for flights in self._flights.values())
+
     @property
     def is_releasing(self) -> bool:
         """Whether a file is held whose previous generation is found."""
