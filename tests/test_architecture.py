@@ -115,8 +115,6 @@ DUPLICATE_CLASSES = frozenset(
     [
         "Delivered",
         "Found",
-        "Opener",
-        "Place",
     ]
 )
 """Names that two classes have in different modules: what is left of many. The list may only get shorter."""

@@ -83,7 +83,10 @@ class Delivery(Protocol):
         """
 
     def tend(self) -> Results:
-        """Go on with what waits for Kafka. Returns splits that wait no longer, unread. Raises what ends the connector."""
+        """Go on with what waits for Kafka. Raises what ends the connector.
+
+        Returns splits that were held back and come back unread, to be planned again.
+        """
 
     def changed(self) -> None:
         """The source has changed something by itself."""

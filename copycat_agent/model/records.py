@@ -67,7 +67,8 @@ class SourceOffset(Compact):
 
     `position` is the next byte to read (for formats that cannot seek: the next record's number). `records` counts the
     records before it. `done` means that nothing will ever follow. `skipping` means that `position` lies inside an over-long
-    line whose beginning is settled: the rest of that line belongs to it. `path` is the last known name, for people.
+    line whose beginning is settled: the rest of that line belongs to it. `path` is the last saved name: for people, and it tells which log
+    the file belongs to; it may lag behind a rename until the next save.
     `size` is how large the file was known to be. `gone_ms` is when it was found to be gone (epoch milliseconds), 0 while it is
     there. `compression` is how a packed file is packed (a name in `sources.files.packing`), "" for all others: then `position` counts
     unpacked bytes and `size` is the packed size on disk; `done` means that everything up to that size is read. Of a spooled file:

@@ -76,7 +76,7 @@ class ConnectorIO:
             return Performed(time.monotonic(), error=error)
         return Performed(time.monotonic(), value)
 
-    def _perform(self, effect: Effect) -> Any:  # noqa: ANN401, C901, PLR0911 - one line for each effect, whose docstring says what it yields
+    def _perform(self, effect: Effect) -> Any:  # noqa: ANN401, C901, PLR0911 - one line for each effect, whose docstring says what the answer is
         match effect:
             case effects.Hear():
                 return self._hear()

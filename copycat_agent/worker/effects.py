@@ -1,6 +1,6 @@
 """What a connector asks for, and what it hears: the effects and events of `ConnectorMachine`.
 
-`ConnectorIO` performs effects. Each is answered by the event `Performed`: its `value` is what the effect's docstring says that it yields,
+`ConnectorIO` performs effects. Each is answered by the event `Performed`: its `value` is the answer that the effect's docstring names,
 its `error` what went wrong.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Hear(NamedTuple):
-    """Take in what has happened. Yields `News`. Raises FatalError for a query that cannot be run, once that is known."""
+    """Take in what has happened. Answer: `News`. Raises FatalError for a query that cannot be run, once that is known."""
 
 
 class News(NamedTuple):
@@ -43,7 +43,7 @@ class News(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at everything that is there. Yields `LookResult`. Raises RetriableError where nothing can be told of what is there now."""
+    """Look at everything that is there. Answer: `LookResult`. Raises RetriableError where nothing can be told of what is there now."""
 
 
 class LookResult(NamedTuple):
@@ -54,7 +54,7 @@ class LookResult(NamedTuple):
 
 
 class CheckUnchanged(NamedTuple):
-    """Yields whether a look would find everything as it was; False in doubt."""
+    """Find out at little cost whether everything is as it was. Answer: whether it is, False in doubt."""
 
 
 class AnswerQuestions(NamedTuple):
@@ -62,11 +62,14 @@ class AnswerQuestions(NamedTuple):
 
 
 class Tend(NamedTuple):
-    """Go on with what the delivery waits for. Yields results of splits that wait no longer, unread. Raises what ends the connector."""
+    """Go on with what the delivery waits for. Raises what ends the connector.
+
+    Answer: results of splits that were held back and come back unread, to be planned again.
+    """
 
 
 class TakeIn(NamedTuple):
-    """Yields the results of the batch of `task`, which has come back; None where Kafka is asked first, then it comes back once more.
+    """Take in the batch of `task`, which has come back. Answer: its results; None where Kafka is asked first, then it comes back once more.
 
     Raises what ends the connector.
     """
@@ -75,7 +78,7 @@ class TakeIn(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Save changes and what became of their batch. Yields how many seconds it took, None when there was nothing to save.
+    """Save changes and what became of their batch. Answer: how many seconds it took, None when there was nothing to save.
 
     RetriableError: try again.
     """

@@ -1,11 +1,14 @@
 """A connector as a state machine: look, plan, submit, save, and again, until a stop is asked for or everything is read.
 
-`ConnectorMachine.run` yields effects and is sent events (`worker.effects`). It has no thread and no clock, and performs nothing itself: but
-for the jitter of back-offs the same events give the same effects, so a simulation may end the connector between any two of them. Its state
-is what its fields say, and that of the source and the delivery, which only compute when they are called here.
+`ConnectorMachine.run` yields effects and is sent events (`worker.effects`). It has no thread and no clock, and what saves, sends, waits or
+may take long is an effect: so a simulation may end the connector between any two of them. Its state is what its fields say, and that of the
+source and the delivery. What it calls of these directly computes; `plan`, `wake` and `finish` of a source may also open and stat files.
 
 One round takes in what has happened, looks if it is time, saves what was found and what batches have settled, and hands out what is to be
 read, from saved positions only. While something is unsaved nothing is planned.
+
+What is in flight is known in four places: here by task, with what it may bring; in `ConnectorIO` by task, with its future; in the delivery
+by lane, with its plan; in the source's planner by file, until `finish`.
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ class ConnectorMachine:
         self._pausing = False
         self._finalised = False
         self.has_results = False
-        """Whether a batch has come back: of what it sent, all that cannot be saved is sent again by the next start."""
+        """Whether a batch has come back. If its results cannot be saved, the next start may send its records again."""
         context.metrics.begin()
 
     @property
@@ -122,9 +125,9 @@ class ConnectorMachine:
     def _round(self) -> Generator[Effect, Performed, Wait]:
         """What is to be done now. Returns what it waits for then."""
         schedule, news, source = self._schedule, self._news, self._source
-        may_glance = schedule.is_time_to_glance(self._now) and not (news.nudged or self._delivery.has_work)
-        if may_glance and (yield from self._do(effects.CheckUnchanged())):
-            schedule.glanced(self._now, source.scan_seconds)
+        may_check = schedule.is_time_to_check(self._now) and not (news.nudged or self._delivery.has_work)
+        if may_check and (yield from self._do(effects.CheckUnchanged())):
+            schedule.found_unchanged(self._now, source.scan_seconds)
             return schedule.wait_for_a_look()
         other = news.other or (bool(news.grown) and not source.wake(news.grown))
         if other or source.needs_scan:
@@ -155,7 +158,7 @@ class ConnectorMachine:
             return
         if self._schedule.blind:
             self._retry_policy.backoff.succeeded()
-        if is_empty(looked.changes):  # nothing to wait for with: a store that cannot be written must not make a heap of these
+        if is_empty(looked.changes):  # nothing to save: queued, these would only pile up while the store cannot be written
             self._source.finish((), looked.changes)
         else:
             self._unsaved.append(Unsaved(looked.changes))
@@ -192,7 +195,7 @@ class ConnectorMachine:
                 self._context.metrics.saved(seconds)
                 self._retry_policy.saved()
             if one.results:
-                self._context.metrics.take_in(one.task, one.results, one.seconds)  # whatever the source makes of it
+                self._context.metrics.take_in(one.task, one.results, one.seconds)  # also when `finish` raises
             self._source.finish(self._retry_policy.for_source(one.results), one.changes)
             if one.results:
                 self._retry_policy.judge(one.results)

@@ -21,8 +21,11 @@ class RoundSchedule:
 
     linger: float
     next_look: float = 0.0
+    """When a look is due if nothing asks for one before."""
     look_allowed_at: float = 0.0
+    """When a look may follow on events."""
     plan_at: float = 0.0
+    """When the next batch may be planned."""
     ripe_at: float = math.inf
     """When records are to be planned that nothing but time ends, see `Source.ripen`."""
     has_looked: bool = False
@@ -41,7 +44,7 @@ class RoundSchedule:
         self.look_allowed_at = now + max(LOOK_GAP_SECONDS, 5 * seconds)
         self.next_look = now + interval
 
-    def glanced(self, now: float, interval: float) -> None:
+    def found_unchanged(self, now: float, interval: float) -> None:
         """Nothing has changed: the next look is due after `interval`."""
         self.next_look = now + interval
 
@@ -49,7 +52,7 @@ class RoundSchedule:
         """A look could tell nothing: the next one is due when the source says that it knows more."""
         self.blind, self.next_look = True, math.inf
 
-    def is_time_to_glance(self, now: float) -> bool:
+    def is_time_to_check(self, now: float) -> bool:
         """Whether a look is due and was waited for by a connector that had nothing else to do.
 
         If it finds all as it was, a whole round would do nothing: of a thousand idle connectors it would take a tenth of a core.

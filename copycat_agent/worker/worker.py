@@ -76,7 +76,7 @@ class Worker:
         """Run exactly these definitions: equal ones go on untouched, others are drained and replaced, those not named are drained.
 
         All of this side by side: nobody waits for another one's drain. `renames`: by new name, the names (not among the
-        definitions) whose offsets it takes over before it begins. `earlier`: names that only Kafka may still know, see `attempts.Opener`.
+        definitions) whose offsets it takes over before it begins. `earlier`: names that only Kafka may still know (`LaneOpener`).
         """
         renames, earlier = renames or {}, earlier or {}
         with self._operation:

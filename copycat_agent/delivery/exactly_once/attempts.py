@@ -238,7 +238,7 @@ class Attempt:
             world.close()
 
 
-class Opener:
+class LaneOpener:
     """Opens the lanes of one connector, all of them or one again."""
 
     def __init__(

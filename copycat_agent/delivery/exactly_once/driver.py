@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from copycat_agent.delivery.base import Accounts, DeliveryView, Pending, Report, Results, Unsaved, joined
 from copycat_agent.delivery.exactly_once.attempts import without_what_is_done
-from copycat_agent.delivery.exactly_once.reopening import LANE, OffsetPublisher, Recovery
+from copycat_agent.delivery.exactly_once.reopening import PUBLISHING_LANE, OffsetPublisher, Recovery
 from copycat_agent.errors import RetriableError
 from copycat_agent.model import LaneOutcome, LanePlan, SourcePartition, Split, SplitResult
 from copycat_agent.offsets import LaneCommit
@@ -26,7 +26,7 @@ from copycat_agent.offsets import LaneCommit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from copycat_agent.delivery.exactly_once.attempts import Attempt, Opened, Opener, Rows
+    from copycat_agent.delivery.exactly_once.attempts import Attempt, LaneOpener, Opened, Rows
     from copycat_agent.model import Batch, Head, OffsetsPartition
     from copycat_agent.offsets import OffsetStore
     from copycat_agent.options import Definition
@@ -55,7 +55,7 @@ class ExactlyOnce:
 
     pace_seconds = PACE_SECONDS
 
-    def __init__(self, definition: Definition, store: OffsetStore, opener: Opener, found: Opened, report: Report) -> None:
+    def __init__(self, definition: Definition, store: OffsetStore, opener: LaneOpener, found: Opened, report: Report) -> None:
         self.place: OffsetsPartition = found.asked.lanes.place
         self.cluster = found.truth.cluster
         self.heads: dict[int, Head] = dict(found.truth.heads)
@@ -69,7 +69,7 @@ class ExactlyOnce:
         self._publisher = OffsetPublisher(definition, store, self._publish)
 
     def _publish(self, rows: Rows) -> Attempt:
-        return self._open_again(LANE, rows)
+        return self._open_again(PUBLISHING_LANE, rows)
 
     def _open_again(self, number: int, rows: Rows | None = None) -> Attempt:
         return self._opener.again(self._asked, number, self.heads[number], rows)
@@ -78,7 +78,7 @@ class ExactlyOnce:
         return DeliveryView(self.heads, self.place, self.cluster)
 
     def is_free(self, task: int) -> bool:
-        return task != LANE or not self._publisher.is_under_way
+        return task != PUBLISHING_LANE or not self._publisher.is_under_way
 
     def admit(self, splits: Sequence[Split]) -> tuple[Split, ...]:
         """The others come back with the results of the batch that publishes an offset of their file.
@@ -157,7 +157,7 @@ class ExactlyOnce:
         """To go on with what is not known raises nothing: the futures of `take_in` do."""
         told = self._publisher.end()
         if told is not None:
-            self.heads = {**self.heads, LANE: told}
+            self.heads = {**self.heads, PUBLISHING_LANE: told}
         for recovery in self._recoveries():
             if not recovery.results.done():
                 recovery.tend()

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from copycat_agent import failpoints
-from copycat_agent.delivery.exactly_once.attempts import Opener
+from copycat_agent.delivery.exactly_once.attempts import LaneOpener
 from copycat_agent.delivery.exactly_once.driver import ExactlyOnce
 from copycat_agent.errors import BehindError, CopycatError, PositionsError, RetriableError
 from copycat_agent.model import Counts, SavedRow, SourcePartition
@@ -44,10 +44,10 @@ class ExactlyOnceOpening:
         *,
         keeps_accounts: bool,
     ) -> None:
-        """`earlier`: see `Opener`."""
+        """`earlier`: see `LaneOpener`."""
         self._definition = definition
         self._store = store
-        self._opener = Opener(definition, store, turns, make_world, report.wake, earlier)
+        self._opener = LaneOpener(definition, store, turns, make_world, report.wake, earlier)
         self._report = report
         self._keeps_accounts = keeps_accounts
         self._attempt: Attempt | None = None

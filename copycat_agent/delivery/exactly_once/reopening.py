@@ -34,7 +34,7 @@ TELL_SECONDS = 1.0
 """A recovery that takes longer is told."""
 _UNDONE = "what became of a transaction was not known; Kafka says that it is not committed, and all of it is sent again"
 
-LANE = 0
+PUBLISHING_LANE = 0
 """The lane that does it: every connector has it."""
 QUIET_SECONDS = 3.0
 """Nothing is sent and nothing changes for so long before offsets are published: the next batch would take them along for nothing."""
@@ -164,7 +164,7 @@ class OffsetPublisher:
     """
 
     def __init__(self, definition: Definition, store: OffsetStore, publish: Callable[[Rows], Attempt]) -> None:
-        """`publish` opens lane `LANE` again, with these offsets in its first transaction."""
+        """`publish` opens lane `PUBLISHING_LANE` again, with these offsets in its first transaction."""
         self.rows: Rows = {}
         """Offsets that are being published: nothing else may be written about them meanwhile."""
         self.held: list[Split] = []
@@ -191,7 +191,7 @@ class OffsetPublisher:
         if self._error is None:
             return None
         kind = BlockedError if isinstance(self._error, BlockedError) else RetriableError
-        return kind(f"task {LANE} waits until its lane is open again; {self._error}")
+        return kind(f"task {PUBLISHING_LANE} waits until its lane is open again; {self._error}")
 
     def postpone(self) -> None:
         """Something was sent, or has changed: wait from now."""
@@ -229,11 +229,11 @@ class OffsetPublisher:
         if not self._attempt.is_over:
             return None
         attempt, self._attempt = self._attempt, None
-        head = attempt.result().truth.heads[LANE]
+        head = attempt.result().truth.heads[PUBLISHING_LANE]
         rows, self.rows = self.rows, {}
         told = {} if self._error else rows
         with contextlib.suppress(RetriableError):  # then it is told again
-            self._store.commit({}, moved=LaneCommit(self._connector, {LANE: head}, also=told))
+            self._store.commit({}, moved=LaneCommit(self._connector, {PUBLISHING_LANE: head}, also=told))
         if self._error is not None:
             self._error, self._at = None, time.monotonic() + AGAIN_SECONDS
             self._backoff.succeeded()

@@ -1,9 +1,10 @@
 """Source `log_file`: files that grow, are rotated, cut and deleted. This page is the map of the package.
 
 What there is. A saved offset (a *row*) belongs to one generation of one file: identity (device, inode, birth) and how often it was begun
-anew. A row is either of a file that is followed, or *absent* (`absent`): its file was not found. An absent row may be a *previous
-generation* (its file was cut or rewritten, and holds those bytes no more), and it may have an *unclaimed range*: bytes that were known and
-not read, which some other file may hold. Rows of files that are gone for long are forgotten (`forgetting`).
+anew. (An *older generation* of a log is something else: the file that `app.log` was before a rotation.) A row is either of a file that is
+followed, or *absent* (`absent`): its file was not found. An absent row may be a *previous generation* (its file was cut or rewritten, and
+holds those bytes no more), and it may have an *unclaimed range*: bytes that were known and not read, which some other file may hold. Rows
+of files that are gone for long are forgotten (`forgetting`).
 
 A followed file is a `TrackedFile` (`tracked`; what it knows without looking is `KnownFile`). Its state is a handful of frozen values
 (`file_state`), which only its own methods replace:
@@ -36,15 +37,21 @@ A rotation under exactly_once: `mv app.log app.log.1`, and the program opens a n
    together.
  - The next look finds a known inode under another name. If `app.log.1` matches, the file is renamed; else it drains. Its row stays what it
    is, and nothing is sent again.
- - The new inode is met at byte 0 and gets a row. The name is that of a live log, so it is no copy and is not held back. `Generations` lets
-   it wait until the old one is read up to the size it had when the new one got its first bytes.
+ - The new inode is met at byte 0 and gets a row. The name is that of a live log, so it is no copy: it is read unless it is still empty, or
+   a batch of the old file, which no pattern finds any more, is in flight: then the next look decides. `Generations` lets it wait until the
+   old one is read up to the size it had when the new one got its first bytes.
  - The planner puts both into one batch when one batch reaches so far; `Split.after` makes the task send nothing of the new one while
    something of the old one is left. So the order holds in the topic, too, whatever part of the batch the transaction commits.
  - A crash anywhere leaves rows that were committed with their records. The next start finds both inodes by `Absent.recall`, or the old one
    by search, and goes on behind the last committed byte.
 
 With `copytruncate`, `app.log` is copied to `app.log.1` and cut. The copy is a newcomer with a rotated name, and is held back: while the
-original stands it "may be about to be cut". A look that finds it cut begins its next generation, makes the row a previous generation, and
-holds that file back, too. The row is now a `SavedRow` for the copy: it holds the bytes before the offset and the original has them no more,
-so it goes on there (`rules.claim`), in the row of the copy, and is read before the new generation.
+original stands it "may be about to be cut"; when nothing is cut for some seconds it is a file of its own. What a task read before the cut
+counts, if it was still there when it was read (`Stream.was_still`); otherwise its batch comes back as `changed`. The look after that finds
+the original cut, begins its next generation, makes its row a previous generation, and holds the original back, too. The row is now an
+`AbsentRow` for the copy: it holds the bytes before the offset and the original has them no more, so it goes on there (`rules.claim`), in
+the row of the copy, and is read before the new generation. All of this is saved in one transaction; a crash before it leaves both files as
+they were, and the next start decides anew. A copy that no pattern finds is searched for (`succession.unclaimed`). With exactly_once, rows
+that a look has changed are in the store at once and in Kafka with the next batch (`LanePlan.also`), or by a transaction of their own when
+nothing is sent.
 """

@@ -54,7 +54,7 @@ class Catalog:
         self._search = Search(followed, self.opener, self.discovery, self._meeting, self.passed_over)
         self._is_scanned = False
         self._told_unmatched: set[str] = set()
-        self._search_for = "the file went away while the agent did not run"
+        self._search_reason = "the file went away while the agent did not run"
         if self.followed.descriptors.limit < options.max_open_files:
             self._meeting.tell_limit()
 
@@ -78,7 +78,7 @@ class Catalog:
     @property
     def has_pending(self) -> bool:
         """Whether another look may find more though no name and no file has changed: something is searched for, or not decided yet."""
-        searches = bool(self._search_for or self.followed.absent.unclaimed) or self.missed.has_pending
+        searches = bool(self._search_reason or self.followed.absent.unclaimed) or self.missed.has_pending
         return searches or self.has_trouble or self.has_unclaimed or self.newcomers.has_pending or self.followed.forgetting.is_due
 
     def look_again(self, file: TrackedFile, changes: Changes) -> bool:
@@ -100,9 +100,9 @@ class Catalog:
                 break
         self._miss(present, changes)
         self._look_after_gone(changes)
-        if self._search_for:
-            if self._search.look(self._search_for, changes):
-                self._search_for = ""
+        if self._search_reason:
+            if self._search.look(self._search_reason, changes):
+                self._search_reason = ""
             self.followed.descriptors.opened.looked()
         self.followed.forgetting.age(changes)
         self._is_scanned = True
@@ -126,7 +126,10 @@ class Catalog:
         return present, not slipped
 
     def judge(self, changes: Changes, *, at_once: bool) -> None:
-        """Which of the new files are the rest of known ones, and what is lost because none is. `at_once`: copies are not waited for."""
+        """Decide which new files are the rest of known ones, and what is lost because none is. `at_once`: copies are not waited for.
+
+        `missed.follow` and `decide` may meet more files, which are taken up each time.
+        """
         if self._is_scanned:
             self.missed.met([*self._meeting.newcomers, *self._meeting.begun])
         self.newcomers.hold(self._meeting.begun, changes)
@@ -140,7 +143,7 @@ class Catalog:
             self._unclaimed.decide(changes, awaited)
             self.missed.end(changes)
             if self.missed.has_closed:
-                self.missed.has_closed, self._search_for = False, "the file went away before it could be opened"
+                self.missed.has_closed, self._search_reason = False, "the file went away before it could be opened"
             self.newcomers.add(self._meeting.newcomers)
         self._is_scanned = False
         self.newcomers.release(at_once=at_once)
@@ -165,6 +168,7 @@ class Catalog:
         self._log.warning("file begun anew, reading from its beginning", path=file.path, why=why, offset=file.offset.position)
         path = file.path if file.gone_since is None else file.remembered().path
         seen = file.seen
+        # Seen to shrink: it was that large, and kept so much. Otherwise it is only known how large it was when it was last compared.
         largest, kept = (not seen.unseen and seen.cut) or (file.proof.size, 0)
         self.truncated_files += 1
         previous = replace(file.offset, size=file.unread_at(largest) if file.is_packed else largest)
@@ -269,7 +273,7 @@ class Catalog:
                 self.rotated_files += 1
                 changes.offsets[file.partition] = file.remembered(gone=True)
                 self.followed.remove(file)
-                self._search_for = "the file went away while it was closed (see max_open_files)"
+                self._search_reason = "the file went away while it was closed (see max_open_files)"
             elif file.gone_since is None:
                 self.rotated_files += 1
                 self.followed.drain(file)

@@ -18,22 +18,26 @@ from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition, Spli
 class FileStat:
     """What looks at the file found.
 
-    `changed_ns` is its last change, and `met_ns` the one before this generation got its present name, by the clock of its file system,
-    epoch nanoseconds, 0 before the first look. `grown_at`: `time.monotonic()` when it was last found to be written to. `cut`: it was seen
-    to shrink, from the first to the second size; `unseen`: it held so many bytes then that nobody had read, and that were not what had
-    been read before. `rewritten`: a task found other bytes than were read; `replaced`: its inode is another file's now; the next scan
-    sorts both out.
+    Times ending in `_ns` are epoch nanoseconds by the clock of its file system, 0 before the first look. A scan sorts out what was
+    `rewritten` or `replaced`.
     """
 
     size: int = 0
     mtime_ns: int = 0
     changed_ns: int = 0
+    """Its last change (ctime)."""
     met_ns: int = 0
+    """The last change before this generation got its present name."""
     grown_at: float = field(default_factory=time.monotonic)
+    """When it was last found to be written to, `time.monotonic()`."""
     cut: tuple[int, int] | None = None
+    """It was seen to shrink, from the first to the second size."""
     unseen: int = 0
+    """Size of content that came and was cut away again between two looks, so that nobody read it."""
     rewritten: bool = False
+    """It was found to hold other bytes than were read."""
     replaced: bool = False
+    """Its inode is another file's now."""
 
     def has_other_content(self, info: os.stat_result) -> bool:
         """Whether size or time of change are others than in the last look."""
@@ -97,7 +101,7 @@ class Ending:
 
     `stalled_size`: no complete record lies between the offset and this size, -1 when that is not known. `final`, `flush`: its next split
     is one, see `Split`; `finished_size`, `flushed_size`: so large was it when a task had read one. `timed`: a group of lines stands open
-    there and waits for its time, see `timers`.
+    there and waits for its time, see `endings.Timers`.
     """
 
     stalled_size: int = -1

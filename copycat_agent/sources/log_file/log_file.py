@@ -59,7 +59,7 @@ class LogFiles:
         self._sizes_at = time.monotonic()
         self._finalise = False
         self._needs_scan = False
-        self._is_scanned = False  # no event and no task has said anything of a file since the last scan, which judges what they say
+        self._is_settled = False  # no event and no task has said anything of a file since the last scan, which judges what they say
         self.glance = Glance[TrackedFile]()
         self._lag = LagView(self._catalog)
         self._timers = Timers(options, self._followed.touch)
@@ -99,7 +99,7 @@ class LogFiles:
         if self._finalise:
             self._endings.finish_all()
         self._catalog.note(changes)
-        self._is_scanned = not self._planner.in_flight
+        self._is_settled = not self._planner.in_flight
         return self._unsaved.add(changes)
 
     def _scan(self, changes: Changes) -> None:
@@ -127,14 +127,14 @@ class LogFiles:
             or self._endings.has_pending
             or self._catalog.has_pending
         )
-        if pending or self._needs_scan or not self._is_scanned or self._finalise or not self.glance.covers_all():
+        if pending or self._needs_scan or not self._is_settled or self._finalise or not self.glance.covers_all():
             return False
         follow_symlinks = self._options.follow_symlinks
         return all(followed.is_as_seen(path, follow_symlinks=follow_symlinks) for path in followed.paths) and self._endings.are_quiet()
 
     def wake(self, paths: Collection[str]) -> bool:
         """Take in that something happened at `paths`. False when only a scan can tell what: a write may be to a file that was renamed."""
-        self._is_scanned = False
+        self._is_settled = False
         known = [self._look_at(path) for path in paths]
         if None in known:
             known += [self._planner.take_note(file) for file in self._followed.gone]
@@ -215,7 +215,7 @@ class LogFiles:
     def finish(self, results: Sequence[SplitResult], changes: Changes) -> None:
         """Take over what tasks have done, once `changes` are saved."""
         self._unsaved.confirm(changes)
-        self._is_scanned &= not results
+        self._is_settled &= not results
         if results:  # a scan has noted its own
             self._catalog.note(changes)
         for result in results:

@@ -11,6 +11,7 @@ import pytest
 from copycat_agent.model import Fingerprint, SourceOffset, SourcePartition
 from copycat_agent.sources.files.fingerprint import HEAD_BYTES
 from copycat_agent.sources.log_file.succession.rules import (
+    AbsentRow,
     BeingRead,
     Content,
     DeletedFile,
@@ -22,7 +23,6 @@ from copycat_agent.sources.log_file.succession.rules import (
     Original,
     OutsideContent,
     Own,
-    SavedRow,
     StandingFile,
     Undecided,
     UnreadRow,
@@ -44,9 +44,9 @@ UNREAD = SourceOffset(0, size=6000)
 PARTITION = SourcePartition("app", "1:2:3:0")
 
 
-def row(offset: SourceOffset, **facts: Any) -> SavedRow:
+def row(offset: SourceOffset, **facts: Any) -> AbsentRow:
     nothing = {"is_previous": False, "copied": 0, "stands": False, "holds": False, "made_after": False}
-    return SavedRow(PARTITION, offset, **{**nothing, **facts})
+    return AbsentRow(PARTITION, offset, **{**nothing, **facts})
 
 
 def judge(*evidence: Evidence, **facts: Any) -> Verdict:

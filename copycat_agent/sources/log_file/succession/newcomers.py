@@ -213,14 +213,14 @@ class Newcomers:
             )
         yield from filter(None, (self._compare(file, newcomer, one) for one in relatives if not one.is_packed))
 
-    def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> rules.SavedRow:
+    def _saved_row(self, file: TrackedFile, partition: SourcePartition, offset: SourceOffset) -> rules.AbsentRow:
         """Looks at `file` and at the other one, and at no more than is needed. Raises OSError."""
         absent = self._followed.absent
         copied, is_previous = file.provenance.copied_of(partition), absent.is_previous(partition)
         proves = rules.can_prove(offset, is_previous=is_previous, copied=copied)
         stands = proves and not is_previous and _stands(offset, partition)
         holds = proves and not stands and similarity.holds(file, offset)
-        return rules.SavedRow(partition, offset, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
+        return rules.AbsentRow(partition, offset, is_previous, copied, stands, holds, absent.copied_by(partition, file.made_ns))
 
     def _candidates(self, file: TrackedFile, head: bytes, changes: Changes) -> list[Saved]:
         """Returns what it may go on with, first what it was seen to be a copy of; not what it held itself before it was written over."""
