@@ -1,9 +1,10 @@
 """A batch as one transaction of its lane: records, dead letters, positions and head are committed together, or none of them is.
 
-What is settled while it runs is settled in the transaction, and counts with the commit. Before that every message that went out has to
-be accounted for: what was sent of a file that turns out to be another one would be there for good, so the transaction is undone, and the
+What is settled while it runs is settled in the transaction, and counts with the commit. Before that every message that went out has to be
+accounted for: what was sent of a file that turns out to be another one would be there for good, so the transaction is undone, and the
 others go on without that file (`_Done.aside`). Of a file that is cut while it is read, pieces that were read before the cut still count
-(`Stream.was_still`); the driver begins it anew afterwards. Kafka's refusal of a record undoes all of it, too: `search` says what is tried next.
+(`Stream.was_still`); the driver begins it anew afterwards. Kafka's refusal of a record undoes all of it, too: `search` says what is tried
+next.
 """
 
 from __future__ import annotations
